@@ -12,6 +12,7 @@ use tombolo_link::layout::AttachError;
 use tombolo_link::{ChannelConfig, ChannelLayout, Side};
 use tombolo_ring::{LayoutError, SlotSize, Variant, WakeOrder};
 
+use crate::report::BenchReport;
 use crate::table::{align, cells, significant};
 
 /// Messages counted for each row, several laps of the ring.
@@ -147,16 +148,8 @@ fn counters(view: &SharedMemory<Flushed>) -> CacheCounters {
     view.caches().cache().map(EmulatedCache::counters).unwrap_or_default()
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// The report as an aligned table.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut rows = vec![
             cells(&["slot", "message", "sent:", "", "received:", "", "", "SCC, estimated", ""]),
             cells(&[

@@ -24,6 +24,7 @@ pub mod notification;
 pub mod objects;
 pub mod omp;
 pub mod placement;
+mod report;
 pub mod ring;
 pub mod rpc;
 mod sample;
@@ -35,5 +36,6 @@ pub mod waitset;
 pub mod xipx;
 
 pub use limit::Limit;
+pub use report::BenchReport;
 pub use table::significant;
 pub use tombolo_bench_far::Patience;

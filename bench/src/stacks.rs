@@ -1,7 +1,5 @@
 //! What the reports of `mpi` and `omp` have in common: both run one program on several stacks, in rounds.
 
-use serde::Serialize;
-
 use crate::host::Host;
 use crate::limit::Limit;
 use crate::sample::{median, sorted};
@@ -32,10 +30,4 @@ pub(crate) fn head(host: &Host, how: &str, limit: &Limit) -> String {
         significant(limit.line_ns),
         significant(limit.copy_gb_s),
     )
-}
-
-/// A report as JSON.
-pub(crate) fn json(report: &impl Serialize) -> String {
-    // Reports consist of numbers, strings and lists, which serialize without errors.
-    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
 }

@@ -22,12 +22,6 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// A report as JSON.
-pub(crate) fn to_json(report: &impl serde::Serialize) -> String {
-    // Reports are numbers and text: nothing that could not be written.
-    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
-}
-
 /// Aligns columns: words to the left, numbers and what stands over them to the right.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

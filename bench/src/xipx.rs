@@ -11,7 +11,8 @@ use tombolo::Domain;
 use tombolo_xipx::{Address, Client, Device, JoinOptions, Message, Node, Server, XipxError};
 
 use crate::members;
-use crate::table::{align, cells, none, significant, to_json};
+use crate::report::BenchReport;
+use crate::table::{align, cells, none, significant};
 
 /// What the paper says of its Figure 4.
 const PAPER: &str = "\
@@ -312,18 +313,6 @@ fn play(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> 
 }
 
 impl Report {
-    /// Whether every trial has a figure.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
-    }
-
-    /// The report as JSON.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        to_json(self)
-    }
-
     fn figure(&self, window: &Option<String>, pattern: Pattern, face: Face, bytes: usize) -> Option<Figure> {
         let is_it = |row: &&Row| {
             let trial = &row.trial;
@@ -332,9 +321,28 @@ impl Report {
         self.rows.iter().find(is_it).and_then(|row| row.figure)
     }
 
-    /// The report as a table for each memory, and what the paper says.
-    #[must_use]
-    pub fn table(&self) -> String {
+    fn line(&self, window: &Option<String>, pattern: Pattern, bytes: usize) -> Vec<String> {
+        let rcce = self.rcce.iter().find(|rcce| rcce.bytes == bytes && window.is_none());
+        let rcce_ns = rcce.and_then(|rcce| match pattern {
+            Pattern::PingPong => rcce.ping_pong_ns,
+            Pattern::PingPing => rcce.ping_ping_ns,
+            Pattern::TwoToOnePong | Pattern::TwoToOnePing => None,
+        });
+        let figure = |face| self.figure(window, pattern, face, bytes);
+        let (kernel, user) = (figure(Face::Kernel), figure(Face::User));
+        let us = |ns: Option<f64>| ns.map_or_else(none, |ns| significant(ns / 1000.0));
+        let rate = |figure: Option<Figure>| figure.map_or_else(none, |figure| significant(figure.megabytes));
+        let time = |figure: Option<Figure>| us(figure.map(|figure| figure.message_ns));
+        let ratio = rcce_ns.zip(kernel).map(|(rcce_ns, kernel)| rcce_ns / kernel.message_ns);
+        let mut row = cells(&[window.as_deref().unwrap_or("host"), pattern.name(), &bytes.to_string()]);
+        row.extend([us(rcce_ns), time(kernel), time(user), rate(kernel), rate(user)]);
+        row.push(ratio.map_or_else(none, significant));
+        row
+    }
+}
+
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut windows: Vec<Option<String>> = self.rows.iter().map(|row| row.trial.window.clone()).collect();
         windows.dedup();
         let mut text = format!(
@@ -375,22 +383,7 @@ impl Report {
         text
     }
 
-    fn line(&self, window: &Option<String>, pattern: Pattern, bytes: usize) -> Vec<String> {
-        let rcce = self.rcce.iter().find(|rcce| rcce.bytes == bytes && window.is_none());
-        let rcce_ns = rcce.and_then(|rcce| match pattern {
-            Pattern::PingPong => rcce.ping_pong_ns,
-            Pattern::PingPing => rcce.ping_ping_ns,
-            Pattern::TwoToOnePong | Pattern::TwoToOnePing => None,
-        });
-        let figure = |face| self.figure(window, pattern, face, bytes);
-        let (kernel, user) = (figure(Face::Kernel), figure(Face::User));
-        let us = |ns: Option<f64>| ns.map_or_else(none, |ns| significant(ns / 1000.0));
-        let rate = |figure: Option<Figure>| figure.map_or_else(none, |figure| significant(figure.megabytes));
-        let time = |figure: Option<Figure>| us(figure.map(|figure| figure.message_ns));
-        let ratio = rcce_ns.zip(kernel).map(|(rcce_ns, kernel)| rcce_ns / kernel.message_ns);
-        let mut row = cells(&[window.as_deref().unwrap_or("host"), pattern.name(), &bytes.to_string()]);
-        row.extend([us(rcce_ns), time(kernel), time(user), rate(kernel), rate(user)]);
-        row.push(ratio.map_or_else(none, significant));
-        row
+    fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
     }
 }

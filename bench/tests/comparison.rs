@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::bulk;
 use tombolo_bench::suite::peers::c_ring::CRing;
 use tombolo_bench::suite::peers::{bare, kernel, lines, stream};

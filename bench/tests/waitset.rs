@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::latency;
 use tombolo_bench::waitset::{Design, Error, Options, run, serve_peer};
 

@@ -34,6 +34,7 @@ mod zeromq;
 use std::path::Path;
 use std::process::ExitCode;
 
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, rpc};
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::ring::{Latency, Rate};
 use tombolo_bench::significant;
 use tombolo_bench::suite::{

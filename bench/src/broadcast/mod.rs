@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use member::run_member;
 
-use crate::table::{align, cells, none, significant, to_json};
+use crate::report::BenchReport;
+use crate::table::{align, cells, none, significant};
 
 /// The bytes of a line, the paper's unit.
 pub const LINE_BYTES: usize = 32;
@@ -214,22 +215,8 @@ fn run_processes(options: &Options, trial: &Trial) -> Result<Vec<Figure>, String
     crate::members::run("broadcast", trial.members, &options.member_arguments, trial, options.patience)
 }
 
-impl Report {
-    /// Whether every trial has a figure. Those of MPI may have none where it is not installed.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none() || row.trial.way == Way::Mpi)
-    }
-
-    /// The report as JSON.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        to_json(self)
-    }
-
-    /// The report as two tables: latency and throughput.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let Some(first) = self.rows.first() else { return String::new() };
         let mut text = format!(
             "{} members on {} processors. Latency to the last member, in us, median and p99, k = {}:\n",
@@ -271,6 +258,10 @@ impl Report {
             text += &format!("no figure for {way}: {why}\n");
         }
         text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none() || row.trial.way == Way::Mpi)
     }
 }
 

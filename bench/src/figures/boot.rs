@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Failed, failures};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::table::{align, cells, significant};
 
 /// What the thesis says of figure C.2.
@@ -64,16 +65,10 @@ impl Report {
             thesis: THESIS,
         }
     }
+}
 
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// As a table, with what the thesis says.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut lines = vec![cells(&["boards", "all up", "per board", "median board", "last board"])];
         for row in &self.rows {
             let times = [row.all_s, row.all_s / f64::from(row.boards.max(1)), row.median_s, row.last_s];
@@ -88,6 +83,10 @@ impl Report {
             );
         }
         text + &failures(&self.failed) + &format!("\n{THESIS}\n")
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

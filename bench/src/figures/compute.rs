@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 
-use super::{Failed, Peers, Thesis, failures, nodes, row, thesis_table};
+use super::{Failed, Peers, Thesis, failures, gather, nodes, row, thesis_table};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
 
@@ -59,37 +61,24 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let peers = Peers::new(domain, image)?;
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for node in nodes(domain, wanted)? {
-        progress(&format!("{}: additions", node.name));
-        match peers.run(&node.name, &["compute".to_owned(), slice.as_millis().to_string()]) {
-            Ok(figures) => {
-                let figure = |name: &str| figures.get(name).copied();
-                rows.push(Row {
-                    node: node.name,
-                    isa: node.isa.name(),
-                    add32_per_s: figure("add32").unwrap_or(0.0),
-                    add64_per_s: figure("add64").unwrap_or(0.0),
-                    vector32_per_s: figure("vector32"),
-                    vector64_per_s: figure("vector64"),
-                });
-            }
-            Err(error) => failed.push(Failed::new(format!("additions of {}", node.name), &error)),
-        }
-    }
+    let name = |node: &NodeInfo| format!("additions of {}", node.name);
+    let (rows, failed) = gather(nodes(domain, wanted)?, name, progress, |node| {
+        let figures = peers.run(&node.name, &["compute".to_owned(), slice.as_millis().to_string()])?;
+        let figure = |name: &str| figures.get(name).copied();
+        Ok::<_, Error>(Row {
+            node: node.name,
+            isa: node.isa.name(),
+            add32_per_s: figure("add32").unwrap_or(0.0),
+            add64_per_s: figure("add64").unwrap_or(0.0),
+            vector32_per_s: figure("vector32"),
+            vector64_per_s: figure("vector64"),
+        })
+    });
     Ok(Report { host: Host::describe(), rows, failed, thesis: THESIS })
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// As a table, beside the thesis' own.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let millions = |rate: Option<f64>| rate.map_or_else(none, |rate| significant(rate / 1e6));
         let mut lines = vec![cells(&["node", "isa", "add32", "add64", "vector32", "vector64"])];
         lines.extend(self.rows.iter().map(|row| {
@@ -101,6 +90,10 @@ impl Report {
         let thesis =
             thesis_table("Thesis, table 5.3: one core of a Xeon E5 v2 and of a Xeon Phi, millions", &THESIS);
         format!("{title}\n\n{}{}{thesis}", align(&lines), failures(&self.failed))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

@@ -7,8 +7,9 @@ use serde::Serialize;
 use tombolo::Domain;
 use tombolo_bench_far::figures::median;
 
-use super::{Failed, Peers, failures};
+use super::{Failed, Peers, failures, gather, host_of};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
@@ -75,49 +76,30 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let peers = Peers::new(domain, image)?;
-    let host = domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name);
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for bytes in &options.lengths {
-        for domains in &options.domains {
-            let what = format!("{} KiB, {domains} domains", bytes / 1024);
-            progress(&what);
-            let barrier = format!("bench/map/{}/{bytes}/{domains}", domain.id());
-            let words = [
-                "map".to_owned(),
-                barrier,
-                domains.to_string(),
-                bytes.to_string(),
-                options.rounds.to_string(),
-            ];
-            match peers.run_all(&host, &words, *domains) {
-                Ok(all) => {
-                    let of = |name: &str| median(all.iter().filter_map(|it| it.get(name).copied()).collect());
-                    rows.push(Row {
-                        bytes: *bytes,
-                        domains: *domains,
-                        create_ns: of("create_ns"),
-                        map_ns: of("map_ns"),
-                        touch_ns: of("touch_ns"),
-                        unmap_ns: of("unmap_ns"),
-                    });
-                }
-                Err(error) => failed.push(Failed::new(what, &error)),
-            }
-        }
-    }
+    let host = host_of(domain)?;
+    let all =
+        options.lengths.iter().flat_map(|bytes| options.domains.iter().map(|domains| (*bytes, *domains)));
+    let name = |(bytes, domains): &(u64, u32)| format!("{} KiB, {domains} domains", bytes / 1024);
+    let (rows, failed) = gather(all, name, progress, |(bytes, domains)| {
+        let barrier = format!("bench/map/{}/{bytes}/{domains}", domain.id());
+        let words =
+            ["map".to_owned(), barrier, domains.to_string(), bytes.to_string(), options.rounds.to_string()];
+        let all = peers.run_all(&host, &words, domains)?;
+        let of = |name: &str| median(all.iter().filter_map(|it| it.get(name).copied()).collect());
+        Ok::<_, Error>(Row {
+            bytes,
+            domains,
+            create_ns: of("create_ns"),
+            map_ns: of("map_ns"),
+            touch_ns: of("touch_ns"),
+            unmap_ns: of("unmap_ns"),
+        })
+    });
     Ok(Report { host: Host::describe(), rows, failed, thesis: THESIS })
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// As a table, with what the thesis says.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut lines =
             vec![cells(&["KiB", "domains", "create", "map", "touch", "unmap", "map + touch by one"])];
         for row in &self.rows {
@@ -131,6 +113,10 @@ impl Report {
         }
         let title = "Times to make a region, map it, touch its pages and unmap it, in µs (medians); and the ratio to one domain alone";
         format!("{title}\n\n{}{}\n{THESIS}\n", align(&lines), failures(&self.failed))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

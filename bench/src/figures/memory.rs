@@ -9,8 +9,9 @@ use tombolo::Domain;
 use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::names::NewRecord;
 
-use super::{Failed, Figures, Peers, Thesis, failures, nodes, row, thesis_table};
+use super::{Failed, Figures, Peers, Thesis, failures, gather, nodes, row, thesis_table};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
@@ -88,24 +89,21 @@ pub fn run(
     let host = Host::describe();
     let bytes = options.bytes.unwrap_or_else(|| (3 * last_cache_bytes(&host)).max(LEAST_BYTES));
     let (peers, all) = (Peers::new(domain, image)?, domain.nodes()?);
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for node in nodes(domain, &options.nodes)? {
-        progress(&format!("{}: memory", node.name));
+    let name = |node: &NodeInfo| format!("memory of {}", node.name);
+    let (rows, failed) = gather(nodes(domain, &options.nodes)?, name, progress, |node| {
         let windows = windows_of(&node, &all);
         // Half of what is free: others live there too.
         let free = free_bytes(domain, &node.name);
         let bytes = free.map_or(bytes, |free| bytes.min(free / 2));
         let mut words = vec!["memory".to_owned(), bytes.to_string(), options.slice.as_millis().to_string()];
         words.extend(windows.iter().cloned());
-        match peers.run(&node.name, &words) {
-            Ok(figures) => {
-                let memories = std::iter::once(("own".to_owned(), "own".to_owned()))
-                    .chain(windows.iter().map(|it| (format!("window of {it}"), format!("window-{it}"))));
-                rows.extend(memories.filter_map(|(memory, key)| row_of(&node, memory, &key, &figures)));
-            }
-            Err(error) => failed.push(Failed::new(format!("memory of {}", node.name), &error)),
-        }
-    }
+        let figures = peers.run(&node.name, &words)?;
+        let memories = std::iter::once(("own".to_owned(), "own".to_owned()))
+            .chain(windows.iter().map(|it| (format!("window of {it}"), format!("window-{it}"))));
+        let rows = memories.filter_map(|(memory, key)| row_of(&node, memory, &key, &figures));
+        Ok::<Vec<Row>, Error>(rows.collect())
+    });
+    let rows = rows.concat();
     keep(domain, &all, &rows)?;
     Ok(Report { host, rows, failed, thesis: THESIS })
 }
@@ -171,16 +169,8 @@ fn keep(domain: &Domain, all: &[NodeInfo], rows: &[Row]) -> Result<(), Error> {
     Ok(())
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// As a table, beside the thesis' own.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let heads = ["from", "isa", "to", "MiB", "8 KiB", "random", "sequential", "read", "write"];
         let mut lines = vec![cells(&heads)];
         for row in &self.rows {
@@ -195,6 +185,10 @@ impl Report {
         text += &failures(&self.failed);
         text += &thesis_table("Thesis, table 5.1: Xeon E5 v2 and Xeon Phi over PCIe, ns", &THESIS);
         text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

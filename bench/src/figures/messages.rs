@@ -10,8 +10,9 @@ use tombolo::Domain;
 pub use tombolo_bench_far::figures::messages::Plan;
 use tombolo_bench_far::figures::messages::{AT_ONCE, CHANNELS, LENGTHS, PRIORITY};
 
-use super::{Failed, Figures, Peers, failures, nodes};
+use super::{Failed, Figures, Peers, failures, gather, host_of, nodes};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
 
@@ -100,22 +101,18 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let peers = Peers::new(domain, image)?.within(PATIENCE);
-    let near = domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name);
-    let (mut pairs, mut failed) = (Vec::new(), Vec::new());
-    for node in nodes(domain, wanted)? {
+    let near = host_of(domain)?;
+    let directions = nodes(domain, wanted)?.into_iter().flat_map(|node| {
         let there = [near.clone(), node.name.clone()];
-        let back = [node.name.clone(), near.clone()];
-        let directions = if node.name == near { vec![there] } else { vec![there, back] };
-        for [from, to] in directions {
-            let what = format!("messages from {from} to {to}");
-            progress(&what);
-            let job = format!("bench/messages/{}/{from}/{to}", domain.id());
-            match peers.run_job(&[&from, &to], &job, &plan.words()) {
-                Ok(figures) => pairs.push(Pair::new(from, to, figures, plan.real_time)),
-                Err(error) => failed.push(Failed::new(what, &error)),
-            }
-        }
-    }
+        let back = (node.name != near).then(|| [node.name, near.clone()]);
+        std::iter::once(there).chain(back)
+    });
+    let name = |[from, to]: &[String; 2]| format!("messages from {from} to {to}");
+    let (pairs, failed) = gather(directions, name, progress, |[from, to]| {
+        let job = format!("bench/messages/{}/{from}/{to}", domain.id());
+        let figures = peers.run_job(&[&from, &to], &job, &plan.words())?;
+        Ok::<_, Error>(Pair::new(from, to, figures, plan.real_time))
+    });
     Ok(Report { host: Host::describe(), messages: plan.messages, pairs, failed, paper: PAPER })
 }
 
@@ -194,16 +191,8 @@ impl Pair {
     }
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// Tables for each direction, and that of the paper.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut text = format!(
             "Messages between two programs; {CHANNELS} threads send {AT_ONCE} at once where it says so\n"
         );
@@ -221,6 +210,10 @@ impl Report {
             align(&lines)
         );
         text + &failures(&self.failed)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

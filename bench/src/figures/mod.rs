@@ -146,6 +146,31 @@ fn nodes(domain: &Domain, wanted: &[String]) -> Result<Vec<NodeInfo>, Error> {
     Ok(found)
 }
 
+/// Measures each of `items`, one after another; `name` says what is measured. An item that fails does not
+/// keep the others from being measured.
+pub fn gather<I, R, E: std::fmt::Display>(
+    items: impl IntoIterator<Item = I>,
+    name: impl Fn(&I) -> String,
+    progress: &mut dyn FnMut(&str),
+    mut measure: impl FnMut(I) -> Result<R, E>,
+) -> (Vec<R>, Vec<Failed>) {
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for item in items {
+        let name = name(&item);
+        progress(&name);
+        match measure(item) {
+            Ok(row) => rows.push(row),
+            Err(error) => failed.push(Failed::new(name, &error)),
+        }
+    }
+    (rows, failed)
+}
+
+/// The name of the host's node, where rank 0 of measurements of two nodes is.
+fn host_of(domain: &Domain) -> Result<String, Error> {
+    Ok(domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name))
+}
+
 /// A row of the thesis, in the unit of the table beside it.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Thesis {

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 
-use super::{Failed, Figures, Peers, failures, nodes};
+use super::{Failed, Figures, Peers, failures, gather, host_of, nodes};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
@@ -76,17 +78,14 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let peers = Peers::new(domain, image)?;
-    let near = domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name);
-    let (mut pairs, mut failed) = (Vec::new(), Vec::new());
-    for node in nodes(domain, wanted)? {
-        progress(&format!("pages of {near} and {}", node.name));
+    let near = host_of(domain)?;
+    let name = |node: &NodeInfo| format!("pages of {near} and {}", node.name);
+    let (pairs, failed) = gather(nodes(domain, wanted)?, name, progress, |node| {
         let job = format!("bench/pages/{}/{}", domain.id(), node.name);
         let words = ["pages".to_owned(), rounds.to_string()];
-        match peers.run_job(&[&near, &node.name], &job, &words) {
-            Ok(figures) => pairs.push(Pair::new(node.name, figures)),
-            Err(error) => failed.push(Failed::new(format!("pages of {near} and {}", node.name), &error)),
-        }
-    }
+        let figures = peers.run_job(&[&near, &node.name], &job, &words)?;
+        Ok::<_, Error>(Pair::new(node.name, figures))
+    });
     Ok(Report { host: Host::describe(), pairs, failed, target: TARGET })
 }
 
@@ -109,16 +108,8 @@ impl Pair {
     }
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// A table for each node.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut text =
             String::from("Coherent pages, in µs; rank 0 on this host measures, rank 1 is on the node\n");
         for pair in &self.pairs {
@@ -149,6 +140,10 @@ impl Report {
             );
         }
         text + &failures(&self.failed)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::table::align;
 
 /// Times, until all are known.
@@ -104,16 +105,8 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-impl Report {
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
-    /// As tables: percentiles, then a histogram of each row.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let host = &self.host;
         let mut text = format!(
             "{} ({} processors), Linux {}\nround trips of 48 bytes between two processes that sleep, µs\n\n",

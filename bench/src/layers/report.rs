@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Layer, Target, table, targets};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::LinkReport;
 use crate::sample::{Latency, median, sorted};
 use crate::suite::results::{tenths, thousandths};
@@ -116,17 +117,15 @@ impl Report {
     pub(super) fn row(&self, layer: Layer, metric: Metric, distance: Distance) -> Option<&LayerRow> {
         self.rows.iter().find(|row| row.layer == layer && row.metric == metric && row.distance == distance)
     }
+}
 
-    /// The report as tables of text, for people to read.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    /// For programs: one JSON object, indented, with an end of line.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

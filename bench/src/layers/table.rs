@@ -93,6 +93,7 @@ fn ratio(row: &LayerRow) -> Option<String> {
 mod tests {
     use super::super::report::tests::runs;
     use super::*;
+    use crate::report::BenchReport as _;
 
     #[test]
     fn every_layer_has_a_column_and_every_distance_a_table() {

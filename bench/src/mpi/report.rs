@@ -7,7 +7,8 @@ use super::run::Found;
 use super::stack::{NodePair, OPEN_MPI, Stack, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::stacks::{groups, head, json, median_of};
+use crate::report::BenchReport;
+use crate::stacks::{groups, head, median_of};
 use crate::table::{align, none, significant};
 
 /// A stack that was not measured, and why.
@@ -118,34 +119,6 @@ impl Report {
         Report { host, version, rounds, seconds, limit, stacks, rows, targets, absent, complete }
     }
 
-    /// The report as one JSON object.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        json(self)
-    }
-
-    /// As tables: for each pair of places one, with a column for each stack.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let how = format!("{} rounds of {} s for each figure", self.rounds, self.seconds);
-        let mut text = head(&self.host, &how, &self.limit);
-        let mut places: Vec<&NodePair> = self.stacks.iter().map(|about| &about.place).collect();
-        places.dedup();
-        for place in places {
-            text += &format!("\n{place}\n{}", self.table_of(place));
-        }
-        if !self.targets.is_empty() {
-            text +=
-                &format!("\ntargets\n{}", align(&self.targets.iter().map(target_cells).collect::<Vec<_>>()));
-        }
-        if !self.absent.is_empty() {
-            let cells =
-                |absent: &Absent| vec![absent.place.to_string(), absent.stack.clone(), absent.why.clone()];
-            text += &format!("\nnot measured\n{}", align(&self.absent.iter().map(cells).collect::<Vec<_>>()));
-        }
-        text
-    }
-
     fn table_of(&self, place: &NodePair) -> String {
         let stacks: Vec<&About> = self.stacks.iter().filter(|about| about.place == *place).collect();
         let mut table = vec![vec!["".to_owned(), "bytes".to_owned(), "unit".to_owned()]];
@@ -166,6 +139,32 @@ impl Report {
             table.push(cells);
         }
         align(&table)
+    }
+}
+
+impl BenchReport for Report {
+    fn table(&self) -> String {
+        let how = format!("{} rounds of {} s for each figure", self.rounds, self.seconds);
+        let mut text = head(&self.host, &how, &self.limit);
+        let mut places: Vec<&NodePair> = self.stacks.iter().map(|about| &about.place).collect();
+        places.dedup();
+        for place in places {
+            text += &format!("\n{place}\n{}", self.table_of(place));
+        }
+        if !self.targets.is_empty() {
+            text +=
+                &format!("\ntargets\n{}", align(&self.targets.iter().map(target_cells).collect::<Vec<_>>()));
+        }
+        if !self.absent.is_empty() {
+            let cells =
+                |absent: &Absent| vec![absent.place.to_string(), absent.stack.clone(), absent.why.clone()];
+            text += &format!("\nnot measured\n{}", align(&self.absent.iter().map(cells).collect::<Vec<_>>()));
+        }
+        text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
     }
 }
 

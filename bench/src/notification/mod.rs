@@ -18,7 +18,8 @@ use tombolo_base::{LINE_BYTES, Random, SharedMemory};
 
 use crate::cpus::{allowed, pair, pin};
 use crate::members;
-use crate::table::{align, cells, none, significant, to_json};
+use crate::report::BenchReport;
+use crate::table::{align, cells, none, significant};
 pub use forms::{Error, Form};
 use forms::{Notified, Notifiee, Notifier};
 
@@ -307,22 +308,8 @@ impl Trial {
     }
 }
 
-impl Report {
-    /// Whether all was timed.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
-    }
-
-    /// The report as JSON.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        to_json(self)
-    }
-
-    /// The report as a table, and what the technical note says.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut table = vec![cells(&[
             "FORM",
             "CHANNELS",
@@ -356,6 +343,10 @@ impl Report {
             }
         }
         text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
     }
 }
 

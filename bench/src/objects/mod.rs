@@ -19,7 +19,8 @@ use tombolo::Domain;
 use tombolo_objects::{Consistency, Job, JoinOptions};
 
 use crate::members;
-use crate::table::{align, cells, none, significant, to_json};
+use crate::report::BenchReport;
+use crate::table::{align, cells, none, significant};
 pub use fit::Fit;
 use search::Maps;
 
@@ -243,23 +244,8 @@ fn terms(rows: &[Row]) -> Vec<Terms> {
     all
 }
 
-impl Report {
-    /// Whether every trial has a figure.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
-    }
-
-    /// The report as JSON.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        to_json(self)
-    }
-
-    /// The report as two tables, speed-up by number of ranks and the terms of the cost formula, and what the
-    /// paper says.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let mut ranks: Vec<u32> = self.rows.iter().map(|row| row.trial.ranks).collect();
         ranks.sort_unstable();
         ranks.dedup();
@@ -307,5 +293,9 @@ impl Report {
             );
         }
         text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
     }
 }

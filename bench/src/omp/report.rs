@@ -9,7 +9,8 @@ use super::stack::{EXCLUSIVE, LIBGOMP, SHARED, Stack};
 use super::{Options, Section};
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::stacks::{groups, head, json, median_of};
+use crate::report::BenchReport;
+use crate::stacks::{groups, head, median_of};
 use crate::table::{align, none, significant};
 
 /// Something that was not measured, and why.
@@ -166,39 +167,6 @@ impl Report {
         }
     }
 
-    /// The report as one JSON object.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        json(self)
-    }
-
-    /// As tables: for each section one, with a column for each stack.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let how = format!("{} rounds; matrices of {size} x {size}", self.rounds, size = self.size);
-        let mut text = head(&self.host, &how, &self.limit);
-        for section in Section::ALL {
-            if self.rows.iter().any(|row| row.section == section) {
-                text += &format!("\n{}\n{}", section.title(), self.table_of(section));
-            }
-        }
-        let disturbed: usize = self.rows.iter().map(|row| row.disturbed).sum();
-        if disturbed > 0 {
-            let all: usize = self.rows.iter().map(|row| row.runs_us.len()).sum();
-            text += &format!(
-                "\ndisturbed: other programs used the processors in {disturbed} of {all} figures; measure again when it is quiet\n"
-            );
-        }
-        for absent in &self.absent {
-            let what: String = absent.what.iter().map(|what| format!(", {what}")).collect();
-            text += &format!("\nSKIPPED {}{what}: {}", absent.stack, absent.why);
-        }
-        if !self.absent.is_empty() {
-            text += "\n";
-        }
-        text
-    }
-
     fn table_of(&self, section: Section) -> String {
         let rows: Vec<&Row> = self.rows.iter().filter(|row| row.section == section).collect();
         let named = |stack: &&About| rows.iter().any(|row| row.stack == stack.stack);
@@ -254,6 +222,37 @@ impl Report {
             let doubtful = if target.doubtful { ", doubtful" } else { "" };
             format!("{} {met}{doubtful}", significant(target.ratio))
         })
+    }
+}
+
+impl BenchReport for Report {
+    fn table(&self) -> String {
+        let how = format!("{} rounds; matrices of {size} x {size}", self.rounds, size = self.size);
+        let mut text = head(&self.host, &how, &self.limit);
+        for section in Section::ALL {
+            if self.rows.iter().any(|row| row.section == section) {
+                text += &format!("\n{}\n{}", section.title(), self.table_of(section));
+            }
+        }
+        let disturbed: usize = self.rows.iter().map(|row| row.disturbed).sum();
+        if disturbed > 0 {
+            let all: usize = self.rows.iter().map(|row| row.runs_us.len()).sum();
+            text += &format!(
+                "\ndisturbed: other programs used the processors in {disturbed} of {all} figures; measure again when it is quiet\n"
+            );
+        }
+        for absent in &self.absent {
+            let what: String = absent.what.iter().map(|what| format!(", {what}")).collect();
+            text += &format!("\nSKIPPED {}{what}: {}", absent.stack, absent.why);
+        }
+        if !self.absent.is_empty() {
+            text += "\n";
+        }
+        text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
     }
 }
 

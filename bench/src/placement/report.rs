@@ -5,6 +5,7 @@ use tombolo::admin::WindowInfo;
 use tombolo_bench_far::placement::Rings;
 
 use super::is_modelled;
+use crate::report::BenchReport;
 use crate::sample::Latency;
 use crate::suite::placement::placed;
 use crate::table::{align, cells, significant};
@@ -101,10 +102,10 @@ impl Report {
         }
         self.rows.extend(rows);
     }
+}
 
-    /// The report as a table, for people.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let heads = ["nodes", "variant", "slots", "credit", "costs", "p50 ns", "p99 ns", "over best"];
         let mut rows = vec![cells(&heads)];
         for row in &self.rows {
@@ -135,10 +136,8 @@ impl Report {
         text + "\n" + PAPER
     }
 
-    /// The report as JSON, for programs.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

@@ -9,6 +9,7 @@ use tombolo::{Isa, TransportKind};
 use super::near::{Figures, typical};
 use super::{Error, table};
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::sample::{Latency, Rate};
 use crate::suite::peers::{bare, c_ring};
 use crate::suite::{self, Absent, Metric, Placed};
@@ -161,23 +162,15 @@ impl Report {
             Err(error) => self.unmeasured.push(unmeasured(c_ring::NAME, &error)),
         }
     }
+}
 
-    /// Whether every link was measured.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.unmeasured.is_empty()
-    }
-
-    /// The report as a table for terminals.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    /// For programs: one JSON object, indented, with an end of line.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
+    fn is_complete(&self) -> bool {
+        self.unmeasured.is_empty()
     }
 }
 

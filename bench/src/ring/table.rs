@@ -153,6 +153,7 @@ fn latency_cells(latency: Option<&Latency>, divisor: f64) -> [String; 4] {
 mod tests {
     use super::super::report::Unmeasured;
     use super::super::report::tests::report;
+    use crate::report::BenchReport as _;
 
     #[test]
     fn without_a_link_there_is_nothing_to_explain() {

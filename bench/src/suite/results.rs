@@ -10,6 +10,7 @@ use super::slices::{DISTURBED_SHARE, Found, Slice, Slices};
 use super::{Arrays, Classifier, Distance, Error, Metric};
 use crate::cpus::Sharing;
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::ring::LinkReport;
 use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
 
@@ -199,19 +200,6 @@ impl Results {
             .map_err(|error| format!("has no results of `tombolo bench all`: {error}"))
     }
 
-    /// The results as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        // Writing plain data to a string fails only for maps without string keys, and the results have no
-        crate::table::to_json(self)
-    }
-
-    /// All figures as aligned tables, for terminals.
-    #[must_use]
-    pub fn table(&self) -> String {
-        super::text::table_of(self)
-    }
-
     /// The metrics that were measured, in the order in which they are shown.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
@@ -236,6 +224,16 @@ impl Results {
     #[must_use]
     pub fn row(&self, peer: &str, metric: Metric) -> Option<&Row> {
         self.rows.iter().filter(|row| row.peer == peer && row.metric == metric).min_by_key(|row| row.distance)
+    }
+}
+
+impl BenchReport for Results {
+    fn table(&self) -> String {
+        super::text::table_of(self)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Distance, Results, Row, Unit};
+use crate::report::BenchReport as _;
 use crate::table::{align, significant};
 
 pub(super) fn table_of(results: &Results) -> String {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::report::BenchReport;
 use crate::table::align;
 
 /// Of some times, in nanoseconds.
@@ -61,12 +62,6 @@ impl Report {
         Report { host, rows }
     }
 
-    /// The report as JSON text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        crate::table::to_json(self)
-    }
-
     /// How much slower the waitset is beside the most idle channels than beside the fewest: of being woken,
     /// and of a round trip awake.
     #[must_use]
@@ -76,10 +71,10 @@ impl Report {
         let ratio = |of: fn(&Row) -> u64| of(last) as f64 / of(first).max(1) as f64;
         Some((ratio(|row| row.wake_ns.p50), ratio(|row| row.echo_ns.p50)))
     }
+}
 
-    /// The report as a table for terminals.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl BenchReport for Report {
+    fn table(&self) -> String {
         let host = &self.host;
         let mut text = format!("{} ({} processors), Linux {}\n\n", host.cpu_model, host.cores, host.kernel);
         let heads = ["", "", "woken, µs", "", "processor", "round trip awake, µs", "", "waited for a"];

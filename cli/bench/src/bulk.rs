@@ -10,8 +10,9 @@ use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
 use super::network::NetworkMachine;
 use super::progress::showing;
+use super::report::show;
 use super::suite::{Measure, Share, absent, beside, removed_output, run_program, with_machine};
-use crate::context::{Context, print};
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Measures bulk data: pools, engines and the kernel, beside the limits of the memory
@@ -108,8 +109,7 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
     if options.measures(Part::Network) {
         add_network(context, (options, schedule), &mut results);
     }
-    print(if options.json { results.to_json() } else { results.table() })?;
-    Ok(u8::from(!results.failed.is_empty()))
+    show(&results, options.json)
 }
 
 impl BulkOptions {

@@ -26,11 +26,12 @@ use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
 use super::progress::showing;
 use super::rcce;
+use super::report::show;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
 use super::tracing;
 use super::xipx;
-use crate::context::{Context, print};
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Measures what things cost
@@ -320,8 +321,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Far(options) => suite::run_far(options),
         BenchCommand::Ring(options) => {
             let report = measure(context, options)?;
-            print(if options.json { report.to_json() } else { report.table() })?;
-            Ok(u8::from(!report.is_complete()))
+            show(&report, options.json)
         }
         BenchCommand::Waitset(options) if options.peer => {
             let control = io::stdin().as_fd().try_clone_to_owned().map_err(waitset::Error::of_io)?;
@@ -334,18 +334,15 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         }
         BenchCommand::Latency(options) => {
             let report = showing(context, |progress| latency::run(&options.to_bench(), progress))?;
-            print(if options.json { report.to_json() } else { report.table() })?;
-            Ok(0)
+            show(&report, options.json)
         }
         BenchCommand::Coherence(options) => {
             let report = coherence::run()?;
-            print(if options.json { report.to_json() } else { report.table() })?;
-            Ok(0)
+            show(&report, options.json)
         }
         BenchCommand::Waitset(options) => {
             let report = showing(context, |progress| waitset::run(&options.to_bench(), progress))?;
-            print(if options.json { report.to_json() } else { report.table() })?;
-            Ok(0)
+            show(&report, options.json)
         }
     }
 }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
-use tombolo_bench::figures::{Failed, boot, compute, map, memory, messages, pages};
+use tombolo_bench::figures::{boot, compute, gather, map, memory, messages, pages};
 use tombolo_machine::Kit;
 use tombolo_platform::memory::create_sealed as memory_file;
 
 use super::brought::Brought;
 use super::progress::showing;
-use crate::context::{Context, print};
+use super::report::show;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Options that these commands share.
@@ -105,8 +106,7 @@ pub(super) fn memory(context: &Context, options: &MemoryOptions) -> Result<u8, F
     let report = options
         .common
         .measure(context, |domain, image, progress| Ok(memory::run((domain, image), &bench, progress)?))?;
-    print(if options.common.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.common.json)
 }
 
 /// Measures additions per second of one processor of each node
@@ -139,8 +139,7 @@ pub(super) fn compute(context: &Context, options: &ComputeOptions) -> Result<u8,
     let report = options.common.measure(context, |domain, image, progress| {
         Ok(compute::run((domain, image), &options.on, slice, progress)?)
     })?;
-    print(if options.common.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.common.json)
 }
 
 /// Measures making, mapping and touching regions on the host, with other domains that do the same
@@ -175,8 +174,7 @@ pub(super) fn map(context: &Context, options: &MapOptions) -> Result<u8, Failure
     let report = options
         .common
         .measure(context, |domain, image, progress| Ok(map::run((domain, image), &bench, progress)?))?;
-    print(if options.common.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.common.json)
 }
 
 /// Measures coherent pages between this host and each node
@@ -213,8 +211,7 @@ pub(super) fn pages(context: &Context, options: &PagesOptions) -> Result<u8, Fai
     let report = options.common.measure(context, |domain, image, progress| {
         Ok(pages::run((domain, image), (&options.on, options.rounds), progress)?)
     })?;
-    print(if options.common.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.common.json)
 }
 
 /// Measures messages between this host and each node, as Popcorn's message layer was measured
@@ -260,8 +257,7 @@ pub(super) fn messages(context: &Context, options: &MessagesOptions) -> Result<u
     let report = options.common.measure(context, |domain, image, progress| {
         Ok(messages::run((domain, image), (&options.on, plan), progress)?)
     })?;
-    print(if options.common.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.common.json)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -303,19 +299,16 @@ pub(super) fn boot(context: &Context, options: &BootOptions) -> Result<u8, Failu
         BoardIsa::Aarch64 => "aarch64",
         BoardIsa::Riscv64 => "riscv64",
     };
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    showing(context, |progress| {
-        for boards in &options.boards {
-            progress(&format!("{boards} boards"));
-            match boards_up(*boards, isa) {
-                Ok(row) => rows.push(row),
-                Err(failure) => failed.push(Failed::new(format!("{boards} boards"), &failure)),
-            }
-        }
+    let (rows, failed) = showing(context, |progress| {
+        gather(
+            &options.boards,
+            |boards| format!("{boards} boards"),
+            progress,
+            |boards| boards_up(*boards, isa),
+        )
     });
     let report = boot::Report::new(isa, rows, failed);
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.json)
 }
 
 /// Brings up a machine of `boards` boards, and takes it down.

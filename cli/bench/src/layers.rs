@@ -10,8 +10,9 @@ use tombolo_bench::suite::{Failed, Schedule};
 
 use super::command::far_program;
 use super::progress::showing;
+use super::report::show;
 use super::suite::{default_slice_ms, measure_links, with_machine};
-use crate::context::{Context, print};
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Shows what each layer of a channel adds to a message
@@ -74,6 +75,5 @@ pub(crate) fn run(context: &Context, options: &LayersOptions) -> Result<u8, Fail
     if let Err(error) = measured {
         report.failed.push(Failed::new("the links of a machine", &error));
     }
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.json)
 }

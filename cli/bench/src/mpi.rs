@@ -11,8 +11,9 @@ use tombolo_machine::{Kit, VmNode};
 use super::bulk::virtual_machines;
 use super::mpi_network::missing;
 use super::progress::showing;
+use super::report::show;
 use super::suite::with_machine;
-use crate::context::{Context, print};
+use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::nodes::named;
 use tombolo_cli_common::programs::front;
@@ -98,8 +99,7 @@ pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure
         report = Some(measure(context, options, &tools, &[])?);
     }
     let Some(report) = report else { return Ok(1) };
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.complete))
+    show(&report, options.json)
 }
 
 fn measure(

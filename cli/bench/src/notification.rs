@@ -6,7 +6,8 @@ use clap::Args;
 use tombolo_bench::notification;
 
 use super::progress::{member_arguments, member_status, showing};
-use crate::context::{Context, print};
+use super::report::show;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Measures how a receiver learns which of many channels has something for it
@@ -61,6 +62,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     };
     let report = showing(context, |progress| notification::run(&bench, progress));
     let report = report.map_err(|error| Failure::Other(error.into()))?;
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.is_complete()))
+    show(&report, options.json)
 }

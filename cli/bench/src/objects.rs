@@ -6,7 +6,8 @@ use clap::Args;
 use tombolo_bench::objects;
 
 use super::progress::{member_arguments, member_status, showing};
-use crate::context::{Context, print};
+use super::report::show;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Measures shared objects: the clustering of a graph by the ranks of a job
@@ -70,6 +71,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         patience: Duration::from_secs(120),
     };
     let report = showing(context, |progress| objects::run(&bench, progress));
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.is_complete()))
+    show(&report, options.json)
 }

@@ -10,8 +10,9 @@ use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
 use super::progress::showing;
+use super::report::show;
 use super::suite::with_machine;
-use crate::context::{Context, print};
+use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::programs::front;
 
@@ -100,8 +101,7 @@ impl OmpOptions {
 /// Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &OmpOptions) -> Result<u8, Failure> {
     let report = measure(context, options.up.as_deref(), &options.to_bench())?;
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.complete))
+    show(&report, options.json)
 }
 
 /// Measures on this host, and with a node of the machine of a file, or of the one that is up.

@@ -1,6 +1,7 @@
 //! `tombolo bench rpc`
 
 use clap::Args;
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::rpc;
 use tombolo_bench::suite::{Peer, Results};
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo::admin::NodeKind;
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};
 use tombolo_machine::Kit;
@@ -18,6 +19,7 @@ use super::command::far_program;
 use super::omp as openmp;
 use super::placement::PlacementOptions;
 use super::progress::showing;
+use super::report::show;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
@@ -276,8 +278,7 @@ pub(super) fn run_placement(context: &Context, options: &PlacementOptions) -> Re
     if report.rows.is_empty() && report.failed.is_empty() {
         report.failed.push("no two nodes of a machine that is up share a window".to_owned());
     }
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.failed.is_empty()))
+    show(&report, options.json)
 }
 
 /// Measures every link of a machine except those to boards.

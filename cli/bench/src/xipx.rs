@@ -7,7 +7,8 @@ use tombolo_bench::xipx;
 
 use super::progress::{member_arguments, member_status, showing};
 use super::rcce;
-use crate::context::{Context, print};
+use super::report::show;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// Measures message devices beside RCCE: ping-pong, ping-ping and two-to-one by length
@@ -77,6 +78,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         rcce::beside(context, &options.sizes, options.rounds, options.slice_ms)?
     };
     let report = showing(context, |progress| xipx::run(&bench, rcce, progress));
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.is_complete()))
+    show(&report, options.json)
 }

@@ -245,10 +245,10 @@ impl Drop for Device {
     }
 }
 
-/// Memory of this process that is pinned: the kernel does not move or evict its pages, and the driver knows their
-/// bus addresses. The device's copy engine accesses it directly; other memory is first copied into a buffer of the
-/// driver's, at a fraction of the rate. Pinning costs about as much as copying the memory a few times, so pin
-/// what is used often, such as a pool. Unpinned when dropped.
+/// Memory of this process that is pinned: the kernel does not move or evict its pages, and the driver knows
+/// their bus addresses. The device's copy engine accesses it directly; other memory is first copied into a
+/// buffer of the driver's, at a fraction of the rate. Pinning costs about as much as copying the memory a few
+/// times, so pin what is used often, such as a pool. Unpinned when dropped.
 #[derive(Debug)]
 pub struct PinnedMemory {
     device: Arc<Device>,
@@ -260,8 +260,8 @@ impl PinnedMemory {
     /// Pins all of `memory`, for all devices of this process. Copies name the memory as before.
     ///
     /// # Errors
-    /// `memory` is empty, or the driver refuses: for example, a part is pinned already, or the limit on locked
-    /// memory (`ulimit -l`) is reached.
+    /// `memory` is empty, or the driver refuses: for example, a part is pinned already, or the limit on
+    /// locked memory (`ulimit -l`) is reached.
     pub fn pin(device: &Arc<Device>, memory: &SharedMemory) -> Result<PinnedMemory, CudaError> {
         /// `CU_MEMHOSTREGISTER_PORTABLE`: for all contexts, not only the current one.
         const PORTABLE: c_uint = 1;
