@@ -10,8 +10,8 @@ use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
 /// Bytes between two checks of deadlines and cancellations, of a copy to or from a device: the driver takes
-/// 0.6 ms if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). Between two pieces the bus is
-/// idle for some 10 µs: pieces of 8 MiB cost a tenth of the rate.
+/// 0.6 ms if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). The bus is idle between two
+/// pieces, for some 10 µs: pieces of 8 MiB cost a tenth of the rate.
 const ACROSS_PIECE_BYTES: u64 = 32 << 20;
 
 /// The same of a copy or a fill within a device, which takes 0.7 ms there.
