@@ -1,15 +1,14 @@
 //! The monitor of a node: names, spawning, channels, and the end of domains.
 //!
-//! On the host it is the root of a machine: [`root`] carries out what [`core`] decides, and a [`supervisor`]
+//! On the host it is the root of a machine: [`root`] carries out what
+//! [`tombolo_monitor_core`] decides, and a [`supervisor`]
 //! cleans up after it. On every other node, [`node_monitor`] runs an [`agent`], connected to the root by a
 //! [`control_link`].
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod control_link;
-pub mod core;
 pub mod join;
-pub mod names;
 pub mod node_monitor;
 mod orphans;
 mod polled_bells;

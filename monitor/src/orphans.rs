@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use tombolo_platform::Errno;
 
-use crate::agent::core::Kin;
+use tombolo_monitor_core::agent::Kin;
 
 /// All children of this process. Until they are reaped their numbers are theirs.
 pub(crate) fn children() -> Vec<Kin> {

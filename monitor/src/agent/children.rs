@@ -15,10 +15,10 @@ use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
-use super::core::PIECE_BYTES;
 use super::orphans::DOMAIN_VARIABLE;
 use super::watched::Watched;
 use super::{Agent, Subject, Token};
+use tombolo_monitor_core::agent::PIECE_BYTES;
 
 /// Variables that belong to the monitor, not to the domains that it starts.
 const OWN_VARIABLES: [&str; 5] =

@@ -8,9 +8,9 @@ use tombolo_control::{Fault, MonitorMessage, Reply, told};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
-use super::core::Item;
 use super::watched::Watched;
 use super::{Agent, Subject, Token};
+use tombolo_monitor_core::agent::Item;
 
 /// A client's connection.
 #[derive(Debug)]

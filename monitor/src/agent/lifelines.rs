@@ -8,9 +8,9 @@ use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, OsError, memory, socket};
 
-use super::core::Item;
 use super::{Agent, GuestWindow, Token};
 use crate::shared_bells::WATCHED_BYTES;
+use tombolo_monitor_core::agent::Item;
 
 impl Agent {
     /// Makes what is to go to a domain.

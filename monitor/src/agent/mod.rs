@@ -1,11 +1,10 @@
 //! What a node's monitor does with its own hands: serve clients, run processes, keep lifelines.
 //!
 //! The same code is the host's own part of the root monitor, the monitor of a `user` node and that of a
-//! virtual machine. What it does [`core`] decides, and what for the root does, see [`crate::core`].
+//! virtual machine. [`tombolo_monitor_core::agent`] decides what it does.
 
 mod children;
 mod clients;
-pub mod core;
 mod lifelines;
 mod orphans;
 mod programs;
@@ -27,12 +26,12 @@ use tombolo_platform::event::{Interest, Ready, drain};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, process, socket};
 
-use self::core::{Action, AgentCore, Outgoing, Stopped};
 use children::ChildProcess;
 use clients::ClientConnection;
 pub use programs::program_from_bytes;
 use regions::RegionMemory;
 use sensing::Sensing;
+use tombolo_monitor_core::agent::{Action, AgentCore, Outgoing, Stopped};
 use traces::TracePage;
 use watched::{Watch, Watched};
 

@@ -9,7 +9,7 @@ use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, memory};
 
 use super::Agent;
-use super::core::ProgramSource;
+use tombolo_monitor_core::agent::ProgramSource;
 
 /// Bytes copied out of the window at a time.
 const PIECE_BYTES: usize = 64 * 1024;

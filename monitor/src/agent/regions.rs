@@ -10,7 +10,7 @@ use tombolo_platform::memory::{self, Making};
 use tombolo_platform::{Errno, OsError};
 
 use super::Agent;
-use super::core::RegionSource;
+use tombolo_monitor_core::agent::RegionSource;
 
 /// The memory of a region.
 #[derive(Debug)]

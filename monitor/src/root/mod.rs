@@ -25,7 +25,6 @@ use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
-use crate::core::{Core, Effect, Resource};
 use crate::orphans;
 use crate::shared_bells::{SharedBells, WATCHED_BYTES};
 use crate::supervisor::Supervisor;
@@ -34,6 +33,7 @@ use boot::BootImage;
 use hearing::Hearing;
 use images::ImageReader;
 use node::RunningNode;
+use tombolo_monitor_core::root::{Core, Effect, Resource};
 use windows::Windows;
 
 /// The monitor of a plain host ends by itself after being unused for this long.

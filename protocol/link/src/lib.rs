@@ -8,6 +8,8 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+#[cfg(feature = "alloc")]
+pub mod copy_cost;
 pub mod cost;
 pub mod end;
 pub mod far_end;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::observation::{DomainSample, NodeSample};
 use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder, streams};
-use tombolod::agent::core::{
+use tombolo_monitor_core::agent::{
     Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Round, Stopped,
 };
 

@@ -11,8 +11,8 @@ use tombolo_control::{
     Wire,
 };
 use tombolo_link::window::WindowRange;
+use tombolo_monitor_core::root::{Client, Effect};
 use tombolo_naming::{Answer, Operation, Scope};
-use tombolod::core::{Client, Effect};
 
 use crate::rights::RightsModel;
 

@@ -8,7 +8,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
 use tombolo_link::window::{WindowHeader, WindowRange};
 use tombolo_machine::{Image, Machine};
-use tombolod::core::{Core, Effect, Resource};
+use tombolo_monitor_core::root::{Core, Effect, Resource};
 
 use crate::agent::{SimAgent, left_in};
 use crate::descriptor::{Actor, Fd, SocketEnd};

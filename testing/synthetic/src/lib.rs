@@ -15,7 +15,7 @@ use std::time::Duration;
 use tombolo_base::NodeId;
 use tombolo_control::{ClientMessage, MonitorMessage, Order, Reply, Report, Request, Wire};
 use tombolo_machine::Image;
-use tombolod::core::{Core, Effect, Nanos};
+use tombolo_monitor_core::root::{Core, Effect, Nanos};
 
 use nodes::SyntheticNodes;
 pub use plan::Plan;

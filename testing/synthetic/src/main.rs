@@ -15,11 +15,11 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::{FINGERPRINT, Report};
 use tombolo_machine::Image;
 use tombolo_machine::image::MAX_IMAGE_BYTES;
+use tombolo_monitor_core::root::Effect;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_synthetic::{Observed, Plan, SyntheticMachine};
 use tombolod::agent::Agent;
-use tombolod::core::Effect;
 
 /// Serve a synthetic machine, to test programs that watch machines
 ///

@@ -9,7 +9,7 @@ use tombolo_control::observation::{
 use tombolo_control::{Exit, FINGERPRINT, Order, Report};
 use tombolo_link::TransportKind;
 use tombolo_machine::{Image, Machine};
-use tombolod::core::Nanos;
+use tombolo_monitor_core::root::Nanos;
 
 /// Reports of agents, in order.
 type Reports = VecDeque<(NodeId, Report, Option<Image>)>;

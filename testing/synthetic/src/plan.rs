@@ -6,7 +6,7 @@ use tombolo_base::Isa;
 use tombolo_control::{ProgramSpec, SpawnRequest};
 use tombolo_machine::image::ImageBuilder;
 use tombolo_machine::{Image, Machine};
-use tombolod::core::Nanos;
+use tombolo_monitor_core::root::Nanos;
 
 /// The size of a synthetic machine and the rates of events on it.
 #[derive(Clone, Debug)]

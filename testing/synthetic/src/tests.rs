@@ -1,4 +1,4 @@
-use tombolod::core::Nanos;
+use tombolo_monitor_core::root::Nanos;
 
 use super::*;
 

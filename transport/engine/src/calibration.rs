@@ -6,8 +6,8 @@ use tombolo_platform::OsError;
 use tombolo_platform::time::now_ns;
 
 use crate::contract::{Engine, WhyRejected, finish};
-use crate::curve::Curve;
 use crate::request::{Failure, Location, Request};
+use tombolo_link::copy_cost::Curve;
 
 /// The lengths that are measured.
 const LENGTHS_BYTES: [u64; 7] = [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20];

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, OsError};
 
-use crate::request::{Completion, Reach, Refusal, Request, RequestId, Route};
+use crate::request::{Completion, Refusal, Request, RequestId};
+use tombolo_link::copy_cost::{Reach, Route};
 
 /// The optional abilities of an engine. The conformance suite tests each one claimed and skips the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

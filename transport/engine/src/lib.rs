@@ -15,7 +15,6 @@ mod calibration;
 mod contract;
 pub mod cpu;
 pub mod cuda;
-mod curve;
 pub mod far;
 mod manager;
 mod queue;
@@ -23,8 +22,6 @@ mod request;
 
 pub use calibration::{Direction, Effort, NotMeasured, measure};
 pub use contract::{Abilities, Engine, Rejected, WhyRejected, finish};
-pub use curve::{Curve, CurveError, MAX_POINTS};
 pub use manager::{Candidate, Choice, Estimate, Manager, Ticket, Unable, declared};
-pub use request::{
-    Completion, Failure, Location, Operation, OperationKind, Reach, Refusal, Request, RequestId, Route,
-};
+pub use request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
+pub use tombolo_link::copy_cost::{Curve, CurveError, MAX_POINTS, OperationKind, Reach, Route};

@@ -10,8 +10,8 @@ use tombolo_platform::event::Interest;
 
 use crate::calibration::{Direction, Effort, NotMeasured, measure};
 use crate::contract::{Abilities, Engine, WhyRejected};
-use crate::curve::Curve;
-use crate::request::{Completion, Refusal, Request, RequestId, Route};
+use crate::request::{Completion, Refusal, Request, RequestId};
+use tombolo_link::copy_cost::{Curve, Route};
 
 /// The expected time of a request on an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -307,7 +307,7 @@ fn watch(epoll: &Epoll, engine: &mut dyn Engine, index: usize) -> Result<(), OsE
 pub fn declared(abilities: Abilities, route: Route) -> CostCurve {
     const GB: u64 = 1_000_000_000;
     let curve = |latency_ns, bytes_per_s| CostCurve { latency_ns, bytes_per_s };
-    use crate::request::Reach::{Device, Far, Mapped, Process};
+    use tombolo_link::copy_cost::Reach::{Device, Far, Mapped, Process};
     match (route.source, route.target) {
         (Mapped, Mapped) if !abilities.contains(Abilities::BACKGROUND) => curve(50, 10 * GB),
         (Mapped, Mapped) => curve(20_000, 12 * GB),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tombolo_base::SharedMemory;
+use tombolo_link::copy_cost::{Reach, Route};
 use tombolo_platform::copy::attach::{AttachError, ForeignProcess};
 use tombolo_platform::copy::cuda::{CudaError, DeviceMemory};
 use tombolo_platform::copy::{self, CopyError};
@@ -77,30 +78,6 @@ impl Location {
     }
 }
 
-/// How a location can be reached.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Reach {
-    /// With instructions of this process.
-    Mapped,
-    /// Through the kernel, in another process.
-    Process,
-    /// Through the far side of a channel.
-    Far,
-    /// Through a GPU and its driver.
-    Device,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reach::Mapped => "mapped",
-            Reach::Process => "process",
-            Reach::Far => "far",
-            Reach::Device => "device",
-        })
-    }
-}
-
 /// What an engine is to do.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -118,50 +95,6 @@ pub enum Operation {
         /// The value of each byte.
         byte: u8,
     },
-}
-
-/// The kind of an [`Operation`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum OperationKind {
-    /// [`Operation::Copy`].
-    Copy,
-    /// [`Operation::Fill`].
-    Fill,
-}
-
-/// How the source and target of an operation are reached, which determines its cost besides the length. The
-/// source of a fill is its target.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Route {
-    /// Copy or fill.
-    pub kind: OperationKind,
-    /// How the source is reached.
-    pub source: Reach,
-    /// How the target is reached.
-    pub target: Reach,
-}
-
-impl Route {
-    /// The route of a copy.
-    #[must_use]
-    pub const fn copy(source: Reach, target: Reach) -> Route {
-        Route { kind: OperationKind::Copy, source, target }
-    }
-
-    /// The route of a fill.
-    #[must_use]
-    pub const fn fill(target: Reach) -> Route {
-        Route { kind: OperationKind::Fill, source: target, target }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            OperationKind::Copy => write!(f, "{}-{}", self.source, self.target),
-            OperationKind::Fill => write!(f, "fill-{}", self.target),
-        }
-    }
 }
 
 /// A request. It keeps the memory it names mapped until its completion is taken.

@@ -1,8 +1,9 @@
 //! What the kernel of this node tells, and the rows of domains' trace pages, once in a period; and setting
 //! how fast its processors run.
 //!
-//! When that is due, and what of it the root has not heard yet, [`core`](super::core) decides. Here is what
-//! it costs: the processor time of each round is measured, with that of telling the root.
+//! When that is due, and what of it the root has not heard yet, [`agent`](tombolo_monitor_core::agent)
+//! decides. Here is what it costs: the processor time of each round is measured, with that of telling the
+//! root.
 
 mod page;
 
@@ -19,8 +20,8 @@ use tombolo_platform::meters::{
 use tombolo_platform::time::{now_ns, thread_cpu_ns};
 
 use super::Agent;
-use super::core::{FrequencyChange, Round};
 use page::RowsSeen;
+use tombolo_monitor_core::agent::{FrequencyChange, Round};
 
 /// A sample that tells nothing.
 const EMPTY: NodeSample = NodeSample {

@@ -6,6 +6,7 @@ use std::path::Path;
 use communities::graph::{Input, Lines, debian as debian_lists};
 use communities::wire as crew;
 use tombolo_base::{Isa, SharedMemory};
+use tombolo_bench::BenchReport as _;
 use tombolo_bench::suite::Results;
 use tombolo_link::TransportKind;
 use tombolo_machine::image::{Image, ImageBuilder, elf as elf_format};

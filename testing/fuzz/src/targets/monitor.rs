@@ -5,7 +5,7 @@ use std::path::Path;
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::{ClientMessage, Report, Wire};
 use tombolo_machine::Machine;
-use tombolod::core::Core;
+use tombolo_monitor_core::root::Core;
 
 use super::messages;
 use crate::read::Choices;

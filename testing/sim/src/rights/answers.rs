@@ -8,7 +8,7 @@ use tombolo_capability::{
     Seal,
 };
 use tombolo_control::{Fault, RegionMap, RegionPlace, Reply, Request};
-use tombolod::core::Client;
+use tombolo_monitor_core::root::Client;
 
 use super::{Capability, Expected, Granted, PAGE, Region, RightsModel};
 

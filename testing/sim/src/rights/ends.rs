@@ -2,7 +2,7 @@
 
 use tombolo_base::DomainId;
 use tombolo_capability::{Backing, CapabilityId, RegionId};
-use tombolod::core::Client;
+use tombolo_monitor_core::root::Client;
 
 use super::{Granted, Region, RightsModel, tell};
 use crate::maps::Mapped;

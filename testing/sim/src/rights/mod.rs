@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{Backing, CapabilityFault, CapabilityId, Extent, RegionId, Rights, Seal};
 use tombolo_control::Request;
-use tombolod::core::Client;
+use tombolo_monitor_core::root::Client;
 
 use crate::maps::Maps;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tombolo_base::DomainId;
 use tombolo_capability::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
 use tombolo_control::{Fault, Reply};
-use tombolod::core::Client;
+use tombolo_monitor_core::root::Client;
 
 use super::{Capability, Granted, Revocation, RightsModel, SLACK_NS, tell};
 

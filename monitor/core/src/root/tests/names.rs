@@ -10,7 +10,7 @@ use tombolo_naming::{
 };
 
 use super::{ARM0, ARM1, Bench, HOST, SECOND};
-use crate::core::Client;
+use crate::root::Client;
 
 const FIRST: Client = (HOST, 1);
 const SECOND_CLIENT: Client = (ARM0, 1);

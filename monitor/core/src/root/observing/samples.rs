@@ -8,15 +8,15 @@ use tombolo_control::observation::{DomainSample, EndSample, Happening, NodeSampl
 
 use super::show::line_of;
 use super::{History, Tail};
-use crate::core::steering::Launch;
-use crate::core::{Core, Nanos};
+use crate::root::steering::Launch;
+use crate::root::{Core, Nanos};
 
 /// How long what a sample says about a domain that was just paused, or let go on, may be of before that.
 const SETTLING_NS: Nanos = 2_000_000_000;
 
 /// What is seen of a node.
 #[derive(Debug, Default)]
-pub(in crate::core) struct WatchedNode {
+pub(in crate::root) struct WatchedNode {
     pub(super) sample: Option<NodeSample>,
     pub(super) sampled_ns: Nanos,
     /// Rounds of samples so far.
@@ -26,7 +26,7 @@ pub(in crate::core) struct WatchedNode {
     pub(super) engines: Vec<SeenEngine>,
     /// The probe that it has not answered, and when that was sent.
     pub(super) probe: Option<(u64, Nanos)>,
-    pub(in crate::core) history: Option<History>,
+    pub(in crate::root) history: Option<History>,
 }
 
 impl WatchedNode {
@@ -45,22 +45,22 @@ impl WatchedNode {
 
 /// What is seen of a domain that lives, beside what the core has to know anyway.
 #[derive(Debug, Default)]
-pub(in crate::core) struct WatchedDomain {
+pub(in crate::root) struct WatchedDomain {
     /// For people.
-    pub(in crate::core) arguments: String,
+    pub(in crate::root) arguments: String,
     /// How to start the same again, if the machine started it.
-    pub(in crate::core) launch: Option<Launch>,
-    pub(in crate::core) paused: bool,
+    pub(in crate::root) launch: Option<Launch>,
+    pub(in crate::root) paused: bool,
     /// When it was paused or let go on.
-    pub(in crate::core) paused_at: Option<Nanos>,
+    pub(in crate::root) paused_at: Option<Nanos>,
     pub(super) sample: Option<DomainSample>,
-    pub(in crate::core) output: Tail,
-    pub(in crate::core) history: Option<History>,
+    pub(in crate::root) output: Tail,
+    pub(in crate::root) history: Option<History>,
 }
 
 impl WatchedDomain {
     /// Of a domain that the machine starts.
-    pub(in crate::core) fn starting(launch: Launch) -> Self {
+    pub(in crate::root) fn starting(launch: Launch) -> Self {
         let arguments = line_of(&launch.program.arguments);
         WatchedDomain { arguments, launch: Some(launch), ..WatchedDomain::default() }
     }
@@ -68,7 +68,7 @@ impl WatchedDomain {
 
 impl Core {
     /// An agent has taken samples.
-    pub(in crate::core) fn sampled(
+    pub(in crate::root) fn sampled(
         &mut self,
         now: Nanos,
         id: NodeId,
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// A node is lost, and what was known of it.
-    pub(in crate::core) fn watched_lost(&mut self, id: NodeId) {
+    pub(in crate::root) fn watched_lost(&mut self, id: NodeId) {
         if let Some(watched) = self.observing.node(id) {
             (watched.sample, watched.sampled_ns, watched.probe) = (None, 0, None);
             watched.moving.clear();
@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// A node has answered.
-    pub(in crate::core) fn probed(&mut self, now: Nanos, id: NodeId, ticket: u64) {
+    pub(in crate::root) fn probed(&mut self, now: Nanos, id: NodeId, ticket: u64) {
         let Some(watched) = self.observing.node(id) else { return };
         if let Some((_, sent)) = watched.probe.take_if(|(expected, _)| *expected == ticket) {
             self.round_trip(id, now.saturating_sub(sent).max(1));
@@ -145,13 +145,13 @@ impl Core {
 
     /// The load of a node's processors, or of its processes where it has none of its own, in thousandths of
     /// one.
-    pub(in crate::core) fn node_load(sample: &NodeSample) -> u64 {
+    pub(in crate::root) fn node_load(sample: &NodeSample) -> u64 {
         let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
         cores.sum::<u64>() + u64::from(sample.own_load_permille)
     }
 
     /// Domains of a node.
-    pub(in crate::core) fn domains_of(&self, node: NodeId) -> impl Iterator<Item = DomainId> + '_ {
+    pub(in crate::root) fn domains_of(&self, node: NodeId) -> impl Iterator<Item = DomainId> + '_ {
         let from = DomainId::new(node, core::num::NonZeroU16::MIN, 0);
         let to = DomainId::new(node, core::num::NonZeroU16::MAX, u32::MAX);
         self.domains.range(from..=to).map(|(id, _)| *id)

@@ -6,18 +6,18 @@ use tombolo_control::observation::{MAX_OBSERVATIONS, Observation};
 use tombolo_control::{Fault, MAX_MESSAGE_BYTES, Reply};
 
 use super::versions::Key;
-use crate::core::{Client, Core, Nanos};
+use crate::root::{Client, Core, Nanos};
 
 /// The time from one answer to a client to the next, in nanoseconds, unless there is more at once: what
 /// changes in between is told together.
-pub(in crate::core) const PAUSE_NS: Nanos = 50_000_000;
+pub(in crate::root) const PAUSE_NS: Nanos = 50_000_000;
 
 /// Bytes of an answer without what it tells.
 const AROUND_BYTES: usize = 256;
 
 /// What is known of a client that watches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::core) struct Observed {
+pub(in crate::root) struct Observed {
     /// When it may be answered next.
     not_before: Nanos,
     /// Where the page before ended, if there was more, and which version was the newest when the first of
@@ -43,7 +43,7 @@ struct Page {
 
 impl Core {
     /// A client wants to know what is new since a version.
-    pub(in crate::core) fn observe(
+    pub(in crate::root) fn observe(
         &mut self,
         now: Nanos,
         client: Client,
@@ -147,7 +147,7 @@ impl Core {
     }
 
     /// A node by the name that a client gives.
-    pub(in crate::core) fn node_by_name(&self, name: &str) -> Result<tombolo_base::NodeId, Fault> {
+    pub(in crate::root) fn node_by_name(&self, name: &str) -> Result<tombolo_base::NodeId, Fault> {
         self.machine.node_named(name).map(|node| node.id).ok_or_else(|| self.no_such_node(name))
     }
 }

@@ -8,7 +8,7 @@ use tombolo_control::{Fault, Reply};
 use tombolo_machine::Limit;
 
 use super::pulse::BEAT_NS;
-use crate::core::{Core, Nanos};
+use crate::root::{Core, Nanos};
 
 /// Beats from a point to the next, and how many points are remembered, from the finest on.
 const STEPS: [(u64, usize); 3] = [(1, 120), (10, 180), (60, 240)];
@@ -92,7 +92,7 @@ fn mean<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
 
 /// What a part was like.
 #[derive(Debug)]
-pub(in crate::core) struct History {
+pub(in crate::root) struct History {
     depth: Depth,
     series: Vec<Series>,
 }
@@ -162,7 +162,7 @@ impl History {
 
 /// How much all histories take, and may take.
 #[derive(Debug)]
-pub(in crate::core) struct Budget {
+pub(in crate::root) struct Budget {
     used_bytes: usize,
     all_bytes: usize,
 }
@@ -185,14 +185,14 @@ impl Budget {
     }
 
     #[cfg(test)]
-    pub(in crate::core) fn used_bytes(&self) -> usize {
+    pub(in crate::root) fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 }
 
 impl Core {
     /// Tells what a part was like.
-    pub(in crate::core) fn history(
+    pub(in crate::root) fn history(
         &self,
         part: &Part,
         measure: Measure,

@@ -10,7 +10,7 @@ use super::*;
 const OWNER: Client = (HOST, 1);
 const OTHER: Client = (ARM0, 1);
 
-pub(in crate::core) fn in_memory_of(node: &str) -> RegionPlace {
+pub(in crate::root) fn in_memory_of(node: &str) -> RegionPlace {
     let options = MemoryOptions { huge_page_bytes: 0, numa_node: None };
     RegionPlace::Memory { node: node.into(), options }
 }
@@ -21,7 +21,7 @@ pub(super) fn in_window_of(node: &str) -> RegionPlace {
 
 impl Bench {
     /// Asks for a region, and has memory made for it where that is to be.
-    pub(in crate::core) fn region(
+    pub(in crate::root) fn region(
         &mut self,
         client: Client,
         place: RegionPlace,

@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use tombolo_base::NodeId;
 use tombolo_control::observation::SeenEngine;
-use tombolo_engine::{Curve, Reach, Route};
+use tombolo_link::copy_cost::{Curve, Reach, Route};
 use tombolo_naming::Value;
 
-use crate::core::Core;
+use crate::root::Core;
 
 /// Engines that are told of a node.
 const MAX_ENGINES: usize = 16;

@@ -8,10 +8,10 @@ use tombolo_control::{Exit, Fault};
 
 use super::show::cut;
 use super::versions::Key;
-use crate::core::{Core, Nanos};
+use crate::root::{Core, Nanos};
 
 /// Events that are remembered.
-pub(in crate::core) const MAX_EVENTS: usize = 1024;
+pub(in crate::root) const MAX_EVENTS: usize = 1024;
 
 /// The most bytes of what an event says.
 const MAX_TEXT_BYTES: usize = 512;
@@ -21,7 +21,7 @@ const SAME_LIMIT_NS: Nanos = 1_000_000_000;
 
 /// The last events.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Events {
+pub(in crate::root) struct Events {
     last: VecDeque<SeenEvent>,
     count: u64,
     limit: Option<(Nanos, String)>,
@@ -36,7 +36,7 @@ impl Events {
 
 impl Core {
     /// Something happened.
-    pub(in crate::core) fn happened(
+    pub(in crate::root) fn happened(
         &mut self,
         happening: Happening,
         node: Option<NodeId>,
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// Something happened to a domain.
-    pub(in crate::core) fn happened_to(
+    pub(in crate::root) fn happened_to(
         &mut self,
         domain: DomainId,
         happening: Happening,
@@ -67,7 +67,7 @@ impl Core {
     }
 
     /// A limit was reached. Repetitions by one domain make one event.
-    pub(in crate::core) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
+    pub(in crate::root) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
         let Fault::Limit { what } = fault else { return };
         let events = &mut self.observing.events;
         let again = events.limit.take().filter(|(at, before)| {
@@ -83,7 +83,7 @@ impl Core {
 }
 
 /// How a domain ended, in a few words.
-pub(in crate::core) fn how(exit: &Exit) -> String {
+pub(in crate::root) fn how(exit: &Exit) -> String {
     match exit {
         Exit::Exited { status } => format!("with status {status}"),
         Exit::Signalled { signal } => format!("by signal {signal}"),

@@ -5,7 +5,7 @@ use tombolo_control::observation::Measure;
 
 use super::History;
 use super::history::{Depth, Point};
-use crate::core::{Core, Nanos};
+use crate::root::{Core, Nanos};
 
 /// The time from one beat to the next.
 pub(super) const BEAT_NS: Nanos = 1_000_000_000;
@@ -53,13 +53,13 @@ impl Core {
     }
 
     /// When something is to be done for those who watch.
-    pub(in crate::core) fn observing_due(&self) -> Option<Nanos> {
+    pub(in crate::root) fn observing_due(&self) -> Option<Nanos> {
         let due = [self.observing.pulse.due(), self.regions_due(), self.observers_due()];
         due.into_iter().flatten().min()
     }
 
     /// Does what is due for those who watch.
-    pub(in crate::core) fn observing_tick(&mut self, now: Nanos) {
+    pub(in crate::root) fn observing_tick(&mut self, now: Nanos) {
         if let Some(next) = self.observing.pulse.next
             && next <= now
         {

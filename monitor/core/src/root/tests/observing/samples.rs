@@ -14,7 +14,7 @@ pub(super) fn of_domain(domain: DomainId, load_permille: u32) -> DomainSample {
 }
 
 /// A sample of a node with a processor for each load.
-pub(in crate::core::tests) fn of_node(loads_permille: &[u16]) -> NodeSample {
+pub(in crate::root::tests) fn of_node(loads_permille: &[u16]) -> NodeSample {
     let core = |load_permille| CoreSample {
         load_permille,
         governor: 255,

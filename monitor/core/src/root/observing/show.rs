@@ -4,8 +4,8 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::{NodePhase, Observation, SeenDomain, SeenNode, SeenRegion};
 
 use super::versions::Key;
-use crate::core::nodes::MAX_CAUSE_BYTES;
-use crate::core::{Core, DomainRecord, NodeState};
+use crate::root::nodes::MAX_CAUSE_BYTES;
+use crate::root::{Core, DomainRecord, NodeState};
 
 /// The most bytes of a domain's arguments.
 const MAX_ARGUMENTS_BYTES: usize = 1000;
@@ -76,7 +76,7 @@ impl Core {
 }
 
 /// Arguments in one line, for people.
-pub(in crate::core) fn line_of(arguments: &[String]) -> String {
+pub(in crate::root) fn line_of(arguments: &[String]) -> String {
     let mut line = String::new();
     for argument in arguments {
         if !line.is_empty() {
@@ -98,7 +98,7 @@ pub(in crate::core) fn line_of(arguments: &[String]) -> String {
 }
 
 /// As much of a text as there is room for; an ellipsis says that there was more.
-pub(in crate::core) fn cut(mut text: String, max_bytes: usize) -> String {
+pub(in crate::root) fn cut(mut text: String, max_bytes: usize) -> String {
     if text.len() > max_bytes {
         let end = text.floor_char_boundary(max_bytes.saturating_sub('…'.len_utf8()));
         text.truncate(end);

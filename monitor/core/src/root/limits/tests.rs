@@ -4,10 +4,10 @@ use tombolo_base::DomainId;
 use tombolo_capability::{CapabilityInfo, Rights};
 use tombolo_control::{Exit, Fault, Order, Reply, Report, Request};
 
-use crate::core::console::MAX_TYPED_BYTES;
-use crate::core::tests::regions::in_memory_of;
-use crate::core::tests::{ARM0, Bench, HOST, SECOND, start};
-use crate::core::{Client, Nanos};
+use crate::root::console::MAX_TYPED_BYTES;
+use crate::root::tests::regions::in_memory_of;
+use crate::root::tests::{ARM0, Bench, HOST, SECOND, start};
+use crate::root::{Client, Nanos};
 
 const ATTACKER: Client = (HOST, 1);
 const OTHER: Client = (HOST, 2);

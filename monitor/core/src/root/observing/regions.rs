@@ -9,7 +9,7 @@ use tombolo_capability::RegionInfo;
 use tombolo_control::RegionId;
 
 use super::versions::Key;
-use crate::core::{Core, Nanos};
+use crate::root::{Core, Nanos};
 
 /// The shortest time between two looks.
 const PERIOD_NS: Nanos = 1_000_000_000;
@@ -19,7 +19,7 @@ const PERIOD_PER_REGION_NS: Nanos = 60_000;
 
 /// The regions of the machine, as they were.
 #[derive(Debug, Default)]
-pub(in crate::core) struct SeenRegions {
+pub(in crate::root) struct SeenRegions {
     seen: BTreeMap<RegionId, RegionInfo>,
     /// Something has happened to one since.
     changed: bool,
@@ -32,7 +32,7 @@ impl SeenRegions {
     }
 
     /// Something happened to regions.
-    pub(in crate::core) fn changed(&mut self) {
+    pub(in crate::root) fn changed(&mut self) {
         self.changed = true;
     }
 }

@@ -10,7 +10,7 @@ use tombolo_link::{Side, TransportKind};
 use tombolo_naming::Scope;
 
 use super::{ARM0, ARM1, Bench, HOST, SECOND};
-use crate::core::Resource;
+use crate::root::Resource;
 
 /// The connection of the relay.
 const RELAY: u32 = 50;

@@ -1,7 +1,9 @@
-//! The cost of an engine as a function of length.
+//! What copies cost, as it is kept among a machine's names: a curve for each engine and route.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 /// Times measured for some lengths, interpolated linearly.
 ///
@@ -97,6 +99,74 @@ impl FromStr for Curve {
         let points: Result<Vec<_>, _> =
             parts.map(|part| point(part).ok_or_else(|| CurveError::Text { text: part.into() })).collect();
         Curve::through(points?)
+    }
+}
+
+/// How a location can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reach {
+    /// With instructions of this process.
+    Mapped,
+    /// Through the kernel, in another process.
+    Process,
+    /// Through the far side of a channel.
+    Far,
+    /// Through a GPU and its driver.
+    Device,
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reach::Mapped => "mapped",
+            Reach::Process => "process",
+            Reach::Far => "far",
+            Reach::Device => "device",
+        })
+    }
+}
+
+/// What an engine does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum OperationKind {
+    /// Copy from one location to another.
+    Copy,
+    /// Fill a location with one byte.
+    Fill,
+}
+
+/// How the source and target of an operation are reached, which determines its cost besides the length. The
+/// source of a fill is its target.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Route {
+    /// Copy or fill.
+    pub kind: OperationKind,
+    /// How the source is reached.
+    pub source: Reach,
+    /// How the target is reached.
+    pub target: Reach,
+}
+
+impl Route {
+    /// The route of a copy.
+    #[must_use]
+    pub const fn copy(source: Reach, target: Reach) -> Route {
+        Route { kind: OperationKind::Copy, source, target }
+    }
+
+    /// The route of a fill.
+    #[must_use]
+    pub const fn fill(target: Reach) -> Route {
+        Route { kind: OperationKind::Fill, source: target, target }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            OperationKind::Copy => write!(f, "{}-{}", self.source, self.target),
+            OperationKind::Fill => write!(f, "fill-{}", self.target),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tombolo_control::{MAX_ORDER_BYTES, Wire};
 use tombolo_link::TransportKind;
 
 use super::*;
-use crate::agent::core::{FrequencyChange, Round, SHARE_PPM};
+use crate::agent::{FrequencyChange, Round, SHARE_PPM};
 
 const MS: u64 = 1_000_000;
 

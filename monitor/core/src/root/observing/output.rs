@@ -7,7 +7,7 @@ use tombolo_control::observation::{MAX_PIECES, OutputPiece};
 use tombolo_control::{Fault, Reply, streams};
 use tombolo_machine::{Limit, Limits};
 
-use crate::core::Core;
+use crate::root::Core;
 
 /// Bytes of output in one answer: with what is around its pieces, a message.
 const PAGE_BYTES: usize = 48 * 1024;
@@ -17,7 +17,7 @@ const RUN_BYTES: usize = size_of::<(u8, u32)>();
 
 /// The end of what a domain wrote to its output and errors, as it came.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Tail {
+pub(in crate::root) struct Tail {
     bytes: VecDeque<u8>,
     /// Bytes in a row that went to one stream: which, and how many.
     runs: VecDeque<(u8, u32)>,
@@ -26,7 +26,7 @@ pub(in crate::core) struct Tail {
 
 impl Tail {
     /// Bytes written so far.
-    pub(in crate::core) fn written(&self) -> u64 {
+    pub(in crate::root) fn written(&self) -> u64 {
         self.written
     }
 
@@ -97,7 +97,7 @@ impl Tail {
 
 /// How much is remembered, and may be.
 #[derive(Debug)]
-pub(in crate::core) struct Outputs {
+pub(in crate::root) struct Outputs {
     kept_bytes: usize,
     each_bytes: usize,
     all_bytes: usize,
@@ -117,14 +117,14 @@ impl Outputs {
     }
 
     #[cfg(test)]
-    pub(in crate::core) fn kept_bytes(&self) -> usize {
+    pub(in crate::root) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 }
 
 impl Core {
     /// A domain wrote something.
-    pub(in crate::core) fn remember_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
+    pub(in crate::root) fn remember_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
         if !matches!(stream, streams::OUTPUT | streams::ERROR) || bytes.is_empty() {
             return;
         }
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Tells what a domain wrote.
-    pub(in crate::core) fn remembered_output(&self, domain: DomainId, after: u64) -> Result<Reply, Fault> {
+    pub(in crate::root) fn remembered_output(&self, domain: DomainId, after: u64) -> Result<Reply, Fault> {
         let (tail, over) = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
             (Some(record), _) => (&record.watched.output, false),
             (None, Some(ended)) => (&ended.output, true),

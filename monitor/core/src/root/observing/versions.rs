@@ -9,7 +9,7 @@ use tombolo_control::observation::Part;
 
 /// A part of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::core) enum Key {
+pub(in crate::root) enum Key {
     Node(NodeId),
     Domain(DomainId),
     Channel(ChannelId),
@@ -34,7 +34,7 @@ impl From<Key> for Part {
 
 /// How many gone parts are remembered. An observer that missed a forgotten one gets
 /// everything anew.
-pub(in crate::core) const MAX_GONE: usize = 8192;
+pub(in crate::root) const MAX_GONE: usize = 8192;
 
 /// What is known of a part.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ struct PartVersion {
 /// changes again before anybody was told of the change before keeps its version: so much work does a change
 /// make, however many there are.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Versions {
+pub(in crate::root) struct Versions {
     newest: u64,
     entries: BTreeMap<Key, PartVersion>,
     by_version: BTreeMap<u64, Key>,
@@ -75,12 +75,12 @@ impl Versions {
 
     /// How many parts there are, and how many are gone and remembered.
     #[cfg(test)]
-    pub(in crate::core) fn counts(&self) -> (usize, usize) {
+    pub(in crate::root) fn counts(&self) -> (usize, usize) {
         (self.entries.len() - self.gone.len(), self.gone.len())
     }
 
     /// A part is there, or changed.
-    pub(in crate::core) fn changed(&mut self, key: Key) {
+    pub(in crate::root) fn changed(&mut self, key: Key) {
         match self.entries.get(&key).copied() {
             Some(entry) if !entry.gone && entry.version > self.told => {}
             before => self.set(key, before, false),
@@ -88,7 +88,7 @@ impl Versions {
     }
 
     /// A part is gone.
-    pub(in crate::core) fn gone(&mut self, key: Key) {
+    pub(in crate::root) fn gone(&mut self, key: Key) {
         let Some(before) = self.entries.get(&key).copied().filter(|entry| !entry.gone) else { return };
         if !before.told {
             // No observer knows of it, so none has to be told that it is gone.

@@ -10,14 +10,14 @@ use tombolo_machine::image::ImageId;
 use super::show::short;
 use super::versions::Key;
 use super::{History, Tail};
-use crate::core::steering::Launch;
-use crate::core::{Core, DomainRecord};
+use crate::root::steering::Launch;
+use crate::root::{Core, DomainRecord};
 
 /// Domains that ended and are remembered.
-pub(in crate::core) const MAX_ENDED: usize = 256;
+pub(in crate::root) const MAX_ENDED: usize = 256;
 
 /// The most images that are kept only because domains that ended ran them, and the most bytes of these.
-pub(in crate::core) const MAX_IMAGES: usize = 16;
+pub(in crate::root) const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
 
 /// Bytes of arguments and environments that are kept for domains that ended.
@@ -25,16 +25,16 @@ const MAX_LAUNCH_BYTES: usize = 4 << 20;
 
 /// A domain that ended.
 #[derive(Debug)]
-pub(in crate::core) struct EndedDomain {
-    pub(in crate::core) seen: SeenDomain,
-    pub(in crate::core) launch: Option<Launch>,
+pub(in crate::root) struct EndedDomain {
+    pub(in crate::root) seen: SeenDomain,
+    pub(in crate::root) launch: Option<Launch>,
     pub(super) output: Tail,
     pub(super) history: Option<History>,
 }
 
 /// The domains that ended last, the first to end first.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Ended {
+pub(in crate::root) struct Ended {
     order: VecDeque<DomainId>,
     domains: BTreeMap<DomainId, EndedDomain>,
     /// How many launches there are of each image, and how long it is.
@@ -43,7 +43,7 @@ pub(in crate::core) struct Ended {
 }
 
 impl Ended {
-    pub(in crate::core) fn of(&self, domain: DomainId) -> Option<&EndedDomain> {
+    pub(in crate::root) fn of(&self, domain: DomainId) -> Option<&EndedDomain> {
         self.domains.get(&domain)
     }
 
@@ -94,7 +94,7 @@ impl Ended {
 
 impl Core {
     /// A domain is known no more. One that the machine started is remembered for a while.
-    pub(in crate::core) fn domain_gone(&mut self, domain: DomainId, mut record: DomainRecord, exit: Exit) {
+    pub(in crate::root) fn domain_gone(&mut self, domain: DomainId, mut record: DomainRecord, exit: Exit) {
         self.node_changed(domain.node());
         self.channels_of_ended(domain);
         let mut seen = self.see_domain(domain, &record);
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// Nothing of a domain is remembered.
-    pub(in crate::core) fn forget_watched(
+    pub(in crate::root) fn forget_watched(
         &mut self,
         domain: DomainId,
         mut output: Tail,

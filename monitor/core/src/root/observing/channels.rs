@@ -10,10 +10,10 @@ use tombolo_machine::Machine;
 
 use super::History;
 use super::versions::Key;
-use crate::core::{Core, Nanos};
+use crate::root::{Core, Nanos};
 
 /// Channels that are seen.
-pub(in crate::core) const MAX_CHANNELS: usize = 65_536;
+pub(in crate::root) const MAX_CHANNELS: usize = 65_536;
 
 /// Ends of channels that are seen of one domain.
 const MAX_ENDS_PER_DOMAIN: usize = 16_384;
@@ -110,7 +110,7 @@ impl ObservedLink {
 
 /// The channels of the machine, as far as they are told of, and its links.
 #[derive(Debug)]
-pub(in crate::core) struct Channels {
+pub(in crate::root) struct Channels {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     of_domain: BTreeMap<DomainId, BTreeSet<ChannelId>>,
     pub(super) links: BTreeMap<(NodeId, NodeId), ObservedLink>,
@@ -164,13 +164,13 @@ impl Channels {
     }
 
     /// The measured round trip between the monitors of two nodes, the lower-numbered first.
-    pub(in crate::core) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> Option<u64> {
+    pub(in crate::root) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> Option<u64> {
         self.links.get(&(a, b)).map(|link| link.round_trip_ns).filter(|time_ns| *time_ns > 0)
     }
 
     /// What passes between two nodes now, both ways together: messages in a second, in thousandths, and
     /// bytes in a second.
-    pub(in crate::core) fn traffic(&self, a: NodeId, b: NodeId) -> Option<(u64, u64)> {
+    pub(in crate::root) fn traffic(&self, a: NodeId, b: NodeId) -> Option<(u64, u64)> {
         self.links.get(&(a, b)).map(ObservedLink::rates)
     }
 
@@ -207,7 +207,7 @@ fn flow((messages, bytes): (u64, u64), (messages_before, bytes_before): (u64, u6
 
 impl super::Observing {
     /// The round trip of a link between monitors, in nanoseconds; 0 before it was measured.
-    pub(in crate::core) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> u64 {
+    pub(in crate::root) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> u64 {
         self.channels.links.get(&(a, b)).map_or(0, |link| link.round_trip_ns)
     }
 }
