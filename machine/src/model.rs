@@ -10,7 +10,7 @@ use tombolo_link::TransportKind;
 use crate::attached::AttachedNode;
 use crate::limits::Limits;
 use crate::vm::{board, ivshmem, qemu};
-use crate::windows::{self, OwnWindow, Window};
+use crate::windows::{CommonWindows, OwnWindow, Window};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -426,16 +426,20 @@ impl Node {
 }
 
 /// The ways in which two nodes can be joined, best first; none when nothing can.
-pub(crate) fn ways(windows: &[Window], a: &Node, b: &Node) -> Vec<(TransportKind, Option<WindowId>)> {
+pub(crate) fn ways(
+    windows: &CommonWindows<'_>,
+    a: &Node,
+    b: &Node,
+) -> Vec<(TransportKind, Option<WindowId>)> {
     if a.kernel() == b.kernel() {
         return [TransportKind::Shm, TransportKind::Socket].map(|kind| (kind, None)).to_vec();
     }
-    let common = windows::common(windows, a.kernel(), b.kernel());
+    let common = windows.between(a.kernel(), b.kernel());
     common.map(|window| (TransportKind::Window, Some(window.id))).into_iter().collect()
 }
 
 /// Links of all pairs of nodes that can reach each other, each by its best transport.
-pub(crate) fn default_links(nodes: &[Node], windows: &[Window]) -> Vec<Link> {
+pub(crate) fn default_links(nodes: &[Node], windows: &CommonWindows<'_>) -> Vec<Link> {
     let mut links = Vec::new();
     for (index, a) in nodes.iter().enumerate() {
         for b in &nodes[index + 1..] {
@@ -450,10 +454,11 @@ pub(crate) fn default_links(nodes: &[Node], windows: &[Window]) -> Vec<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::windows::own_windows;
 
     fn machine(nodes: Vec<Node>) -> Machine {
-        let windows = windows::own_windows(&nodes);
-        let links = default_links(&nodes, &windows);
+        let windows = own_windows(&nodes);
+        let links = default_links(&nodes, &CommonWindows::of(&windows));
         Machine { name: "m".to_owned(), nodes, links, windows, limits: Limits::default() }
     }
 

@@ -3,6 +3,7 @@
 //! Every virtual machine and board has a window with the host, called like the node; the monitors talk
 //! through it. The `[[window]]` tables of a machine file add windows of any other set of nodes.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use tombolo_base::coherence::Caches;
@@ -95,7 +96,25 @@ pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
     .collect()
 }
 
-/// The first window that both nodes map: the node's own for the host and a node.
-pub(crate) fn common(windows: &[Window], a: NodeId, b: NodeId) -> Option<&Window> {
-    windows.iter().find(|window| window.members.contains(&a) && window.members.contains(&b))
+/// For each two nodes that map a window in common the first such window: the node's own for the host and a
+/// node. A machine has up to a thousand nodes with a window each, so nothing searches all windows for each
+/// pair.
+pub(crate) struct CommonWindows<'a>(BTreeMap<(NodeId, NodeId), &'a Window>);
+
+impl<'a> CommonWindows<'a> {
+    pub(crate) fn of(windows: &'a [Window]) -> Self {
+        let mut first = BTreeMap::new();
+        for window in windows {
+            for (index, a) in window.members.iter().enumerate() {
+                for b in &window.members[index + 1..] {
+                    first.entry((*a.min(b), *a.max(b))).or_insert(window);
+                }
+            }
+        }
+        CommonWindows(first)
+    }
+
+    pub(crate) fn between(&self, a: NodeId, b: NodeId) -> Option<&'a Window> {
+        self.0.get(&(a.min(b), a.max(b))).copied()
+    }
 }

@@ -9,7 +9,7 @@ use super::nodes::unknown_word;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list};
 use crate::model::{Link, Node, default_links, ways};
-use crate::windows::Window;
+use crate::windows::{CommonWindows, Window};
 
 const KEYS: [&str; 3] = ["between", "transport", "window"];
 const BETWEEN_NOTE: &str = "for example: between = [\"host\", \"arm0\"]";
@@ -29,7 +29,8 @@ pub(super) fn read<'t, 'i: 't>(
     ends: &Ends<'_>,
     windows: &[Window],
 ) -> Vec<Link> {
-    let mut links = default_links(ends.nodes, windows);
+    let common = CommonWindows::of(windows);
+    let mut links = default_links(ends.nodes, &common);
     let mut seen = Vec::new();
     for (table, header) in tables {
         reader.refuse_unknown_keys(table, &KEYS, "a link");
@@ -49,7 +50,7 @@ pub(super) fn read<'t, 'i: 't>(
         }
         if let (Some((a, b)), Some((transport, span))) = (pair, transport) {
             let way = Way { transport, span, window };
-            apply(reader, &mut links, ends, windows, [&a.text, &b.text], way);
+            apply(reader, &mut links, ends, &common, [&a.text, &b.text], way);
         }
     }
     links.sort_by_key(|link| (link.a, link.b));
@@ -162,7 +163,7 @@ fn apply(
     reader: &mut Reader,
     links: &mut [Link],
     ends: &Ends<'_>,
-    windows: &[Window],
+    common: &CommonWindows<'_>,
     names: [&str; 2],
     way: Way<'_>,
 ) {
@@ -170,7 +171,7 @@ fn apply(
     let (Some(a), Some(b)) = (find(names[0]), find(names[1])) else {
         return; // one of them has a mistake of its own
     };
-    let possible = ways(windows, a, b);
+    let possible = ways(common, a, b);
     let Some(&(_, mut window)) = possible.iter().find(|(transport, _)| *transport == way.transport) else {
         return refuse(reader, (a, b), &possible, &way);
     };
