@@ -14,7 +14,8 @@ const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
 /// What programs can say to our run-time besides what OpenMP has.
-const HEADER: &str = "models/omp/gomp/tombolo_omp.h";
+const OWN_HEADERS: [&str; 2] = ["tombolo_omp.h", "tombolo_migrate.h"];
+const OWN_HEADERS_IN: &str = "models/omp/gomp";
 
 /// Headers of musl with what those of glibc include besides, which programs rely on.
 const HEADERS: &str = "models/omp/image/headers";
@@ -90,7 +91,10 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     execute(&mut cargo)?;
     let library = kit.join("omp").join(isa).join("lib");
     install(&workspace.target.join(target).join("node/libtombolo_gomp.a"), &library.join("libgomp.a"))?;
-    install(&workspace.root.join(HEADER), &kit.join("omp").join(isa).join("include/tombolo_omp.h"))?;
+    for header in OWN_HEADERS {
+        let source = workspace.root.join(OWN_HEADERS_IN).join(header);
+        install(&source, &kit.join("omp").join(isa).join("include").join(header))?;
+    }
     let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     let own =
         Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");

@@ -11,6 +11,7 @@ use tombolo_omp_team::device::{calls, memory};
 use tombolo_omp_team::job::stack::Main;
 use tombolo_omp_team::job::{env, stack};
 use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::team::root;
 
 use crate::{files, heap};
 
@@ -31,6 +32,8 @@ unsafe extern "C" {
         file: c_int,
         offset: i64,
     ) -> *mut c_void;
+    fn __real___munmap(address: *mut c_void, length: usize) -> c_int;
+    fn __real___unmapself(address: *mut c_void, length: usize) -> !;
 }
 
 fn variables() -> Variables {
@@ -146,6 +149,40 @@ pub unsafe extern "C" fn __wrap___mmap(
     }
     // SAFETY: the caller says so.
     unsafe { __real___mmap(address, length, rights, flags, file, offset) }
+}
+
+/// Whether memory is of the arena. What a thread had there is the next thread's.
+fn is_in_arena(address: *mut c_void) -> bool {
+    root::current().is_some_and(|root| exclusive::is_on() && root.store.holds(address as usize))
+}
+
+/// Memory that the C library gives back to the system, that of a thread that was joined above all.
+///
+/// # Safety
+/// As `munmap`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap___munmap(address: *mut c_void, length: usize) -> c_int {
+    if is_in_arena(address) {
+        return 0;
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real___munmap(address, length) }
+}
+
+/// The end of a thread that is not joined, with its memory.
+///
+/// # Safety
+/// As the C library calls it: nothing of the thread is used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap___unmapself(address: *mut c_void, length: usize) -> ! {
+    if is_in_arena(address) {
+        loop {
+            // SAFETY: the call has no pointers, and ends this thread.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real___unmapself(address, length) }
 }
 
 // SAFETY: the C library's function of this name.

@@ -16,6 +16,8 @@ pub mod heap;
 #[cfg(target_env = "musl")]
 pub mod image;
 pub mod memory;
+#[cfg(target_env = "musl")]
+pub mod migrate;
 pub mod region;
 pub mod replicate;
 pub mod start;
@@ -25,4 +27,6 @@ pub mod symbols;
 pub mod sync;
 pub mod target;
 pub mod tasks;
+#[cfg(target_env = "musl")]
+pub mod threads;
 pub mod worksharing;

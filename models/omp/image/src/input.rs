@@ -360,7 +360,7 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
 /// What parts of a program ask of OpenMP and of C++.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Calls {
-    /// Whether any calls a function of OpenMP's.
+    /// Whether any calls a function of the run-time's.
     pub some: bool,
     /// Whether any calls a function of C++'s library, by a name as C++ makes them.
     pub cxx: bool,
@@ -374,25 +374,15 @@ impl Calls {
     /// # Errors
     /// [`ObjectError::Malformed`] if it is neither.
     pub fn look(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
-        let malformed = |error: object::Error| ObjectError::Malformed {
-            name: path.to_owned(),
-            message: error.to_string(),
-        };
-        if !bytes.starts_with(b"!<arch>") {
-            return self.look_at_object(bytes).map_err(malformed);
-        }
-        for member in ArchiveFile::parse(bytes).map_err(malformed)?.members() {
-            let member = member.and_then(|member| member.data(bytes)).map_err(malformed)?;
-            self.look_at_object(member).map_err(malformed)?;
-        }
-        Ok(())
+        each_object(bytes, path, |object| self.look_at_object(object))
     }
 
     fn look_at_object(&mut self, bytes: &[u8]) -> Result<(), object::Error> {
         for symbol in ElfFile64::<Endianness>::parse(bytes)?.symbols() {
             let name = symbol.name_bytes().unwrap_or_default();
             if symbol.is_undefined() {
-                self.some |= name.starts_with(b"GOMP_") || name.starts_with(b"omp_");
+                let own = [&b"GOMP_"[..], b"omp_", b"tombolo_", b"__tombolo_migrate_"];
+                self.some |= own.iter().any(|begin| name.starts_with(begin));
                 self.cxx |= [&b"_Z"[..], b"__cxa_", b"__gxx_"].iter().any(|begin| name.starts_with(begin));
             } else {
                 self.own |= name == b"GOMP_parallel";
@@ -400,6 +390,24 @@ impl Calls {
         }
         Ok(())
     }
+}
+
+/// Looks at an object, or at all members of an archive.
+pub(crate) fn each_object(
+    bytes: &[u8],
+    path: &str,
+    mut look: impl FnMut(&[u8]) -> Result<(), object::Error>,
+) -> Result<(), ObjectError> {
+    let malformed =
+        |error: object::Error| ObjectError::Malformed { name: path.to_owned(), message: error.to_string() };
+    if !bytes.starts_with(b"!<arch>") {
+        return look(bytes).map_err(malformed);
+    }
+    for member in ArchiveFile::parse(bytes).map_err(malformed)?.members() {
+        let member = member.and_then(|member| member.data(bytes)).map_err(malformed)?;
+        look(member).map_err(malformed)?;
+    }
+    Ok(())
 }
 
 /// What a linker was told to name: each file that it took, an archive's members by the archive and their

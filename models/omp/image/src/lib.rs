@@ -11,6 +11,7 @@
 pub mod compile;
 pub mod input;
 mod installation;
+mod marks;
 pub mod plan;
 mod report;
 pub mod script;

@@ -13,6 +13,7 @@ use tombolo_omp_team::constructs::barrier::barrier;
 use tombolo_omp_team::constructs::doacross;
 use tombolo_omp_team::constructs::region::Region;
 use tombolo_omp_team::constructs::{loops, region};
+use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::device::order::tally_moved;
 use tombolo_omp_team::job::{env, start, worker};
 use tombolo_omp_team::primitives::icv::ScheduleKind;
@@ -256,3 +257,69 @@ fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
 /// # Safety
 /// Any argument will do.
 unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+/// What a call by a thread that migrates gets: where to go from there, as digits of base 3, and what it
+/// found.
+struct Visit {
+    way: u64,
+    depth: u32,
+    /// Which thread of each node this caller has met, by number.
+    met: [usize; 3],
+    calls: u64,
+}
+
+/// Executed on the node that the caller wants, it goes on to three others.
+///
+/// # Safety
+/// The argument is a [`Visit`] that no other thread uses.
+unsafe extern "C" fn visit(frame: *mut c_void) {
+    // SAFETY: the caller says so.
+    let here = unsafe { &mut *frame.cast::<Visit>() };
+    let me = start::current();
+    let who = ptr::from_ref(me) as usize;
+    assert!([0, who].contains(&here.met[me.node as usize]), "a node has one thread in a chain of calls");
+    let known = here.met;
+    here.met[me.node as usize] = who;
+    here.calls += 1;
+    for turn in 0..if here.depth == 0 { 0 } else { 3 } {
+        let node = u32::try_from((here.way / 3_u64.pow(turn)) % 3).expect("less than 3");
+        here.depth -= 1;
+        here.way = here.way.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        go(me, node, here);
+        here.depth += 1;
+        assert!(ptr::eq(me, start::current()));
+    }
+    here.met = known;
+    sys::set_errno(here.calls as usize);
+}
+
+/// A thunk: calls on a node, or here.
+fn go(me: &'static Thread, node: u32, frame: &mut Visit) {
+    assert!(migrate::set_node(me, node));
+    let data = ptr::from_mut(frame).cast();
+    if !migrate::call(me, visit, data) {
+        assert_eq!(me.node, node);
+        // SAFETY: the frame is this thread's.
+        unsafe { visit(data) };
+    }
+    assert_eq!(sys::errno() as u64, frame.calls, "errno comes back");
+}
+
+#[test]
+fn threads_that_migrate_have_one_thread_on_each_node() {
+    let calls = region(5, |me| {
+        let me_too = migrate::identity(me);
+        let mut frame = Visit { way: u64::from(me.seat().id) + 12_345, depth: 5, met: [0; 3], calls: 0 };
+        frame.met[me.node as usize] = ptr::from_ref(me) as usize;
+        for node in [0, 1, 2, 1, 0] {
+            go(me, node, &mut frame);
+        }
+        assert_eq!(migrate::identity(me), me_too);
+        assert!(!migrate::set_node(me, 3), "there is no such node");
+        assert!(migrate::set_node(me, me.node));
+        assert!(!migrate::call(me, visit, ptr::null_mut()), "it is there");
+        frame.calls
+    });
+    // 1 + 3 + 9 + … + 243 for each of five.
+    assert_eq!(calls, [1820; 5]);
+}

@@ -204,11 +204,15 @@ fn what_cannot_be_equal_is_refused_by_name_and_reason() {
             "use(&file);",
             "`file` cannot be shared: stat is laid out by the kernel of each processor (144 bytes on x86_64, 128 on aarch64)",
         ),
-        ("pthread_mutex_t lock;", "", "`lock` cannot be shared: pthread_mutex_t works in one process alone"),
+        (
+            "pthread_rwlock_t lock;",
+            "",
+            "`lock` cannot be shared: pthread_rwlock_t works in one process alone",
+        ),
         (
             "",
-            "static pthread_cond_t signal[2]; use(signal);",
-            "`signal` cannot be shared: signal[]: pthread_cond_t works",
+            "static pthread_once_t once[2]; use(once);",
+            "`once` cannot be shared: once[]: pthread_once_t works",
         ),
         (
             "",

@@ -1,5 +1,6 @@
 //! OpenMP with teams over unlike nodes. On the host alone: the program `kit`.
 
+mod migrate;
 mod nodes;
 mod pages;
 mod skew;

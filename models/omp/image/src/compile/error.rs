@@ -49,6 +49,21 @@ pub enum CompileError {
         /// What, and why.
         refused: Vec<Refusal>,
     },
+    /// A function is marked and cannot migrate.
+    #[error("TOMBOLO_MIGRATE cannot be followed:{}", list(refused))]
+    Stays {
+        /// Which, and why.
+        refused: Vec<Refusal>,
+    },
+    /// A source marks a function that it does not define.
+    #[error(
+        "TOMBOLO_MIGRATE cannot be followed: `{name}` is not defined for all sources where it is marked: mark it in the source \
+         that defines it, in every build, and not as static; a function of C++ has to be extern \"C\""
+    )]
+    NotDefined {
+        /// The function.
+        name: String,
+    },
     /// The linker did otherwise than it was told.
     #[error(
         "the linker for {isa} does not keep to the layout: {what}. This is a mistake in tombolo, or a linker that it does not \

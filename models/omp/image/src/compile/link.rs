@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
-use super::{Build, CompileError, Part, cxx, print_file_name};
+use super::{Build, CompileError, Part, cxx, print_file_name, wrapped};
 use crate::input::{Calls, Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
@@ -27,30 +27,6 @@ const OWN_SYMBOLS: &str = "\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
 .size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
 .section .note.GNU-stack,\"\",%progbits\n";
-
-/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the
-/// storage of threads that have their stacks in the arena, and what streams read and write by.
-const RUN_TIME_TAKES: [&str; 19] = [
-    "main",
-    "fork",
-    "__mmap",
-    "malloc",
-    "free",
-    "calloc",
-    "realloc",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "valloc",
-    "malloc_usable_size",
-    "fdopen",
-    "__fdopen",
-    "__lockfile",
-    "__stdio_read",
-    "__stdio_write",
-    "__stdio_seek",
-    "__stdio_close",
-];
 
 /// The bytes of a layout's id.
 const ID_BYTES: usize = 32;
@@ -144,6 +120,9 @@ impl Linking<'_> {
         if is_cxx {
             own.push_str(cxx::SYMBOLS);
             own.push_str(cxx::random(build.isa()));
+        }
+        if build.has_run_time()? {
+            own.push_str(&wrapped::symbols(build.isa()));
         }
         assemble(build, &folder, "own", &own)?;
         let library = |name: &str| build.installation.library(name).into_os_string();
@@ -420,7 +399,7 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, Compile
         command.arg("-mno-fix-cortex-a53-843419");
     }
     if build.has_run_time()? {
-        command.args(RUN_TIME_TAKES.map(|name| format!("-Wl,--wrap={name}")));
+        command.args(wrapped::FUNCTIONS.map(|name| format!("-Wl,--wrap={name}")));
     }
     command.args(&build.linker_words);
     Ok(command)
@@ -512,7 +491,9 @@ fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTE
 fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
     let missing =
         |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));
-    if build.installation.run_time().next().is_none() && (missing("GOMP_") || missing("omp_")) {
+    if build.installation.run_time().next().is_none()
+        && ["GOMP_", "omp_", "tombolo_", "__tombolo_migrate_"].into_iter().any(missing)
+    {
         let hint = format!("there is no OpenMP run-time for {} in the kit: run `make omp`\n", build.isa());
         text.extend(hint.as_bytes());
     }

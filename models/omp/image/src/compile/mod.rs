@@ -8,6 +8,8 @@
 mod cxx;
 mod error;
 mod link;
+mod migrate;
+mod wrapped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,16 +168,7 @@ impl Compilation {
         let first = isa == self.first();
         words.extend(self.line.words_for(isa, first, only).into_iter().filter(|word| !for_linker(word)));
         let common = self.line.words.iter().any(|word| is_option(word, "-fcommon"));
-        words.extend(
-            LAID_OUT
-                .iter()
-                .filter(|word| !(common && **word == "-fno-common"))
-                .map(|word| (*word).to_owned()),
-        );
-        if isa == Isa::Aarch64 {
-            // Atomics without a call to a library, which would choose by the processor that it finds.
-            words.push("-mno-outline-atomics".to_owned());
-        }
+        words.extend(laid_out(isa, common));
         words.extend(["-c", "-o"].map(str::to_owned));
         words.push(object.to_string_lossy().into_owned());
         self.runs.push(Run { isa, tool: tool.to_owned(), words, output: Some(object) });
@@ -240,7 +233,7 @@ impl Compilation {
     /// The words that come before the caller's.
     fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
         let mut words = first_words(self.request.colour);
-        words.push("-nostdinc".to_owned());
+        words.extend(["-nostdinc", "-D__TOMBOLO_OMPCC__=1"].map(str::to_owned));
         let mut folders =
             vec![installation.include_changed(), installation.include(), print_file_name(tool, "include")?];
         if self.line.language == Language::Cxx {
@@ -250,6 +243,15 @@ impl Compilation {
         for folder in folders {
             words.extend(["-isystem".to_owned(), folder.to_string_lossy().into_owned()]);
         }
+        Ok(words)
+    }
+
+    /// The words that begin the command line for code that is not the caller's.
+    fn words_of_thunks(&self, build: &Build) -> Result<Vec<String>, CompileError> {
+        let mut words = self.first_words(&build.installation, &build.tool)?;
+        words.extend(laid_out(build.installation.isa(), false));
+        // What is C in any language.
+        words.retain(|word| !cxx::WORDS.contains(&word.as_str()));
         Ok(words)
     }
 
@@ -291,8 +293,15 @@ impl Compilation {
         let keep_types = self.line.words.iter().any(
             |word| matches!(word, Word::Option(words) if words[0].starts_with("-g") && words[0] != "-g0"),
         );
+        let mut builds = self.builds.clone();
+        let words = builds.iter().map(|build| self.words_of_thunks(build));
+        let words: Vec<Vec<String>> = words.collect::<Result<_, _>>()?;
+        migrate::add_thunks(&mut builds, &words, self.scratch.path(), &mut compiled.outcome)?;
+        if !compiled.outcome.failed.is_empty() {
+            return Ok(());
+        }
         let linking = link::Linking {
-            builds: &self.builds,
+            builds: &builds,
             scratch: self.scratch.path(),
             allow: &self.request.allow,
             keep_types,
@@ -302,6 +311,15 @@ impl Compilation {
         compiled.report = Some(report);
         Ok(())
     }
+}
+
+/// What is said after the caller's words; `common` if the caller wants variables without a value to be
+/// common.
+fn laid_out(isa: Isa, common: bool) -> Vec<String> {
+    let words = LAID_OUT.iter().filter(|word| !(common && **word == "-fno-common"));
+    // Atomics without a call to a library, which would choose by the processor that it finds.
+    let atomics = (isa == Isa::Aarch64).then_some(&"-mno-outline-atomics");
+    words.chain(atomics).map(|word| (*word).to_owned()).collect()
 }
 
 /// Refuses what cannot be compiled so.

@@ -22,16 +22,7 @@ const KNOWN: [(&str, &str); 10] = [
 ];
 
 /// Types that are the same everywhere and of use in one process alone.
-const OF_ONE_PROCESS: [&str; 8] = [
-    "pthread_mutex_t",
-    "pthread_cond_t",
-    "pthread_rwlock_t",
-    "pthread_barrier_t",
-    "pthread_once_t",
-    "sem_t",
-    "mtx_t",
-    "cnd_t",
-];
+const OF_ONE_PROCESS: [&str; 4] = ["pthread_rwlock_t", "pthread_once_t", "mtx_t", "cnd_t"];
 
 /// A type of a build: an entry, or nothing, which is `void`.
 type Of = Option<usize>;
@@ -66,6 +57,12 @@ impl<'a> Comparison<'a> {
         })
     }
 
+    /// Why a function that migrates cannot have a parameter, or a result.
+    pub(super) fn passed(mut self, name: &str, types: [Of; 2]) -> Option<String> {
+        let found = self.differ(name, types)?;
+        Some(format!("cannot migrate: `{}`: {}", found.path, found.reason))
+    }
+
     /// Why an outlined function cannot be given what it works on; the types are those of its argument.
     pub(super) fn frame(mut self, one: Of, other: Of) -> Option<String> {
         let types = [self.pointee(0, one), self.pointee(1, other)];
@@ -84,23 +81,9 @@ impl<'a> Comparison<'a> {
         if is_pointer { entry.of } else { None }
     }
 
-    /// A type without what qualifies it and without other names for it; `name` is told those.
+    /// As [`Unit::plain`].
     fn plain(&self, build: usize, of: Of, name: &mut dyn FnMut(&str)) -> Of {
-        let mut at = of?;
-        // More than anybody writes; a type that names itself ends here.
-        for _ in 0..256 {
-            let entry = self.units[build].entries.get(&at)?;
-            match entry.tag {
-                dw::DW_TAG_typedef => name(entry.name.as_deref().unwrap_or_default()),
-                dw::DW_TAG_const_type
-                | dw::DW_TAG_volatile_type
-                | dw::DW_TAG_restrict_type
-                | dw::DW_TAG_atomic_type => {}
-                _ => return Some(at),
-            }
-            at = entry.of?;
-        }
-        None
+        self.units[build].plain(of, name)
     }
 
     /// Compares one type; `path` is what is of it.
@@ -112,7 +95,7 @@ impl<'a> Comparison<'a> {
         ];
         if let Some(name) = names.iter().find(|name| OF_ONE_PROCESS.contains(&name.as_str())) {
             let reason = format!(
-                "{name} works in one process alone, and workers are several: use omp_lock_t or critical"
+                "{name} works in one process alone, and workers are several: use pthread_mutex_t, omp_lock_t or critical"
             );
             return Some(Difference { path: path.to_owned(), reason });
         }
@@ -254,13 +237,8 @@ impl<'a> Comparison<'a> {
         children.filter(|child| matches!(child.tag, dw::DW_TAG_member | dw::DW_TAG_inheritance)).collect()
     }
 
-    /// How many elements an array has in all, 0 where only the running program knows.
     fn count(&self, build: usize, entry: &Entry) -> u64 {
-        let ranges = entry.children.iter().filter_map(|child| self.units[build].entries.get(child));
-        let ranges = ranges.filter(|child| child.tag == dw::DW_TAG_subrange_type);
-        ranges
-            .map(|range| range.count.or(range.last.map(|last| last.wrapping_add(1))).unwrap_or(0))
-            .fold(1, u64::wrapping_mul)
+        self.units[build].count(entry)
     }
 
     /// How large a type is, where that is known.

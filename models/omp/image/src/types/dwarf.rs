@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) line: Option<u64>,
     pub(super) column: Option<u64>,
     pub(super) low_pc: Option<u64>,
+    /// Where the parts of a function begin that compilers have divided, which has no `low_pc` then.
+    pub(super) parts: Vec<u64>,
     pub(super) place: Option<VariableAt>,
     /// How many, or the last one of an array.
     pub(super) count: Option<u64>,
@@ -41,6 +43,12 @@ pub(super) struct Entry {
     /// Of a member.
     pub(super) offset: Option<u64>,
     pub(super) bits: (Option<u64>, Option<u64>),
+    /// What the source says of its alignment.
+    pub(super) alignment: Option<u64>,
+    /// An array that is a vector of the processor's.
+    pub(super) vector: bool,
+    /// A function whose parameters are declared.
+    pub(super) prototyped: bool,
     /// Declared here and not described.
     pub(super) incomplete: bool,
     /// In a function.
@@ -52,6 +60,8 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) name: String,
+    /// Whether it is of C, where a function's parameters need not be declared.
+    pub(super) is_c: bool,
     pub(super) entries: BTreeMap<usize, Entry>,
     /// The lines of addresses at which functions begin.
     pub(super) lines: HashMap<u64, u64>,
@@ -101,7 +111,8 @@ impl Unit {
         dwarf: &gimli::Dwarf<Slice<'a>>,
         unit: &gimli::Unit<Slice<'a>>,
     ) -> Result<Option<Unit>, TypesError> {
-        let mut read = Unit { name: String::new(), entries: BTreeMap::new(), lines: HashMap::new() };
+        let mut read =
+            Unit { name: String::new(), is_c: true, entries: BTreeMap::new(), lines: HashMap::new() };
         let mut cursor = unit.entries();
         // What is open, by depth.
         let mut open: Vec<(isize, usize)> = Vec::new();
@@ -121,6 +132,11 @@ impl Unit {
                     )) => {}
                     _ => return Ok(None),
                 }
+                read.is_c = found.attr_value(dw::DW_AT_language).is_some_and(|language| {
+                    let of_c =
+                        [dw::DW_LANG_C, dw::DW_LANG_C89, dw::DW_LANG_C99, dw::DW_LANG_C11, dw::DW_LANG_C17];
+                    of_c.map(AttributeValue::Language).contains(&language)
+                });
                 if let Some(name) = found.attr_value(dw::DW_AT_name) {
                     read.name = dwarf.attr_string(unit, name)?.to_string_lossy().into_owned();
                 }
@@ -141,6 +157,34 @@ impl Unit {
             read.lines = lines(program)?;
         }
         Ok(Some(read))
+    }
+
+    /// A type without what qualifies it and without other names for it; `name` is told those.
+    pub(super) fn plain(&self, of: Option<usize>, name: &mut dyn FnMut(&str)) -> Option<usize> {
+        let mut at = of?;
+        // More than anybody writes; a type that names itself ends here.
+        for _ in 0..256 {
+            let entry = self.entries.get(&at)?;
+            match entry.tag {
+                dw::DW_TAG_typedef => name(entry.name.as_deref().unwrap_or_default()),
+                dw::DW_TAG_const_type
+                | dw::DW_TAG_volatile_type
+                | dw::DW_TAG_restrict_type
+                | dw::DW_TAG_atomic_type => {}
+                _ => return Some(at),
+            }
+            at = entry.of?;
+        }
+        None
+    }
+
+    /// How many elements an array has in all, 0 where only the running program knows.
+    pub(super) fn count(&self, array: &Entry) -> u64 {
+        let ranges = array.children.iter().filter_map(|child| self.entries.get(child));
+        let ranges = ranges.filter(|child| child.tag == dw::DW_TAG_subrange_type);
+        ranges
+            .map(|range| range.count.or(range.last.map(|last| last.wrapping_add(1))).unwrap_or(0))
+            .fold(1, u64::wrapping_mul)
     }
 
     /// What an entry, or what it completes, says.
@@ -180,6 +224,13 @@ impl Entry {
             Some(address) => dwarf.attr_address(unit, address)?,
             None => None,
         };
+        let mut parts = Vec::new();
+        if found.tag() == dw::DW_TAG_subprogram && low_pc.is_none() {
+            let mut ranges = dwarf.die_ranges(unit, found)?;
+            while let Some(range) = ranges.next()? {
+                parts.push(range.begin);
+            }
+        }
         let place = match found.attr_value(dw::DW_AT_location) {
             Some(AttributeValue::Exprloc(expression)) => place(expression, unit.encoding())?,
             _ => None,
@@ -195,11 +246,15 @@ impl Entry {
             line: number(dw::DW_AT_decl_line),
             column: number(dw::DW_AT_decl_column),
             low_pc,
+            parts,
             place,
             count: number(dw::DW_AT_count),
             last: number(dw::DW_AT_upper_bound),
             offset: number(dw::DW_AT_data_member_location),
             bits: (number(dw::DW_AT_bit_size), number(dw::DW_AT_data_bit_offset)),
+            alignment: number(dw::DW_AT_alignment),
+            vector: flag(dw::DW_AT_GNU_vector),
+            prototyped: flag(dw::DW_AT_prototyped),
             incomplete: flag(dw::DW_AT_declaration),
             local: false,
             children: Vec::new(),

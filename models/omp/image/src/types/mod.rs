@@ -7,6 +7,7 @@
 
 mod compare;
 mod dwarf;
+mod thunk;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,6 +16,8 @@ use tombolo_base::Isa;
 
 use compare::Comparison;
 use dwarf::{Entry, Program, Unit, VariableAt};
+
+pub use thunk::{MARK, Thunks, thunks};
 
 /// What compilers say of types cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -264,6 +267,7 @@ mod tests {
     fn what_is_no_program_has_no_types() {
         for bytes in [&b""[..], b"\x7fELF", &[0; 256]] {
             assert!(compare([(Isa::X86_64, bytes), (Isa::Aarch64, bytes)]).is_err());
+            assert!(thunks(&[(Isa::X86_64, bytes)], &["work".to_owned()]).is_err());
         }
     }
 }

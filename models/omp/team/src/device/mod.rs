@@ -10,4 +10,6 @@ pub mod alone;
 pub mod calls;
 pub mod mapping;
 pub mod memory;
+mod migrant;
+pub mod migrate;
 pub mod order;

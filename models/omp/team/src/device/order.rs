@@ -6,6 +6,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::mapping::{self, Item, Work};
+use super::migrant::Migrant;
 use super::{alone, memory};
 use crate::constructs::tasks;
 use crate::primitives::store::Store;
@@ -36,6 +37,8 @@ pub enum OrderKind {
     Release,
     /// Copy bytes, of the device's memory or what is shared.
     Copy,
+    /// Call a function for a thread that migrates.
+    Visit,
 }
 
 /// The constructs that orders come from, for messages.
@@ -54,6 +57,8 @@ pub enum Construct {
     Update,
     /// A call of a function.
     Call,
+    /// A call by a thread that migrates.
+    Migration,
 }
 
 impl Construct {
@@ -67,6 +72,7 @@ impl Construct {
             Self::ExitData => "target exit data",
             Self::Update => "target update",
             Self::Call => "omp_target_…",
+            Self::Migration => "tombolo_migrate",
         }
     }
 }
@@ -89,6 +95,8 @@ pub struct Order {
     event: Cell<usize>,
     caller: Cell<Option<&'static Thread>>,
     done: AtomicU32,
+    /// The thread that migrates, in a visit.
+    migrant: Cell<Option<&'static Migrant>>,
     /// The `target data` around, on the same thread.
     around: Cell<Option<&'static Order>>,
 }
@@ -127,6 +135,7 @@ impl Order {
             event: Cell::new(0),
             caller: Cell::new(None),
             done: AtomicU32::new(0),
+            migrant: Cell::new(None),
             around: Cell::new(None),
         })
     }
@@ -140,6 +149,18 @@ impl Order {
     pub fn runs(&self, function: Function, limit: u32) {
         self.function.set(Some(function));
         self.limit.set(limit);
+    }
+
+    /// The function to call for a thread that migrates, with the frame of its arguments and its result.
+    pub(super) fn visits(&self, migrant: &'static Migrant, function: Function, frame: usize) {
+        self.function.set(Some(function));
+        self.migrant.set(Some(migrant));
+        self.words.set([frame, sys::errno(), 0]);
+    }
+
+    /// What `errno` was when the function of a visit returned.
+    pub(super) fn errno(&self) -> usize {
+        self.words.get()[1]
     }
 
     /// What it is to be done with its items from now on.
@@ -156,22 +177,40 @@ impl Order {
 
     /// Has it done by a thread of its node, and waits until it is.
     pub fn carry_out(&'static self, me: &'static Thread) {
+        self.begin_for(me);
+        self.hand_over(me.root(), me.root().hire_there(self.node));
+        waiting::until_surely(me, || self.is_done());
+    }
+
+    /// This thread waits until it is done.
+    pub(super) fn begin_for(&self, me: &'static Thread) {
         self.done.store(0, Ordering::Relaxed);
         self.event.set(0);
         self.caller.set(Some(me));
-        self.hand_over(me.root());
-        waiting::until_surely(me, || self.done.load(Ordering::Acquire) != 0);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) != 0
+    }
+
+    /// It is done: its caller goes on.
+    pub(super) fn answer(&self) {
+        let caller = self.caller.get();
+        self.done.store(1, Ordering::Release);
+        if let Some(caller) = caller {
+            caller.parker.tell();
+        }
     }
 
     /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order
     /// back.
     pub fn carry_out_for(&'static self, me: &'static Thread, event: usize) {
         self.event.set(event);
-        self.hand_over(me.root());
+        self.hand_over(me.root(), me.root().hire_there(self.node));
     }
 
-    fn hand_over(&'static self, root: &'static Root) {
-        let thread = root.hire_there(self.node);
+    /// Gives it to a worker of its node, which was hired for it.
+    pub(super) fn hand_over(&'static self, root: &'static Root, thread: &'static Thread) {
         // SAFETY: teams live for ever.
         let before = unsafe { thread.given_team.replace(ptr::null()).as_ref() };
         thread.given_data.set(ptr::from_ref(self).cast_mut().cast());
@@ -254,12 +293,27 @@ impl Order {
             }
             // SAFETY: the program says that it came from there.
             OrderKind::Release => unsafe { (memory::of(me.root()).release)(self.words.get()[0] as *mut u8) },
+            OrderKind::Visit => {
+                alone::run(me, self.node + 1, 0, || self.call(me));
+                exclusive::flush();
+            }
             OrderKind::Copy => {
                 let [target, source, bytes] = self.words.get();
                 // SAFETY: the program says that both are there, so long.
                 unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
             }
         }
+    }
+
+    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile.
+    pub(super) fn call(&self, me: &'static Thread) {
+        let (Some(function), [frame, errno, _]) = (self.function.get(), self.words.get()) else { return };
+        let before = Migrant::take_over(self.migrant.get(), me);
+        sys::set_errno(errno);
+        // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
+        unsafe { function(frame as *mut libc::c_void) };
+        self.words.set([frame, sys::errno(), 0]);
+        Migrant::take_over(before, me);
     }
 
     fn begin(&self, me: &'static Thread, device: &Device) {
@@ -307,17 +361,14 @@ pub(crate) fn carry_out_given(me: &'static Thread) {
     // SAFETY: orders lie in the store, and are released only once they are done.
     let Some(order) = (unsafe { me.given_data.get().cast::<Order>().as_ref::<'static>() }) else { return };
     order.obey(me);
-    let (event, caller) = (order.event.get(), order.caller.get());
+    let event = order.event.get();
     // From here on it may be given something else to do.
     me.root().dismiss(me);
     if event != 0 {
         order.release(me.root().store);
         tasks::fulfill(event);
     } else {
-        order.done.store(1, Ordering::Release);
-        if let Some(caller) = caller {
-            caller.parker.tell();
-        }
+        order.answer();
     }
 }
 

@@ -1,5 +1,6 @@
 //! A job from its beginning to its end: the environment, how processes and workers start, the report.
 
+pub mod created;
 pub mod env;
 pub mod fault;
 #[cfg(target_env = "gnu")]

@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{fault, start};
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
+use crate::team::root::Root;
 use crate::team::thread::Thread;
 
 /// What stacks are at least: where their size was said, and where it was not.
@@ -19,6 +20,8 @@ const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
 /// What part of the arena the stack of `main` has at most, and that of a worker whose size was not set.
 const OF_MAIN: usize = 8;
 const OF_WORKER: usize = 64;
+/// That of a thread that the program creates: there may be many, each with workers on other nodes.
+const OF_CREATED: usize = 256;
 /// What `main` has where the limit of stacks is none.
 const UNLIMITED: usize = 64 << 20;
 /// What may not be touched at a stack's end; whole pages of the kernel's.
@@ -64,7 +67,19 @@ impl Stack {
         stack
     }
 
-    fn bounds(self, is_main: bool) -> StackBounds {
+    /// For a thread that the program creates: of this size, or if that is 0 as large as the system has them,
+    /// but a small part of the arena. `None` if the arena has no room.
+    pub(super) fn of_created(root: &Root, size: usize) -> Option<Self> {
+        let unsaid = size_of_main().min(root.store.length() / OF_CREATED).max(LEAST_UNSAID);
+        Self::new(root.store, if size == 0 { unsaid } else { size.max(LEAST) })
+    }
+
+    /// Whether a thread that asks for this size can have it.
+    pub(super) fn holds(self, size: usize) -> bool {
+        self.size - GUARD - STORAGE >= size
+    }
+
+    pub(super) fn bounds(self, is_main: bool) -> StackBounds {
         let guard = self.memory as usize;
         StackBounds {
             guard,
@@ -86,7 +101,7 @@ impl Stack {
         store.allocate(size, SPAN).map(|memory| Self { memory, size })
     }
 
-    /// Starts a thread of this process on the stack. One thread of a process at a time may.
+    /// Starts a thread of this process on the stack.
     ///
     /// # Errors
     /// Why it could not, and what to change.
@@ -108,28 +123,63 @@ impl Stack {
     /// # Safety
     /// As [`Stack::run`].
     unsafe fn create(self, start: sys::Start, argument: *mut c_void) -> i32 {
-        let Self { memory, size } = self;
         // SAFETY: an attribute object is plain data until it is initialised below.
         let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the guard is part of the stack's own memory; the attributes are ours; the stack is the
-        // thread's alone for as long as it runs. What a thread is called is a number with one C library, a
-        // pointer with another; it is not looked at.
+        // SAFETY: the attributes are ours; the caller says the rest. What a thread is called is a number with
+        // one C library, a pointer with another; it is not looked at.
         unsafe {
-            libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
             let mut thread: libc::pthread_t = std::mem::zeroed();
             libc::pthread_attr_init(&raw mut attributes);
-            libc::pthread_attr_setstack(&raw mut attributes, memory.add(GUARD).cast(), size - GUARD);
-            STARTER.store(sys::thread_number(), Ordering::Relaxed);
-            let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
-            STARTER.store(0, Ordering::Relaxed);
+            let failure = self.create_with(&mut attributes, &mut (0, 0), |attributes| {
+                libc::pthread_create(&raw mut thread, attributes, start, argument)
+            });
             libc::pthread_attr_destroy(&raw mut attributes);
             failure
         }
     }
+
+    /// Has a thread created on the stack by `create`, which is given the attributes; the error that the C
+    /// library has, or 0. `storage` is what is left of the thread that had the stack before, and becomes what
+    /// this one has.
+    ///
+    /// # Safety
+    /// The stack is not in use, and the attributes are initialised.
+    pub(super) unsafe fn create_with(
+        self,
+        attributes: &mut libc::pthread_attr_t,
+        storage: &mut (usize, usize),
+        create: impl FnOnce(*const libc::pthread_attr_t) -> i32,
+    ) -> i32 {
+        let Self { memory, size } = self;
+        // SAFETY: the guard is part of the stack's own memory; the stack is the thread's alone for as long as
+        // it runs.
+        unsafe {
+            libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
+            libc::pthread_attr_setstack(attributes, memory.add(GUARD).cast(), size - GUARD);
+        }
+        let _held = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        GIVEN[0].store(storage.0, Ordering::Relaxed);
+        GIVEN[1].store(storage.1, Ordering::Relaxed);
+        STARTER.store(sys::thread_number(), Ordering::Relaxed);
+        let failure = create(attributes);
+        STARTER.store(0, Ordering::Relaxed);
+        *storage = (GIVEN[0].load(Ordering::Relaxed), GIVEN[1].load(Ordering::Relaxed));
+        failure
+    }
 }
+
+/// One thread at a time says that it starts another.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// The thread, by the kernel's number, that starts one on a stack of the arena just now.
 static STARTER: AtomicU64 = AtomicU64::new(0);
+
+/// What such storage begins at a multiple of, as what the system gives does.
+const PAGE: usize = 4096;
+
+/// Memory for thread-local storage, address and length, that the thread that is started has: what is left of
+/// a thread that ended, or what it was given.
+static GIVEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Zeroed memory of the arena for thread-local storage, if it is for a thread that is started on a stack of
 /// the arena just now. A C library that does not put such storage on the stack has to ask for it here.
@@ -138,7 +188,14 @@ pub fn storage(length: usize) -> Option<*mut u8> {
     if starter == 0 || starter != sys::thread_number() {
         return None;
     }
-    let memory = store::current()?.allocate(length, SPAN)?;
+    let [address, there] = [&GIVEN[0], &GIVEN[1]].map(|word| word.load(Ordering::Relaxed));
+    let memory = if address != 0 && there >= length {
+        address as *mut u8
+    } else {
+        store::current()?.allocate(length, PAGE)?
+    };
+    GIVEN[0].store(memory as usize, Ordering::Relaxed);
+    GIVEN[1].store(length.max(there), Ordering::Relaxed);
     // SAFETY: the memory is that long, and ours.
     unsafe { ptr::write_bytes(memory, 0, length) };
     Some(memory)

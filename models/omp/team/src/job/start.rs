@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::{env, fault, report, worker};
+use crate::device::migrate;
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::{sys, wake_domain};
@@ -97,14 +98,15 @@ fn start_thread(thread: &'static Thread) -> Result<(), String> {
 pub fn current() -> &'static Thread {
     match thread::known() {
         Some(thread) => thread,
-        None => first_call(),
+        None => first_call(0),
     }
 }
 
+/// The calling thread, which has no record yet and is on this node.
 #[cold]
-fn first_call() -> &'static Thread {
+pub(super) fn first_call(node: u32) -> &'static Thread {
     let root = root();
-    let thread = root.adopt();
+    let thread = root.adopt(node);
     thread.parker.set_domain(wake_domain::own());
     thread.kernel.set(sys::thread_number());
     thread::set_current(Some(thread));
@@ -124,6 +126,7 @@ fn leave_at_end(thread: &'static Thread) {
 /// A thread that OpenMP did not start ends.
 fn left(thread: &'static Thread) {
     thread.awake().went();
+    migrate::forget(thread);
     thread.root().leave(thread);
     thread::set_current(None);
 }

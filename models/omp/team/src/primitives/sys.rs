@@ -275,6 +275,19 @@ fn write_to_standard_error(bytes: &[u8]) {
     unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
 }
 
+/// The calling thread's `errno`.
+#[must_use]
+pub fn errno() -> usize {
+    // SAFETY: the C library's, of this thread.
+    usize::try_from(unsafe { *libc::__errno_location() }).unwrap_or(0)
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set_errno(number: usize) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = i32::try_from(number).unwrap_or(0) };
+}
+
 /// Writes to standard error, in one call unless the text is long. Allocates nothing.
 pub fn complain(text: impl fmt::Display) {
     let mut message = Message { bytes: [0; 1024], length: 0 };

@@ -215,15 +215,20 @@ impl Root {
         thread.next_idle.set(idle.replace(Some(thread)));
     }
 
-    /// A record for a thread that OpenMP did not start.
-    pub fn adopt(&'static self) -> &'static Thread {
+    /// A record for a thread of a node that OpenMP did not start.
+    pub fn adopt(&'static self, node: u32) -> &'static Thread {
         let held = self.idle.hold();
-        let left = self.left_threads.get();
-        if let Some(thread) = left {
-            self.left_threads.set(thread.next_idle.take());
+        let mut before: Option<&'static Thread> = None;
+        let mut at = self.left_threads.get();
+        while let Some(thread) = at.filter(|thread| thread.node != node) {
+            before = Some(thread);
+            at = thread.next_idle.get();
+        }
+        if let Some(thread) = at {
+            before.map_or(&self.left_threads, |before| &before.next_idle).set(thread.next_idle.take());
         }
         drop(held);
-        left.unwrap_or_else(|| Thread::create(self, 0))
+        at.unwrap_or_else(|| Thread::create(self, node))
     }
 
     /// A thread that OpenMP did not start has ended: its workers are for others now.

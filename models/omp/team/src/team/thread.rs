@@ -76,6 +76,9 @@ pub struct Thread {
     /// The innermost `target data` that it is in: an address that [`crate::device`] gives a meaning to, or
     /// null.
     pub data: Cell<*const libc::c_void>,
+    /// What it migrates as, once it has asked to: an address that [`crate::device`] gives a meaning to, or
+    /// null.
+    pub migrant: Cell<*const libc::c_void>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
     /// The stack that it runs on, where that is known.
@@ -113,6 +116,7 @@ impl Thread {
             displayed: Cell::new([0; 4]),
             league: Cell::new((0, 0)),
             data: Cell::new(ptr::null()),
+            migrant: Cell::new(ptr::null()),
             kernel: Cell::new(0),
             stack: Cell::new(None),
             local: Local::new(root.nodes().awake(node)),

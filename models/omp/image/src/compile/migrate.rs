@@ -1,0 +1,100 @@
+//! Functions that migrate: each build gets an object with the code in front of those that sources mark.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tombolo_base::Isa;
+use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
+
+use super::{Build, CompileError, Part};
+use crate::marks::Marks;
+use crate::types::{self, MARK};
+
+/// The source, and the object that is made of it.
+const FILE: &str = "migrate.c";
+
+/// Adds the code to each build; the words are those that begin a compiler's command line.
+pub(super) fn add_thunks(
+    builds: &mut [Build],
+    words: &[Vec<String>],
+    scratch: &Path,
+    outcome: &mut Outcome,
+) -> Result<(), CompileError> {
+    let names = marked(builds)?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    let described =
+        for_each(builds, |build| describe(build, &names, &scratch.join(build.installation.isa().name())));
+    let described: Vec<Vec<u8>> = described.into_iter().collect::<Result<_, _>>()?;
+    let programs: Vec<(Isa, &[u8])> = builds
+        .iter()
+        .zip(&described)
+        .map(|(build, bytes)| (build.installation.isa(), bytes.as_slice()))
+        .collect();
+    let thunks = types::thunks(&programs, &names)?;
+    if !thunks.refused.is_empty() {
+        return Err(CompileError::Stays { refused: thunks.refused });
+    }
+    for ((build, words), source) in builds.iter_mut().zip(words).zip(&thunks.sources) {
+        let isa = build.installation.isa();
+        let folder = scratch.join(isa.name());
+        let path = folder.join(FILE);
+        fs::write(&path, source).map_err(file_error("write", &path))?;
+        let object = path.with_extension("o");
+        let mut command = Command::new(&build.tool);
+        command
+            .args(words)
+            .args(["-x", "c", "-O2", "-w", "-fno-builtin", "-g0", "-c", "-o"])
+            .arg(&object)
+            .arg(&path);
+        let output = start(&mut command)?;
+        outcome.take(isa, output.stderr, output.status.success());
+        build.parts.push(Part::Object(object));
+    }
+    Ok(())
+}
+
+/// The functions that are marked, which all builds agree on.
+fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    let mut marks = Vec::new();
+    for build in builds {
+        let mut of_build = Marks::default();
+        for part in &build.parts {
+            let (Part::Object(path) | Part::Archive(path)) = part;
+            let bytes = fs::read(path).map_err(file_error("read", path))?;
+            of_build.look(&bytes, &path.to_string_lossy())?;
+        }
+        all.extend(of_build.functions.keys().cloned());
+        marks.push(of_build);
+    }
+    let mut wrong =
+        all.iter().filter(|name| marks.iter().any(|of_build| of_build.functions.get(*name) != Some(&true)));
+    match wrong.next() {
+        Some(name) => Err(CompileError::NotDefined { name: name.clone() }),
+        None => Ok(all.iter().cloned().collect()),
+    }
+}
+
+/// Links what the program consists of just so that what compilers say of types can be read: it need not be
+/// complete.
+fn describe(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, CompileError> {
+    fs::create_dir_all(folder).map_err(file_error("write", folder))?;
+    let program: PathBuf = folder.join("described");
+    let mut command = Command::new(&build.tool);
+    command.args(["-nostdlib", "-static", "-no-pie", "-Wl,-e,0", "-Wl,--unresolved-symbols=ignore-all"]);
+    command.args(["-Wl,--noinhibit-exec", "-Wl,-z,muldefs", "-o"]).arg(&program);
+    command.args(names.iter().map(|name| format!("-Wl,-u,{MARK}{name}")));
+    for part in &build.parts {
+        let (Part::Object(path) | Part::Archive(path)) = part;
+        command.arg(path);
+    }
+    let output = start(&mut command)?;
+    fs::read(&program).map_err(|_| CompileError::Moved {
+        isa: build.installation.isa(),
+        what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}

@@ -1,0 +1,59 @@
+//! What the run-time takes in hand of the C library.
+
+use tombolo_base::Isa;
+
+/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the
+/// storage of threads that have their stacks in the arena, what streams read and write by, the program's
+/// threads and what they wait for.
+pub(super) const FUNCTIONS: [&str; 38] = [
+    "main",
+    "fork",
+    "__mmap",
+    "__munmap",
+    "__unmapself",
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "malloc_usable_size",
+    "fdopen",
+    "__fdopen",
+    "__lockfile",
+    "__stdio_read",
+    "__stdio_write",
+    "__stdio_seek",
+    "__stdio_close",
+    "pthread_create",
+    "pthread_join",
+    "pthread_mutex_lock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_unlock",
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_signal",
+    "pthread_cond_broadcast",
+    "pthread_barrier_init",
+    "pthread_barrier_destroy",
+    "pthread_barrier_wait",
+    "sem_post",
+    "sem_wait",
+    "sem_trywait",
+    "sem_timedwait",
+];
+
+/// What the linker puts in place of `pthread_create`. It has to come before the compiler's library, which has
+/// a function of this name for stacks in pieces.
+const PTHREAD_CREATE: &str = "\
+.section .text.__wrap_pthread_create,\"ax\",%progbits\n.globl __wrap_pthread_create\n\
+.type __wrap_pthread_create,%function\n__wrap_pthread_create: ";
+
+/// Symbols that take the place of the C library's, besides those that the run-time defines.
+pub(super) fn symbols(isa: Isa) -> String {
+    let jump = if isa == Isa::Aarch64 { "b" } else { "jmp" };
+    format!("{PTHREAD_CREATE}{jump} tombolo_omp_pthread_create\n")
+}

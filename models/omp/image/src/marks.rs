@@ -1,0 +1,45 @@
+//! Functions that sources mark with `TOMBOLO_MIGRATE`.
+
+use std::collections::BTreeMap;
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
+
+use crate::input::{ObjectError, each_object};
+use crate::types::MARK;
+
+/// The section in which objects name what they mark.
+const SECTION: &str = ".tombolo.migrate";
+
+/// Marked functions of a build.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Marks {
+    /// Each, with whether the object that marks it defines it for all objects.
+    pub(crate) functions: BTreeMap<String, bool>,
+}
+
+impl Marks {
+    /// Looks at an object, or at all members of an archive.
+    pub(crate) fn look(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
+        each_object(bytes, path, |object| self.look_at_object(object))
+    }
+
+    fn look_at_object(&mut self, bytes: &[u8]) -> Result<(), object::Error> {
+        let file = ElfFile64::<Endianness>::parse(bytes)?;
+        for section in file.sections().filter(|section| section.name() == Ok(SECTION)) {
+            let data = section.data()?;
+            for name in data.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+                let name = String::from_utf8_lossy(name).into_owned();
+                let mark = format!("{MARK}{name}");
+                let defined = |wanted: &str| {
+                    file.symbols().any(|symbol| {
+                        symbol.is_global() && symbol.is_definition() && symbol.name() == Ok(wanted)
+                    })
+                };
+                let is_defined = defined(&mark) && defined(&name);
+                *self.functions.entry(name).or_default() |= is_defined;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Threads that migrate: functions that `TOMBOLO_MIGRATE` marks run on other nodes, with arguments and
+//! results of C's types. The programs check themselves (`testing/omp/programs`).
+
+use std::fs;
+use std::process::Command;
+
+use tombolo_e2e::{Finished, Machine, MachineFile, eventually, omp};
+
+use crate::nodes::{compile, machine};
+
+const HYBRID: &str = "OMP_TOMBOLO=hybrid";
+const EXCLUSIVE: &str = "OMP_TOMBOLO=exclusive";
+const PAGES: &str = "OMP_TOMBOLO_MEMORY=pages";
+const USER: &str = "OMP_TOMBOLO_NODES=arm-user";
+const VM: &str = "OMP_TOMBOLO_NODES=arm0";
+
+fn run(machine: &Machine, variables: &[&str], words: &[&str]) -> Finished {
+    machine.tombolo(all_words(variables, words))
+}
+
+fn all_words<'a>(variables: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
+    let mut all = vec!["run", "--on", "host"];
+    all.extend(variables.iter().flat_map(|variable| ["--env", variable]));
+    all.extend(words);
+    all
+}
+
+fn with_user() -> MachineFile {
+    MachineFile::host().with_user("arm-user", "aarch64")
+}
+
+/// What programs say, where a thread has really moved.
+const MOVES: [(&[&str], &str); 5] = [
+    (&["migrate.tbi", "creates"], "creates: right\n"),
+    (&["migrate.tbi", "types"], "types: right\n"),
+    (&["migrate.tbi", "library"], "library: right\n"),
+    (&["migrate.tbi", "walk", "3"], "walk: right, moved\n"),
+    (&["migrate.tbi", "threads", "2"], "threads: right, moved\n"),
+];
+
+/// In C++, functions with names as in C migrate. What they catch there, and what they are pointed to, may be
+/// of any kind.
+const CXX: &str = r#"
+#include <cstdio>
+#include <string>
+#include <vector>
+#include <tombolo_migrate.h>
+struct point { double x; int n; };
+extern "C" {
+TOMBOLO_MIGRATE(measure)
+point measure(const std::vector<std::string> *texts, point sum)
+{
+    for (auto &text : *texts) sum.n += text.size();
+    try {
+        throw 3;
+    } catch (int caught) {
+        sum.n += caught;
+    }
+    sum.x *= 2;
+    return sum;
+}
+TOMBOLO_MIGRATE(node)
+int node() { return tombolo_node(); }
+}
+int main()
+{
+    std::vector<std::string> texts{"abc", "a much longer string than fits into it"};
+    tombolo_migrate(tombolo_nodes() - 1);
+    point sum = measure(&texts, {1.5, 1});
+    std::printf("%g %d on %d\n", sum.x, sum.n, node());
+}
+"#;
+
+#[test]
+fn calls_run_on_a_node_of_another_instruction_set() {
+    let Some(machine) = machine(&with_user(), &["migrate", "migrate_threads"]) else { return };
+    for mode in [HYBRID, EXCLUSIVE] {
+        for (words, said) in MOVES {
+            assert_eq!(run(&machine, &[mode, USER], words).ok(), *said, "{mode} {words:?}");
+        }
+        let said = run(&machine, &[mode, USER], &["migrate_threads.tbi", "6", "10"]).ok();
+        assert_eq!(said, "threads: right on 2 nodes\n", "{mode}");
+    }
+    fs::write(machine.folder().join("moves.cpp"), CXX).unwrap();
+    compile(&machine, "moves.cpp", "moves", &[]);
+    assert_eq!(run(&machine, &[HYBRID, USER], &["moves.tbi"]).ok(), "3 45 on 1\n");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/omp/migrate.c");
+    compile(&machine, example, "example", &["-Wall", "-Wextra"]);
+    let said = run(&machine, &[HYBRID, USER, "OMP_NUM_THREADS=2"], &["example.tbi", "20"]).ok();
+    // 20 times 100 calls of both functions, those on the node, and the regions.
+    assert!(said.contains("to node 1 and back") && said.contains("\n4043 calls, result 4022\n"), "{said}");
+    // Without other nodes the program is one like any.
+    for variables in [&[][..], &[HYBRID]] {
+        assert_eq!(run(&machine, variables, &["migrate.tbi", "types"]).ok(), "types: right\n");
+        let said = run(&machine, variables, &["migrate_threads.tbi", "4", "5"]).ok();
+        assert_eq!(said, "threads: right on 1 nodes\n");
+    }
+    // It ends where it is.
+    let ends = |word: &str| run(&machine, &[HYBRID, USER], &["migrate.tbi", word]);
+    ends("ends").fails_with(7, &[]);
+    ends("deep").fails_with(139, &["OMP_STACKSIZE sets its size"]);
+    ends("join").fails_with(1, &["pthread_join: a thread is joined on the node on which it was created"]);
+    let small = [HYBRID, USER, "OMP_TOMBOLO_ARENA=16M", "OMP_STACKSIZE=1M"];
+    run(&machine, &small, &["migrate_threads.tbi", "100", "1"]).fails_with(1, &["not so: pthread_create"]);
+    assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
+    machine.down();
+}
+
+#[test]
+fn threads_move_between_the_host_and_virtual_machines() {
+    let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
+    let Some(machine) = machine(&file, &["migrate", "migrate_threads"]) else { return };
+    for (words, said) in MOVES {
+        assert_eq!(run(&machine, &[HYBRID, VM], words).ok(), *said, "{words:?}");
+    }
+    let said = run(&machine, &[HYBRID, VM, "OMP_STACKSIZE=96K"], &["migrate_threads.tbi", "64", "3"]).ok();
+    assert_eq!(said, "threads: right on 2 nodes\n");
+    // Three nodes of which two share no memory: all is sent in pages.
+    let both = "OMP_TOMBOLO_NODES=arm0,arm1";
+    for (words, said) in &MOVES[..4] {
+        assert_eq!(run(&machine, &[HYBRID, both, PAGES], words).ok(), *said, "pages {words:?}");
+    }
+    let said = run(&machine, &[HYBRID, both], &["migrate_threads.tbi", "4", "3"]).ok();
+    assert_eq!(said, "threads: right on 3 nodes\n");
+    // The node of a call is lost.
+    for (node, nodes) in [("arm1", both), ("arm0", VM)] {
+        let job = machine.start(all_words(&[HYBRID, nodes], &["migrate.tbi", "stays"]));
+        job.wait_for("begun\n");
+        machine.kill(machine.pid_of(node));
+        job.finish().fails_with(1, &[&format!("the worker on node {node} was lost with its node")]);
+    }
+    machine.down();
+}
+
+/// What cannot migrate: what stands before `main`, and what is said of it.
+const REFUSED: [(&str, &str); 12] = [
+    ("int f(const char *text, ...) { return *text; }", "it takes a variable number of arguments"),
+    ("int f(a) int a; { return a; }", "its parameters are not declared in parentheses"),
+    ("static int f(void) { return 1; }", "is not defined for all sources where it is marked"),
+    ("int f(void);", "is not defined for all sources where it is marked"),
+    ("int f(long double x) { return x > 0; }", "`x`: long double has 80 bits on x86_64"),
+    ("long double f(void) { return 1; }", "`result`: long double"),
+    ("int f(long double *x) { return *x > 0; }", "`*x`: long double"),
+    (
+        "int f(va_list words) { return va_arg(words, int); }",
+        "`words`: it is of another kind on x86_64 than on aarch64",
+    ),
+    ("struct s { int a : 3, b : 4; }; int f(struct s s) { return s.a; }", "`s`: it has bit-fields"),
+    (
+        "struct __attribute__((packed)) s { char a; int b; }; int f(struct s s) { return s.b; }",
+        "`s`: it is packed",
+    ),
+    ("struct s { _Alignas(32) int a; }; int f(struct s s) { return s.a; }", "is set in the source"),
+    (
+        "typedef float v __attribute__((vector_size(16))); float f(v x) { return x[0]; }",
+        "`x`: it is a vector",
+    ),
+];
+
+#[test]
+fn what_cannot_migrate_is_refused_by_name() {
+    if !omp::can_link() {
+        return;
+    }
+    let machine = Machine::new(&MachineFile::host());
+    let compiled = |text: &str| {
+        let source = format!(
+            "#include <stdarg.h>\n#include <tombolo_migrate.h>\nTOMBOLO_MIGRATE(f)\n{text}\nint main(void) {{ return tombolo_migrate(0); }}\n"
+        );
+        fs::write(machine.folder().join("refused.c"), source).unwrap();
+        machine.tombolo(["ompcc", "-w", "refused.c", "-o", "refused.tbi"])
+    };
+    for (text, said) in REFUSED {
+        compiled(text).fails_with(1, &["TOMBOLO_MIGRATE cannot be followed", "`f` ", said]);
+    }
+    compiled("int f(void) { return 1; }").ok();
+}
+
+#[test]
+fn programs_of_another_compiler_have_one_node() {
+    let folder = std::env::temp_dir().join(format!("tombolo-migrate-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let program = folder.join("migrate");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-fopenmp", "-I", &format!("{tree}/models/omp/gomp"), "-o"]).arg(&program);
+    let Ok(compiled) = gcc.arg(format!("{tree}/testing/omp/programs/migrate.c")).arg("-lm").output() else {
+        return tombolo_e2e::skipped("gcc is missing");
+    };
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    for word in ["types", "library", "walk", "threads"] {
+        let done = Command::new(&program).arg(word).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), format!("{word}: right\n"), "{done:?}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
