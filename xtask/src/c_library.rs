@@ -26,11 +26,12 @@ const TARGETS: [CTarget; 4] = [
 ];
 
 /// What programs include, each with its folder.
-const HEADERS: [(&str, &str); 9] = [
+const HEADERS: [(&str, &str); 10] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),
     ("runtime/c/include", "tombolo/files.h"),
+    ("runtime/c/include", "tombolo/group.h"),
     ("runtime/c/include", "tombolo/hubs.h"),
     ("runtime/c/include", "tombolo/hub_names.h"),
     ("runtime/c/include", "tombolo/opening.h"),

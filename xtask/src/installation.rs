@@ -115,6 +115,7 @@ impl Source<'_> {
             "tombolo/wire.h",
             "tombolo/interface.h",
             "tombolo/files.h",
+            "tombolo/group.h",
             "tombolo/hubs.h",
             "tombolo/hub_names.h",
             "tombolo/opening.h",

@@ -16,11 +16,12 @@ pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::WIDE };
 
 /// The headers of the library.
-const HEADERS: [&str; 9] = [
+const HEADERS: [&str; 10] = [
     "tombolo.h",
     "tombolo/interface.h",
     "tombolo/wire.h",
     "tombolo/files.h",
+    "tombolo/group.h",
     "tombolo/hubs.h",
     "tombolo/hub_names.h",
     "tombolo/opening.h",

@@ -10,8 +10,7 @@
  * Functions return TOMBOLO_OK or a status above 0, and then have done nothing; tombolo_last_error() says what happened to
  * whom and what can be done. What is written through pointers is written only with TOMBOLO_OK, unless it is said otherwise.
  *
- * Timeouts are in nanoseconds. 0 does not wait: what is not ready is TOMBOLO_WOULD_BLOCK where a channel is used and
- * TOMBOLO_TIMED_OUT elsewhere.
+ * Timeouts are in nanoseconds. 0 does not wait: what is not ready is TOMBOLO_WOULD_BLOCK on channels, else TOMBOLO_TIMED_OUT.
  *
  * Threads: domains, listeners, children, capabilities and mappings may be used by several at once. A channel is used by one at a
  * time, whichever; TOMBOLO_BUSY tells a second one. No function calls another one's callback from another thread.
@@ -106,7 +105,8 @@ enum {
     TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */
     TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
     TOMBOLO_HUB_HELD = 67,   /* the task does not hold it; or it does, and was to take it again */
-    TOMBOLO_HUB_REFUSED = 68 /* the hub is of another kind or type, or has no such operation */
+    TOMBOLO_HUB_REFUSED = 68, /* the hub is of another kind or type, or has no such operation */
+    TOMBOLO_EXPELLED = 69     /* the other members of a group (tombolo/group.h) took this one for dead */
 };
 
 /* As long as it takes: some 584 years. */

@@ -157,6 +157,11 @@ impl<T> Exclusive<T> {
         body(unsafe { &mut *self.value.get() })
     }
 
+    /// What was in it, for who has it alone.
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
     /// Marks it as in use for ever, unless it is.
     pub(crate) fn retire(&self) -> Result<(), Failure> {
         if self.busy.swap(true, Ordering::Acquire) { Err(in_use()) } else { Ok(()) }

@@ -176,6 +176,8 @@ statuses! {
     HubHeld = 67, c"TOMBOLO_HUB_HELD";
     /// The hub is of another kind or type, or has no such operation.
     HubRefused = 68, c"TOMBOLO_HUB_REFUSED";
+    /// The other members of a group took this one for dead.
+    Expelled = 69, c"TOMBOLO_EXPELLED";
 }
 
 /// Why something was not done.

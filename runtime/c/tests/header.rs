@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
 }
 
 fn header() -> String {
-    ["tombolo.h", "tombolo/files.h", "tombolo/hubs.h", "tombolo/opening.h"]
+    ["tombolo.h", "tombolo/files.h", "tombolo/group.h", "tombolo/hubs.h", "tombolo/opening.h"]
         .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
         .concat()
 }
@@ -84,6 +84,7 @@ const HEADERS: &[&str] = &[
     "tombolo/wire.h",
     "tombolo/interface.h",
     "tombolo/files.h",
+    "tombolo/group.h",
     "tombolo/hubs.h",
     "tombolo/hub_names.h",
     "tombolo/opening.h",

@@ -11,7 +11,7 @@ use crate::wait::{Seconds, wait_apart, wait_on};
 /// :meth:`Domain.job` returns.
 #[pyclass(frozen, module = "tombolo")]
 pub(crate) struct Job {
-    job: tombolo::Job,
+    pub(crate) job: tombolo::Job,
 }
 
 impl Job {

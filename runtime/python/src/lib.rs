@@ -12,6 +12,7 @@ mod domain;
 mod end;
 mod failure;
 mod files;
+mod group;
 mod hubs;
 mod job;
 mod layout;
@@ -45,6 +46,8 @@ mod _native {
     use crate::domain::{Child, Listener, attach};
     #[pymodule_export]
     use crate::files::{FileService, OpenFile};
+    #[pymodule_export]
+    use crate::group::GroupEnd;
     #[pymodule_export]
     use crate::hubs::{Begun, HubEnd, TaskEnd};
     #[pymodule_export]

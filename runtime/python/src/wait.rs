@@ -123,9 +123,9 @@ pub(crate) fn wait_on<T: Send>(
 /// Does work that neither is a future nor can be cut into slices on a thread of its own, and waits for it.
 /// When a signal raises an exception meanwhile, the caller does not take the result, and it is dropped when
 /// it comes.
-pub(crate) fn wait_apart<T: Send + 'static>(
+pub(crate) fn wait_apart<T: Send + 'static, E: Into<Failure> + Send + 'static>(
     py: Python<'_>,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Failure> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let started = thread::Builder::new().name("tombolo-wait".into()).spawn(move || {
@@ -138,7 +138,7 @@ pub(crate) fn wait_apart<T: Send + 'static>(
         let received =
             py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SLICE));
         match received {
-            Ok(result) => return Ok(result?),
+            Ok(result) => return result.map_err(Into::into),
             Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new("System", "the thread that waited ended without a result"));

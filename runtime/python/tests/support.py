@@ -102,6 +102,9 @@ class Task:
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
 
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def result(self) -> Any:
         self._thread.join(PATIENCE)
         if self._thread.is_alive():

@@ -17,7 +17,7 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
   else the one on ``PATH``. ``TOMBOLO_TOMBOLOD`` names another.
 """
 
-from . import _monitor, errors, files, hubs, interfaces, regions
+from . import _monitor, errors, files, groups, hubs, interfaces, regions
 from ._native import (
     DEFAULT_TIMEOUT,
     Arrival,
@@ -93,6 +93,7 @@ __all__ = [
     "current_server",
     "errors",
     "files",
+    "groups",
     "hubs",
     "interfaces",
     "later",

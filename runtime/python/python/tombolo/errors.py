@@ -434,6 +434,12 @@ class HubRefused(Error):
     status = 68
 
 
+class Expelled(Error):
+    """The other members of a group took this one for dead, as its channel to one of them broke; it may join again."""
+
+    status = 69
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

@@ -3,6 +3,7 @@
 mod c;
 mod files_in_languages;
 mod go;
+mod groups_in_languages;
 mod guide;
 mod new;
 mod python;

@@ -100,7 +100,7 @@ fn manifest(name: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
-         tombolo-group = {{ path = \"{root}/models/group\" }}\n\
+         tombolo-group = {{ path = \"{root}/runtime/group\" }}\n\
          tombolo-hubs = {{ path = \"{root}/runtime/hubs\" }}\n\
          tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\
          tombolo-objects = {{ path = \"{root}/models/objects\" }}\n\

@@ -4,8 +4,6 @@
 //! HASH`, or with a total order `took all COUNT HASH`.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::Hasher;
 
 use rustix::process::{Signal, getpid, kill_process};
 use tombolo_group::{Event, Group, GroupOptions, MemberId};
@@ -25,7 +23,16 @@ fn message(number: u64) -> Vec<u8> {
 
 struct Taken {
     count: u64,
-    hash: DefaultHasher,
+    /// FNV-1a, which members in C and Python compute, too.
+    hash: u64,
+}
+
+impl Taken {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 /// Takes what comes, until all others have been heard to the end.
@@ -55,12 +62,11 @@ impl Audience {
                 }
                 *last = number;
                 let key = (!self.total).then_some(from);
-                let taken =
-                    self.took.entry(key).or_insert_with(|| Taken { count: 0, hash: DefaultHasher::new() });
+                let taken = self.took.entry(key).or_insert(Taken { count: 0, hash: 0xcbf2_9ce4_8422_2325 });
                 taken.count += 1;
                 // Byte by byte, for the nodes' byte orders differ.
-                taken.hash.write(&from.0.to_le_bytes());
-                taken.hash.write(&data);
+                taken.add(&from.0.to_le_bytes());
+                taken.add(&data);
             }
         }
         Ok(())
@@ -103,7 +109,7 @@ pub(crate) fn run(name: &str, parties: &str, count: &str, order: &str) -> Outcom
     group.within(PATIENCE).flush()?;
     for (source, Taken { count, hash }) in &audience.took {
         let source = source.map_or("all".to_owned(), |source| source.to_string());
-        println!("took {source} {count} {:016x}", hash.finish());
+        println!("took {source} {count} {:016x}", hash);
     }
     group.leave()?;
     Ok(())
