@@ -10,7 +10,7 @@ use tombolo::{Channel, Domain, Listener};
 use tombolo_base::LINE_BYTES;
 use tombolo_onesided::SymmetricHeap;
 use tombolo_placement::Kernels;
-use tombolo_sharing::{Access, Consistency, MAX_RANKS, Memory, Object, Rank, Ranks, Step};
+use tombolo_sharing::{Access, Consistency, MAX_RANKS, Members, Memory, Object, Rank, Ranks, Step};
 
 use crate::error::ObjectError;
 use crate::ranks::{self, Presence};
@@ -67,6 +67,8 @@ pub struct Job {
     /// Objects of which there is a guard, by their offsets.
     held: RefCell<BTreeSet<usize>>,
     pub(crate) tree: Tree,
+    /// How often it has shrunk.
+    pub(crate) generation: u32,
     pub(crate) calls: RefCell<Calls>,
     timeout: Duration,
     _region: Option<Region>,
@@ -107,7 +109,9 @@ impl Job {
         if arena.checked_add(memory_bytes).is_none_or(|end| end > memory.len_bytes()) {
             return refused("rank 0 assigned memory that there is not".into());
         }
-        let tree = Tree::open(&domain, &job)?;
+        // 64 at most, as was checked.
+        let members = Members::new(Ranks::below(job.size() as u8));
+        let tree = Tree::open(&domain, &job, members, 0, || Ok(()))?;
         Ok(Job {
             domain,
             memory,
@@ -117,6 +121,7 @@ impl Job {
             presence: RefCell::new(presence),
             held: RefCell::default(),
             tree,
+            generation: 0,
             calls: RefCell::default(),
             timeout: options.timeout,
             _region: region,
@@ -281,7 +286,7 @@ fn found(domain: &Domain, job: &tombolo::Job, window: Option<String>) -> Result<
     Ok((mapping, Some(region), arenas[0], presence))
 }
 
-fn refused(why: impl ToString) -> ObjectError {
+pub(crate) fn refused(why: impl ToString) -> ObjectError {
     ObjectError::Refused { why: why.to_string() }
 }
 
@@ -343,6 +348,11 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
+    /// Between two questions to the monitor that are answered at once.
+    pub(crate) const SLICE: Duration = Duration::from_millis(2);
+    /// How long the monitor is waited for, before one looks who has ended.
+    pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
     pub(crate) fn new(timeout: Duration) -> Pause {
         Pause { deadline: Instant::now().checked_add(timeout), polls: 0 }
     }

@@ -25,7 +25,8 @@
 //!
 //! **A rank that dies** is passed over as soon as its monitor says that it has ended. An object that it was
 //! writing then answers [`ObjectError::WriterDied`], until a rank writes all of it anew with
-//! [`Shared::repair`]. Collectives need all ranks. Rank 0 owns the memory: when it dies, the job ends.
+//! [`Shared::repair`]. Collectives need all members; those that are left after a death go on with
+//! [`Job::shrink`]. Rank 0 owns the memory: when it dies, the job ends.
 //!
 //! Access is not possible without a guard, and a guard cannot be kept across a collective: neither compiles.
 //! [`tombolo_sharing`] has the protocol and `docs/specs/objects.md` the bytes.

@@ -1,12 +1,9 @@
-//! The tree of channels that collectives take.
-//!
-//! The tree is binomial, with rank 0 at its root: the parent of a rank has its number without the lowest bit
-//! that is set, and below a rank are the ranks that follow it, as many as that bit says, itself among them.
-//! So a reduction combines values in the order of ranks.
+//! The tree of channels that collectives take; [`Members`] says who is where in it.
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo::{Channel, ChannelOptions, Domain, Error, Listener};
+use tombolo_sharing::{Members, Rank};
 
 use crate::error::ObjectError;
 use crate::plain::Plain;
@@ -15,13 +12,19 @@ use crate::plain::Plain;
 const LAST: u8 = 0;
 /// A piece that others follow.
 const MORE: u8 = 1;
-/// A rank has ended: no collective can take place.
+/// A rank has ended: no collective can take place among these members.
 const ENDED: u8 = 2;
+
+/// How long is waited for a channel, before one looks who has ended meanwhile.
+const SLICE: Duration = Duration::from_millis(50);
+
+pub(crate) const WHAT: &str = "a collective";
 
 /// A rank's place in the tree, with its channels.
 #[derive(Debug)]
 pub(crate) struct Tree {
     rank: u32,
+    pub(crate) members: Members,
     parent: Option<(u32, Channel)>,
     /// In the order of their ranks.
     children: Vec<(u32, Channel)>,
@@ -29,44 +32,50 @@ pub(crate) struct Tree {
     ended: Option<u32>,
 }
 
-fn lowest_bit(rank: u32) -> u32 {
-    if rank == 0 { 1 << 31 } else { rank & rank.wrapping_neg() }
+/// A rank; a job that shares objects has 64 at most.
+pub(crate) fn rank_of(rank: u32) -> Rank {
+    Rank(rank.try_into().unwrap_or(u8::MAX))
 }
 
-fn parent_of(rank: u32) -> Option<u32> {
-    (rank != 0).then(|| rank & (rank - 1))
-}
-
-fn children_of(rank: u32, size: u32) -> impl Iterator<Item = u32> {
-    (0..31)
-        .map(|bit| 1_u32 << bit)
-        .take_while(move |bit| *bit < lowest_bit(rank))
-        .map(move |bit| rank + bit)
-        .filter(move |child| *child < size)
-}
-
-/// Whether `rank` is `top` or below it.
-fn is_below(rank: u32, top: u32) -> bool {
-    rank >= top && rank - top < lowest_bit(top)
+/// What channels of a tree are for. Each shrinking makes another tree.
+fn kind(generation: u32) -> String {
+    if generation == 0 { "objects/tree".to_owned() } else { format!("objects/tree/{generation}") }
 }
 
 impl Tree {
-    pub(crate) fn open(domain: &Domain, job: &tombolo::Job) -> Result<Tree, ObjectError> {
-        let (rank, size) = (job.rank(), job.size());
+    /// Opens the channels of a rank among members, in the time that the domain has.
+    ///
+    /// # Errors
+    /// What `is_complete` says, which is asked while it waits: a member may have ended.
+    pub(crate) fn open(
+        domain: &Domain,
+        job: &tombolo::Job,
+        members: Members,
+        generation: u32,
+        is_complete: impl Fn() -> Result<(), ObjectError>,
+    ) -> Result<Tree, ObjectError> {
+        let rank = job.rank();
         let options = ChannelOptions::default();
-        let name = |other| job.name_between("objects/tree", other).map_err(tombolo::Error::from);
-        let parent = match parent_of(rank) {
-            Some(parent) => Some((parent, options.connect(domain, &name(parent)?)?)),
-            None => None,
+        let kind = kind(generation);
+        let name = |other| job.name_between(&kind, other).map_err(Error::from);
+        let deadline = Instant::now() + domain.timeout();
+        let listen = |child: Rank| {
+            let child = u32::from(child.0);
+            Ok((child, options.export(domain, &name(child)?)?))
         };
-        let listeners =
-            children_of(rank, size).map(|child| Ok((child, options.export(domain, &name(child)?)?)));
-        let listeners = listeners.collect::<Result<Vec<_>, tombolo::Error>>()?;
-        let accept = |(child, listener): (u32, tombolo::Listener)| {
-            Ok((child, listener.within(domain.timeout()).accept()?))
-        };
-        let children = listeners.into_iter().map(accept).collect::<Result<Vec<_>, tombolo::Error>>()?;
-        Ok(Tree { rank, parent, children, ended: None })
+        let listeners = members.children(rank_of(rank)).map(listen).collect::<Result<Vec<_>, Error>>()?;
+        let mut tree = Tree { rank, members, parent: None, children: Vec::new(), ended: None };
+        if let Some(parent) = members.parent(rank_of(rank)) {
+            let parent = u32::from(parent.0);
+            let name = name(parent)?;
+            let once = |slice| options.connect(&domain.within(slice), &name);
+            tree.parent = Some((parent, eventually(deadline, domain.timeout(), &is_complete, once)?));
+        }
+        for (child, listener) in listeners {
+            let once = |slice| Listener::within(&listener, slice).accept();
+            tree.children.push((child, eventually(deadline, domain.timeout(), &is_complete, once)?));
+        }
+        Ok(tree)
     }
 
     /// Does a part of a collective; if that fails for good, tells the others.
@@ -74,20 +83,28 @@ impl Tree {
         &mut self,
         part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>,
     ) -> Result<R, ObjectError> {
-        const WHAT: &str = "a collective";
         if let Some(rank) = self.ended {
             return Err(ObjectError::RankEnded { rank, what: WHAT });
         }
         let outcome = part(self);
         if let Err(ObjectError::RankEnded { rank, .. }) = outcome {
-            self.ended = Some(rank);
-            let message = [&[ENDED][..], &rank.to_le_bytes()].concat();
-            for (_, channel) in self.parent.iter_mut().chain(&mut self.children) {
-                // One that is gone needs no message.
-                let _ = channel.try_send(&message);
-            }
+            self.end(rank);
         }
         outcome
+    }
+
+    /// No collective takes place any more: `rank` has ended, which the others are told.
+    pub(crate) fn end(&mut self, rank: u32) {
+        self.ended = Some(rank);
+        let message = [&[ENDED][..], &rank.to_le_bytes()].concat();
+        for (_, channel) in self.parent.iter_mut().chain(&mut self.children) {
+            // One that is gone needs no message.
+            let _ = channel.try_send(&message);
+        }
+    }
+
+    fn is_below(&self, rank: u32, top: u32) -> bool {
+        self.members.is_below(rank_of(rank), rank_of(top))
     }
 
     /// Sends a value of `root` to all, and returns it.
@@ -98,13 +115,15 @@ impl Tree {
         timeout: Duration,
     ) -> Result<Vec<u8>, ObjectError> {
         let mut value = value;
+        let members = self.members;
         // Up to rank 0 first.
         if self.rank == root {
             if let Some((rank, parent)) = &mut self.parent {
                 send(*rank, parent, &value, timeout)?;
             }
-        } else if is_below(root, self.rank) {
-            if let Some((rank, child)) = self.children.iter_mut().find(|(child, _)| is_below(root, *child)) {
+        } else if self.is_below(root, self.rank) {
+            let is_above = |child: u32| members.is_below(rank_of(root), rank_of(child));
+            if let Some((rank, child)) = self.children.iter_mut().find(|(child, _)| is_above(*child)) {
                 value = receive(*rank, child, timeout)?;
             }
             if let Some((rank, parent)) = &mut self.parent {
@@ -147,15 +166,57 @@ pub(crate) fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError
     Ok(T::decode(bytes))
 }
 
-fn ended(rank: u32, error: tombolo::Error) -> ObjectError {
+/// Waits for a channel, and looks now and then whether those that are to open it are there.
+fn eventually(
+    deadline: Instant,
+    timeout: Duration,
+    is_complete: &impl Fn() -> Result<(), ObjectError>,
+    once: impl Fn(Duration) -> Result<Channel, Error>,
+) -> Result<Channel, ObjectError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match once(left.min(SLICE)) {
+            Ok(channel) => return Ok(channel),
+            Err(error @ Error::TimedOut { .. }) if left <= SLICE => {
+                return Err(match error {
+                    Error::TimedOut { what, .. } => Error::TimedOut { what, timeout }.into(),
+                    error => error.into(),
+                });
+            }
+            Err(Error::TimedOut { .. }) => is_complete()?,
+            Err(error) => {
+                // The one at the other end may have ended just now, as others then know.
+                is_complete()?;
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+fn ended(rank: u32, error: Error) -> ObjectError {
     match error {
-        error if error.is_peer_gone() => ObjectError::RankEnded { rank, what: "a collective" },
-        tombolo::Error::TimedOut { timeout, .. } => {
+        error if error.is_peer_gone() => ObjectError::RankEnded { rank, what: WHAT },
+        Error::TimedOut { timeout, .. } => {
             let what = "a rank did not take part in a collective".to_owned();
             ObjectError::TimedOut { what, timeout, rank: None }
         }
         error => error.into(),
     }
+}
+
+/// What a send failed with. The last message of a rank that is gone may say who ended before.
+fn not_sent(rank: u32, channel: &mut Channel, error: Error) -> ObjectError {
+    if error.is_peer_gone() {
+        let mut message = Vec::new();
+        while let Ok(Some(_)) = channel.try_recv_into(&mut message) {
+            if let Some((&ENDED, who)) = message.split_first()
+                && who.len() == 4
+            {
+                return ObjectError::RankEnded { rank: u32::decode(who), what: WHAT };
+            }
+        }
+    }
+    ended(rank, error)
 }
 
 fn send(rank: u32, channel: &mut Channel, value: &[u8], timeout: Duration) -> Result<(), ObjectError> {
@@ -164,7 +225,9 @@ fn send(rank: u32, channel: &mut Channel, value: &[u8], timeout: Duration) -> Re
     loop {
         let (piece, after) = rest.split_at(rest.len().min(piece_bytes));
         let message = [&[if after.is_empty() { LAST } else { MORE }][..], piece].concat();
-        channel.within(timeout).send(&message).map_err(|error| ended(rank, error))?;
+        if let Err(error) = channel.within(timeout).send(&message) {
+            return Err(not_sent(rank, channel, error));
+        }
         if after.is_empty() {
             return Ok(());
         }
@@ -185,37 +248,9 @@ fn receive(rank: u32, channel: &mut Channel, timeout: Duration) -> Result<Vec<u8
             }
             Some((&MORE, piece)) => value.extend_from_slice(piece),
             Some((&ENDED, who)) if who.len() == 4 => {
-                return Err(ObjectError::RankEnded { rank: u32::decode(who), what: "a collective" });
+                return Err(ObjectError::RankEnded { rank: u32::decode(who), what: WHAT });
             }
             _ => return Err(ObjectError::Unequal { rank, length_bytes: message.len(), expected_bytes: 1 }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_rank_is_below_one_child_of_each_rank_above_it() {
-        for size in 1..70 {
-            for rank in 0..size {
-                let children: Vec<u32> = children_of(rank, size).collect();
-                for child in &children {
-                    assert_eq!(parent_of(*child), Some(rank));
-                }
-                for other in 0..size {
-                    let above = children.iter().filter(|child| is_below(other, **child)).count();
-                    let is_below = other != rank && is_below(other, rank);
-                    assert_eq!(above, usize::from(is_below), "{other} below {rank} of {size}");
-                }
-                // The order of ranks: those below the first child come right after the rank.
-                let mut next = rank + 1;
-                for child in children {
-                    assert_eq!(child, next);
-                    next += lowest_bit(child);
-                }
-            }
         }
     }
 }

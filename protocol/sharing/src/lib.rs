@@ -15,6 +15,8 @@
 //! - **Deaths are inputs.** The word of a rank that is known to have ended no longer stands in the way. If it
 //!   was writing, the object may be half written: every later acquisition says so
 //!   ([`Step::Abandoned`]) until a rank repairs it ([`Access::Repair`]).
+//! - **[`Members`]** are the ranks that collectives take, with their tree, and how those that are left
+//!   agree to go on without one that has ended.
 //!
 //! [`Object::step`] does at most one operation on the memory, except that a fetch or a publication of data,
 //! which the lock protects, is one step. A [`Memory`] is an argument, and so is the set of ranks that have
@@ -28,11 +30,13 @@ extern crate alloc;
 
 mod controller;
 mod layout;
+mod members;
 mod memory;
 mod object;
 
 pub use controller::{Broadcast, Consistency, Controller, Overlapped, Timestamp};
 pub use layout::{CHUNK_BYTES, Caching, Header, Layout};
+pub use members::Members;
 pub use memory::Memory;
 pub use object::{Access, Fault, Object, Step};
 pub use tombolo_directory::{MAX_RANKS, Rank, Ranks};

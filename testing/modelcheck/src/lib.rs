@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod broadcast;
+pub mod collectives;
 pub mod hubs;
 pub mod objects;
 pub mod pages;

@@ -23,6 +23,13 @@ fn ranks_share_objects_on_all_nodes_and_survive_a_writer() {
         job.fails_with(137, &["was killed by SIGKILL"]);
         assert_eq!(job.text().matches("lives on").count(), survivors, "{on}: {job}");
     }
+    // Ranks die in collectives: in the middle of the tree, then two at once.
+    for (on, deaths, survivors) in [("host:5", ["2", "1,3"], 2), ("host:2,arm0:1,big:1", ["2", "3"], 2)] {
+        let words = ["run", "--keep-going", "--on", on, &actor, "objects-shrink"];
+        let job = machine.tombolo(words.iter().chain(&deaths));
+        job.fails_with(137, &["was killed by SIGKILL"]);
+        assert_eq!(job.text().matches("goes on with [0, ").count(), survivors, "{on}: {job}");
+    }
     let apart = machine.actor("arm0:1,often:1", &["objects", "1"]);
     apart.fails_with(1, &["no window is reached by all nodes with ranks (arm0, often)"]);
     assert_eq!(machine.node("often")["window_used_bytes"], 0, "what jobs took of the window came back");

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         // Shared objects.
         ["objects", rounds] => objects::work(rounds),
         ["objects-die"] => objects::die(),
+        ["objects-shrink", deaths @ ..] => objects::shrink(deaths),
         // Message devices.
         ["xipx", rounds] => xipx::work(rounds),
         ["xipx-die"] => xipx::die(),

@@ -242,3 +242,57 @@ fn until(mut holds: impl FnMut() -> Result<bool, ObjectError>) -> Outcome {
     }
     Ok(())
 }
+
+/// Ranks die in the middle of collectives, those of each word at the same time, and the others go on without.
+pub(crate) fn shrink(deaths: &[&str]) -> Outcome {
+    let mut job = join()?;
+    let mut left: Vec<u32> = (0..job.size()).collect();
+    for victims in deaths {
+        let victims = victims.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+        let count = u32::try_from(left.len())?;
+        let mut counted = 0;
+        loop {
+            match job.all_reduce(1_u32, |a, b| a + b) {
+                Ok(found) if counted < 20 => check("a count", found, count)?,
+                // It may have ended well for the rank that dies, and not for others.
+                Err(ObjectError::RankEnded { rank, .. }) if counted >= 19 && victims.contains(&rank) => break,
+                other => {
+                    return Err(format!("{counted} collectives before {victims:?} die: {other:?}").into());
+                }
+            }
+            counted += 1;
+            if counted == 20 && victims.contains(&job.rank()) {
+                kill_process(getpid(), Signal::KILL)?;
+            }
+        }
+        check("no collective before", matches!(job.barrier(), Err(ObjectError::RankEnded { .. })), true)?;
+        left.retain(|rank| !victims.contains(rank));
+        // A second death may be noticed after the first was decided on.
+        let found = loop {
+            match job.shrink() {
+                Ok(found) if found == left => break found,
+                Ok(_) => match job.barrier() {
+                    Err(ObjectError::RankEnded { .. }) => {}
+                    other => return Err(format!("with a dead member: {other:?}").into()),
+                },
+                Err(ObjectError::RankEnded { rank, .. }) if victims.contains(&rank) => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        check("members", job.members(), found)?;
+        let order = job.reduce((job.rank(), true), |a, b| (b.0, a.1 && b.1 && a.0 < b.0))?;
+        let last = left.last().copied().unwrap_or(0);
+        check("the order of a reduction", order, (job.rank() == 0).then_some((last, true)))?;
+        let long = vec![job.rank() as u8; 20_000];
+        check("a long broadcast", job.broadcast_bytes(last, long)?, vec![last as u8; 20_000])?;
+        let of_dead = job.broadcast(victims[0], 0_u32);
+        check(
+            "a broadcast of a dead rank",
+            matches!(of_dead, Err(ObjectError::RankEnded { rank, .. }) if rank == victims[0]),
+            true,
+        )?;
+    }
+    println!("rank {} goes on with {left:?}", job.rank());
+    job.barrier()?;
+    Ok(())
+}
