@@ -282,6 +282,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         beside("loom models", &["model"]),
         simulation("simulation", &["sim", "--seeds", SEEDS]),
         simulation("bounds", &["bounds"]),
+        beside("coherent memory's code", &["coherent"]),
         simulation("canaries", &["sim", "--canaries"]),
         beside("foreign ISAs", &["foreign"]),
     ]);

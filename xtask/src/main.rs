@@ -7,6 +7,7 @@ mod c_library;
 mod chaos;
 mod ci;
 mod codegen;
+mod coherent;
 mod dist;
 mod failure;
 mod foreign;
@@ -56,6 +57,8 @@ enum Command {
     Sim(sim::Options),
     /// Counts the accesses to shared memory of operations that have bounds
     Bounds,
+    /// Compares the machine code for coherent memory with that for plain memory
+    Coherent,
     /// Explores every schedule of the lock-free code with loom
     Model(model::Options),
     /// Runs the protocol crates under miri, little-endian and big-endian
@@ -92,6 +95,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Codegen(options) => codegen::run(&workspace, options),
         Command::Sim(options) => sim::run(&workspace, options),
         Command::Bounds => bounds::run(&workspace),
+        Command::Coherent => coherent::run(&workspace),
         Command::Model(options) => model::run(&workspace, options),
         Command::Miri(options) => miri::run(&workspace, options),
         Command::Foreign => foreign::run(&workspace),
