@@ -1,4 +1,4 @@
-/* Round trips of RCCE beside those of a channel, between the same two processes in turn: for `tombolo bench rcce`.
+/* Round trips of RCCE beside those of a channel and of typed calls, between the same two processes in turn: for `tombolo bench rcce`.
  *
  *   measure SLICE_MS ROUNDS SIZE…
  *
@@ -13,6 +13,8 @@
 #include <RCCE.h>
 #include <iRCCE.h>
 #include <tombolo.h>
+
+#include "echo.h"
 
 static const uint64_t PATIENCE_NS = UINT64_C(30000000000);
 
@@ -57,6 +59,53 @@ static void put_recv(size_t size) {
     if (RCCE_wait_until(there, RCCE_FLAG_SET)) fail("RCCE_wait_until");
     if (RCCE_flag_write(&there, RCCE_FLAG_UNSET, RCCE_ue())) fail("RCCE_flag_write");
     if (RCCE_get((t_vcharp)answer, room, (int)size, RCCE_ue())) fail("RCCE_get");
+}
+
+/* Typed calls, by the stubs of an interface: rank 1 answers what rank 0 sends, so that a call is a round trip. */
+static bench_echo_client client;
+static bench_echo_server server;
+static tombolo_channel *calls;
+
+static tombolo_status answer_echo(void *context, tombolo_pending pending, const bench_echo_echo_request *request,
+                                  bench_echo_echo_reply *reply) {
+    (void)context, (void)pending;
+    memcpy(answer, request->data.data, request->data.length);
+    reply->data = tombolo_bytes_of(answer, request->data.length);
+    return TOMBOLO_OK;
+}
+
+static const bench_echo_handler handler = {NULL, answer_echo};
+
+static void stubs_send(size_t size) {
+    if (RCCE_ue() != 0) return;
+    const bench_echo_echo_request request = {tombolo_bytes_of(message, size)};
+    bench_echo_echo_reply reply;
+    if (bench_echo_call_echo(&client, &request, &reply, PATIENCE_NS)) fail("echo");
+    memcpy(answer, reply.data.data, reply.data.length);
+}
+
+static void stubs_recv(size_t size) {
+    (void)size;
+    if (RCCE_ue() != 0 && bench_echo_serve(&server, PATIENCE_NS)) fail("serve");
+}
+
+static void open_calls(const tombolo_domain *domain) {
+    char name[128];
+    tombolo_options options = bench_echo_options();
+    options.slots = 2048; /* the longest data fits */
+    if (tombolo_job_name(domain, "calls", name, sizeof name)) fail("tombolo_job_name");
+    if (RCCE_ue() == 0) {
+        if (tombolo_connect(domain, name, &options, PATIENCE_NS, &calls)) fail("tombolo_connect");
+        size_t bytes = bench_echo_client_memory(calls);
+        if (bench_echo_client_bind(&client, calls, malloc(bytes), bytes)) fail("bind");
+    } else {
+        tombolo_listener *listener;
+        if (tombolo_export(domain, name, &options, &listener)) fail("tombolo_export");
+        if (tombolo_accept(listener, PATIENCE_NS, &calls)) fail("tombolo_accept");
+        tombolo_unexport(listener);
+        size_t bytes = bench_echo_server_memory(calls);
+        if (bench_echo_server_bind(&server, calls, malloc(bytes), bytes, &handler, NULL)) fail("bind");
+    }
 }
 
 typedef struct {
@@ -125,7 +174,9 @@ int RCCE_APP(int argc, char **argv) {
     if (message == NULL || answer == NULL || room == NULL || RCCE_flag_alloc(&there)) fail("no memory");
     const Way ways[] = {{"send", rcce_send, rcce_recv, 1, 16 << 20},
                         {"put", put_send, put_recv, 64, 4096},
-                        {"channel", channel_send, channel_recv, 1, 16 << 20}};
+                        {"channel", channel_send, channel_recv, 1, 16 << 20},
+                        {"stubs", stubs_send, stubs_recv, 1, BENCH_MAX_DATA}};
+    open_calls(domain);
     for (int round = 0; round < atoi(argv[2]); round++) {
         for (int at = 3; at < argc; at++) {
             size_t size = strtoul(argv[at], NULL, 10);
@@ -140,6 +191,7 @@ int RCCE_APP(int argc, char **argv) {
             fflush(stdout);
         }
     }
+    tombolo_close(calls);
     tombolo_close(channel);
     tombolo_detach(domain);
     return RCCE_finalize();

@@ -18,16 +18,19 @@ use crate::text::Table;
 /// The program that both ranks run.
 const SOURCE: &str = include_str!("../../../bench/rcce/measure.c");
 
-/// Measures RCCE between two ranks, beside a channel
+/// The interface of its calls.
+const INTERFACE: &str = include_str!("../../../interfaces/echo.tbl");
+
+/// Measures RCCE between two ranks, beside a channel and typed calls
 ///
 /// Two ranks of one program, on the host and a node, send messages back and forth in turn: by RCCE_send, by
-/// RCCE_put with a flag (up to 4 KiB), and over a channel between the same two processes. Figures are half
-/// of a round trip, medians over the rounds; payload is written and read. Absolute times differ between
-/// machines; the ratio is the figure of interest. MPI between the same nodes is measured by `tombolo bench
-/// mpi`.
+/// RCCE_put with a flag (up to 4 KiB), over a channel between the same two processes, and by calls through
+/// the stubs of an interface (up to 64 KiB). Figures are half of a round trip, medians over the rounds;
+/// payload is written and read. Absolute times differ between machines; the ratio is the figure of
+/// interest. MPI between the same nodes is measured by `tombolo bench mpi`.
 ///
-/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns, channel_ns, and exchange_ns of both
-/// sending at once by iRCCE_isend.
+/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns, channel_ns, stubs_ns, and exchange_ns of
+/// both sending at once by iRCCE_isend.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -77,6 +80,8 @@ struct Row {
     send_ns: Option<f64>,
     put_ns: Option<f64>,
     channel_ns: Option<f64>,
+    /// A call through the stubs of an interface, half of it.
+    stubs_ns: Option<f64>,
     /// Both send by iRCCE_isend and receive: an exchange.
     exchange_ns: Option<f64>,
 }
@@ -113,9 +118,14 @@ fn measure(
     choose: fn(&[f64]) -> f64,
 ) -> Result<Vec<Row>, Failure> {
     let scratch = Scratch::new()?;
-    let (source, image) = (scratch.path().join("measure.c"), scratch.path().join("measure.tbi"));
-    fs::write(&source, SOURCE).map_err(Failure::system(format!("write {}", source.display())))?;
-    tombolo(context, ["build".into(), source.into(), "-o".into(), image.clone().into()])?;
+    let image = scratch.path().join("measure.tbi");
+    let mut words = vec!["build".into()];
+    for (name, text) in [("measure.c", SOURCE), ("echo.tbl", INTERFACE)] {
+        let file = scratch.path().join(name);
+        fs::write(&file, text).map_err(Failure::system(format!("write {}", file.display())))?;
+        words.push(file.into());
+    }
+    tombolo(context, words.into_iter().chain(["-o".into(), image.clone().into()]))?;
     let mut rows = Vec::new();
     for on in on {
         context.say(format!("measuring RCCE between host and {on}"));
@@ -171,20 +181,22 @@ fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
         send_ns: figure(bytes, "send"),
         put_ns: figure(bytes, "put"),
         channel_ns: figure(bytes, "channel"),
+        stubs_ns: figure(bytes, "stubs"),
         exchange_ns: figure(bytes, "exchange"),
     };
     lengths.into_iter().map(row).collect()
 }
 
 fn render(report: &Report, colour: bool) -> String {
-    let mut table = Table::new(&["NODES", "BYTES>", "SEND>", "PUT>", "CHANNEL>", "SEND/CHANNEL>"]);
+    let mut table = Table::new(&["NODES", "BYTES>", "SEND>", "PUT>", "CHANNEL>", "STUBS>", "SEND/CHANNEL>"]);
     let show = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.2} us", ns / 1e3));
-    for Row { on, bytes, send_ns, put_ns, channel_ns, .. } in &report.rows {
+    for Row { on, bytes, send_ns, put_ns, channel_ns, stubs_ns, .. } in &report.rows {
         let ratio = send_ns
             .zip(*channel_ns)
             .map_or(String::new(), |(send, channel)| format!("{:.2}", send / channel));
         let nodes = format!("host-{on}");
-        table.row([nodes, bytes.to_string(), show(*send_ns), show(*put_ns), show(*channel_ns), ratio]);
+        let [send, put, channel, stubs] = [send_ns, put_ns, channel_ns, stubs_ns].map(|ns| show(*ns));
+        table.row([nodes, bytes.to_string(), send, put, channel, stubs, ratio]);
     }
     table.render(colour)
 }
@@ -203,6 +215,7 @@ mod tests {
             send_ns,
             put_ns: None,
             channel_ns,
+            stubs_ns: None,
             exchange_ns: None,
         };
         assert_eq!(rows, [row(8, None, Some(5.0)), row(64, Some(20.0), None)]);
