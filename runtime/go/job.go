@@ -67,6 +67,10 @@ func Isa() string {
 		return "x86_64"
 	case "arm64":
 		return "aarch64"
+	case "386":
+		return "i386"
+	case "arm":
+		return "armv7"
 	}
 	return runtime.GOARCH
 }

@@ -27,6 +27,10 @@ func memfdNumber() uintptr {
 		return 319
 	case "s390x":
 		return 350
+	case "386":
+		return 356
+	case "arm":
+		return 385
 	}
 	// All newer ports of Linux share one table.
 	return 279

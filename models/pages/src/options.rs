@@ -9,8 +9,9 @@ use crate::error::{Error, LostAccess, LostPage, OnLoss};
 use crate::pages::Pages;
 
 /// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
-/// and far from where they put anything by themselves.
-const DEFAULT_ADDRESS: usize = 0x1000_0000_0000;
+/// and far from where they put anything by themselves. With addresses of 32 bits there is no such place, and
+/// ranks of both widths have to agree on another.
+const DEFAULT_ADDRESS: usize = if usize::BITS >= 64 { 0x1000_0000_0000_u64 as usize } else { 0x9000_0000 };
 
 /// The most bytes of a range: 16 GiB. What each rank keeps of each page is about 1/30 of it.
 pub(crate) const MAX_BYTES: u64 = 16 << 30;
@@ -31,7 +32,7 @@ pub struct PagesOptions {
 }
 
 impl PagesOptions {
-    /// A range that goes by this name in the job, at 0x100000000000, in blocks of 16 pages, that fetches the
+    /// A range that goes by this name in the job, at 0x100000000000 (with 32 bits at 0x90000000), in blocks of 16 pages, that fetches the
     /// 3 pages after one that is read, and keeps pages for 100 µs at least.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {

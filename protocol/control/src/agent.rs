@@ -150,7 +150,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0xf639d39d7960698c;
+pub const AGENT_FINGERPRINT: u64 = 0x7c0b429dad949a0c;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

@@ -32,6 +32,10 @@ rt::number! {
     RISCV64 = 3,
     /// IBM z/Architecture, big-endian.
     S390X = 4,
+    /// 32-bit x86, little-endian.
+    I386 = 5,
+    /// 32-bit Arm of version 7, little-endian.
+    ARMV7 = 6,
 }
 
 rt::number! {
@@ -45,6 +49,10 @@ rt::number! {
     LINUX_RISCV64 = 3,
     /// IBM z/Architecture, under Linux.
     LINUX_S390X = 4,
+    /// 32-bit x86, under Linux.
+    LINUX_I386 = 5,
+    /// 32-bit Arm of version 7, under Linux.
+    LINUX_ARMV7 = 6,
     /// 64-bit Arm, on a board.
     BARE_AARCH64 = 130,
     /// 64-bit RISC-V, on a board.

@@ -200,7 +200,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x516af5b2effa71c8;
+pub const MONITOR_FINGERPRINT: u64 = 0x2a94c9054fe0dbec;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

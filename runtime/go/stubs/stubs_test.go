@@ -2,6 +2,7 @@ package stubs_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -83,6 +84,25 @@ func TestOverLimits(t *testing.T) {
 	}
 	if _, err := stubs.Encode(nil, stubs.KindMessage, 1, 0, &everything.Entry{Name: strings.Repeat("x", 16)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Numbers that are negative, or wrap around, as an int of 32 bits: no message has room for what they say.
+func TestNumbersOfMoreThan31Bits(t *testing.T) {
+	list := func(start, count uint32) []byte {
+		// The header with a body of two words, and an entry: name, then points, which have 12 bytes each.
+		message := binary.LittleEndian.AppendUint64(nil, 1<<32|3<<16|1)
+		message = binary.LittleEndian.AppendUint64(message, 0)
+		message = binary.LittleEndian.AppendUint64(message, uint64(count)<<32|uint64(start))
+		return binary.LittleEndian.AppendUint64(message, 0)
+	}
+	for _, number := range []uint32{1 << 31, 1<<31 + 8, 0xffff_fff8, 0xffff_ffff, 1<<30 + 8} {
+		for _, message := range [][]byte{list(8, number), list(number, 1), list(number, number)} {
+			var malformed *stubs.Malformed
+			if err := stubs.Decode(message, stubs.KindMessage, 1, &everything.Entry{}); !errors.As(err, &malformed) {
+				t.Errorf("%#x: %v", number, err)
+			}
+		}
 	}
 }
 

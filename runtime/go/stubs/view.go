@@ -154,6 +154,15 @@ func (v View) Inline(at, bytes int) View {
 	return View{r: v.r, start: v.start + at, bytes: bytes}
 }
 
+// bounded is a number of the peer as an int, which has 32 bits on some processors: never negative, and too large where
+// it was too large for every message.
+func bounded(number uint32) int {
+	if number > maxMessageBytes {
+		return maxMessageBytes
+	}
+	return int(number)
+}
+
 // outside is an object that lies out of line.
 func (v View) outside(at, start, bytes int) View {
 	empty := View{r: v.r}
@@ -167,7 +176,7 @@ func (v View) outside(at, start, bytes int) View {
 		}
 		return empty
 	}
-	if start < headerBytes || start%8 != 0 || start+bytes > len(v.r.bytes) {
+	if start < headerBytes || start%8 != 0 || start > len(v.r.bytes) || bytes > len(v.r.bytes)-start {
 		v.r.fail(v.start+at, "an object that does not lie in the message")
 		return empty
 	}
@@ -184,12 +193,16 @@ func (v View) spend(bytes int) {
 
 // List is the elements of a list, and their number.
 func (v View) List(at, each, max int) (View, int) {
-	start, count := int(v.U32(at)), int(v.U32(at+4))
+	start, count := bounded(v.U32(at)), bounded(v.U32(at+4))
 	if count > max {
-		v.r.fail(v.start+at, fmt.Sprintf("%d elements where up to %d are allowed", count, max))
+		v.r.fail(v.start+at, fmt.Sprintf("%d elements where up to %d are allowed", v.U32(at+4), max))
 		return View{r: v.r}, 0
 	}
-	list := v.outside(at, start, count*each)
+	bytes := count * each
+	if each > 0 && count > maxMessageBytes/each {
+		bytes = maxMessageBytes
+	}
+	list := v.outside(at, start, bytes)
 	if each == 0 {
 		// Elements without bytes are looked at as well.
 		v.spend(count)
@@ -202,7 +215,7 @@ func (v View) List(at, each, max int) (View, int) {
 
 // Object is the fields of a struct that lies out of line.
 func (v View) Object(at int) View {
-	start, bytes := int(v.U32(at)), int(v.U32(at+4))
+	start, bytes := bounded(v.U32(at)), bounded(v.U32(at+4))
 	if bytes%8 != 0 {
 		v.r.fail(v.start+at, "a struct whose length is not a multiple of 8")
 	}
@@ -211,7 +224,7 @@ func (v View) Object(at int) View {
 
 // Case is the number of a union's case, and what it carries.
 func (v View) Case(at int) (uint32, View) {
-	ordinal, bytes, start := v.U32(at), int(v.U32(at+4)), v.U64(at+8)
+	ordinal, bytes, start := v.U32(at), bounded(v.U32(at+4)), v.U64(at+8)
 	if ordinal == 0 {
 		v.r.fail(v.start+at, "a union without a case")
 	}

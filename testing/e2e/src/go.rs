@@ -56,6 +56,8 @@ impl Go {
         let architecture = match isa {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
+            "i386" => "386",
+            "armv7" => "arm",
             other => other,
         };
         let mut command = self.command(folder);

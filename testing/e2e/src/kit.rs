@@ -130,7 +130,7 @@ pub fn host_actor() -> PathBuf {
 #[must_use]
 pub fn actor_image() -> PathBuf {
     static IMAGE: OnceLock<PathBuf> = OnceLock::new();
-    IMAGE.get_or_init(|| build_actor("actor.tbi", &[])).clone()
+    IMAGE.get_or_init(|| build_actor("actor", &FOREIGN, &[])).clone()
 }
 
 /// The same, which says of itself that it can be ended and started again elsewhere.
@@ -140,7 +140,17 @@ pub fn actor_image() -> PathBuf {
 #[must_use]
 pub fn restartable_actor_image() -> PathBuf {
     static IMAGE: OnceLock<PathBuf> = OnceLock::new();
-    IMAGE.get_or_init(|| build_actor("restartable-actor.tbi", &["--restartable"])).clone()
+    IMAGE.get_or_init(|| build_actor("restartable-actor", &FOREIGN, &["--restartable"])).clone()
+}
+
+/// The same for processors of 32 bits.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn narrow_actor_image() -> PathBuf {
+    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
+    IMAGE.get_or_init(|| build_actor("narrow-actor", &NARROW, &[])).clone()
 }
 
 /// Held while something for tests is built: several test programs may want the same file, and none must see
@@ -161,23 +171,31 @@ const FOREIGN: [(&str, &[&str]); 3] = [
     ("s390x", &["s390x-unknown-linux-gnu"]),
 ];
 
+/// Those of 32 bits.
+const NARROW: [(&str, &[&str]); 2] = [
+    ("i386", &["i686-unknown-linux-musl"]),
+    ("armv7", &["armv7-unknown-linux-musleabihf", "armv7-unknown-linux-gnueabihf"]),
+];
+
 /// `tombolo build` builds for foreign nodes, in the profile of the kit, with which it shares what it depends
 /// on. For this host cargo has built the program for the tests; another profile would be all of its
 /// dependencies once more. Its debug information, two thirds of it, stays behind: monitors read images into
 /// memory.
-fn build_actor(name: &str, words: &[&str]) -> PathBuf {
+fn build_actor(name: &str, isas: &[(&str, &[&str])], words: &[&str]) -> PathBuf {
     let _lock = locked();
     let target = target();
-    let image = target.join("e2e").join(name);
+    let image = target.join("e2e").join(name).with_extension("tbi");
     let tombolo = |words: &[&str]| {
         let mut command = Command::new(tombolo());
         command.args(words).env("CARGO_TARGET_DIR", &target).env_remove("TOMBOLO_MACHINE");
         command
     };
-    let foreign = FOREIGN.iter().filter(|(_, targets)| targets.iter().any(|name| builds_for(name)));
+    let foreign = isas.iter().filter(|(_, targets)| targets.iter().any(|name| builds_for(name)));
     let isas = foreign.clone().map(|(isa, _)| *isa).collect::<Vec<_>>().join(",");
     let mut build = tombolo(&["build", "--isa", &isas, "--profile", "node", "--bin", "actor", "--output"]);
-    build.arg(target.join("e2e/foreign-actor.tbi")).arg(Path::new(env!("CARGO_MANIFEST_DIR")));
+    build
+        .arg(target.join("e2e").join(format!("foreign-{name}.tbi")))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")));
     finish(&mut build);
     let host = target.join("e2e/actor");
     finish(Command::new("objcopy").arg("--strip-debug").arg(host_actor()).arg(&host));

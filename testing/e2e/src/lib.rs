@@ -24,7 +24,7 @@ pub mod web;
 pub use command::{Finished, Running, eventually};
 pub use kit::{
     actor_image, built, has_narrow, has_virtual_machine, host_actor, image, kit_folder, libgomp,
-    restartable_actor_image, tombolo,
+    narrow_actor_image, restartable_actor_image, tombolo,
 };
 pub use machine::{Machine, MachineFile};
 pub use terminal::Terminal;

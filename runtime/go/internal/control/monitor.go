@@ -225,6 +225,12 @@ const TargetLinuxRiscv64 Target = 3
 // TargetLinuxS390x: IBM z/Architecture, under Linux.
 const TargetLinuxS390x Target = 4
 
+// TargetLinuxI386: 32-bit x86, under Linux.
+const TargetLinuxI386 Target = 5
+
+// TargetLinuxArmv7: 32-bit Arm of version 7, under Linux.
+const TargetLinuxArmv7 Target = 6
+
 // TargetBareAarch64: 64-bit Arm, on a board.
 const TargetBareAarch64 Target = 130
 
@@ -234,7 +240,7 @@ const TargetBareRiscv64 Target = 131
 // Known reports whether the interface names the value.
 func (m Target) Known() bool {
 	switch m {
-	case TargetLinuxX86, TargetLinuxAarch64, TargetLinuxRiscv64, TargetLinuxS390x, TargetBareAarch64, TargetBareRiscv64:
+	case TargetLinuxX86, TargetLinuxAarch64, TargetLinuxRiscv64, TargetLinuxS390x, TargetLinuxI386, TargetLinuxArmv7, TargetBareAarch64, TargetBareRiscv64:
 		return true
 	}
 	return false
@@ -251,6 +257,10 @@ func (m Target) String() string {
 		return "linux_riscv64"
 	case TargetLinuxS390x:
 		return "linux_s390x"
+	case TargetLinuxI386:
+		return "linux_i386"
+	case TargetLinuxArmv7:
+		return "linux_armv7"
 	case TargetBareAarch64:
 		return "bare_aarch64"
 	case TargetBareRiscv64:
@@ -5063,7 +5073,7 @@ var MonitorInterface = stubs.Interface{
 
 	Hash: 0x6098a0eceb51ad39,
 
-	Fingerprint: 0x516af5b2effa71c8,
+	Fingerprint: 0x2a94c9054fe0dbec,
 
 	Capabilities: false,
 

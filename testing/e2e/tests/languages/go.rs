@@ -30,6 +30,21 @@ fn the_tests_of_the_go_package_pass() {
     machine.down();
 }
 
+/// Where numbers of the language have 32 bits: this processor runs such programs as they are. The race detector
+/// does not.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_tests_of_the_go_package_pass_with_32_bits() {
+    let Some(go) = Go::find() else { return };
+    let packages = ["./stubs", "./internal/ring"];
+    let mut test = go.command("runtime/go");
+    test.env("GOARCH", "386").env("CGO_ENABLED", "0").args(["test", "-count=1"]).args(packages);
+    let said = Running::start(&mut test).finish().ok();
+    for package in packages {
+        assert!(said.contains(&format!("ok  \ttombolo/{}\t", &package[2..])), "{said}");
+    }
+}
+
 /// An image of an example, with builds for this host and for s390x.
 fn image(go: Go, machine: &Machine, example: &str) -> PathBuf {
     let image = machine.folder().join(format!("{example}.tbi"));

@@ -13,6 +13,7 @@ mod jobs;
 mod lifecycle;
 mod limits;
 mod node_files;
+mod own_boot;
 mod pages;
 mod place;
 mod recovery;
