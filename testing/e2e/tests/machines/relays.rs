@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, image};
+use rustix::process::Signal;
+use tombolo_e2e::{DEATH_IS_KNOWN, Finished, Machine, MachineFile, Running, eventually, image};
 
 /// Two virtual machines, each with a window with the host and none with the other.
 fn two_arms() -> MachineFile {
@@ -136,5 +137,74 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     machine.tombolo(["restart", "arm0"]).ok();
     works(&machine);
     nothing_is_lent(&machine);
+    machine.down();
+}
+
+/// A channel of a board that the host relays, from or to a program on arm0 that waits as `how` says.
+fn board_and_machine(machine: &Machine, role: &str, how: &str) -> (Running, Running) {
+    let program = image("remote-peer").display().to_string();
+    let words = ["run", "--on", "bare0", &program, "play", "far", role, "64", "256", "false", "0"];
+    let board = machine.start(words);
+    assert!(eventually(|| machine.tombolo(["names"]).ok().contains("far")), "the board exports nothing");
+    let survivor = machine.start_actor("arm0", &["lose-peer", how, "far"]);
+    survivor.wait_for("connected");
+    (board, survivor)
+}
+
+/// One program runs on a board, and there is no relay on it: what it needs lies behind the host.
+#[test]
+fn a_board_reaches_virtual_machines_and_other_boards_through_the_host() {
+    let file = MachineFile::host().with_vm("arm0", "");
+    let file = file.with_board("bare0", "aarch64", "").with_board("bare1", "aarch64", "");
+    let machine = Machine::up(&file);
+    let program = image("bare-pingpong").display().to_string();
+    let pingpong = |on: &str| -> Finished { machine.tombolo(["run", "--on", on, &program]) };
+    for (from, to) in [("bare0", "arm0"), ("arm0", "bare0"), ("bare0", "bare1")] {
+        let said = pingpong(&format!("{from},{to}")).ok();
+        let measured = format!("aarch64 on {from} -> aarch64 on {to}: 10000 round trips");
+        assert!(said.contains(&measured), "{said}");
+    }
+
+    // Whoever ends, the other hears who it was; what a hop had of a window comes back.
+    let lent = |node: &str| machine.node(node)["window_used_bytes"].clone();
+    let comes_back = || assert!(eventually(|| lent("bare0") == 0 && lent("arm0") == 0));
+    for (role, how) in [("sends", "recv"), ("receives", "send"), ("idles", "recv")] {
+        let (board, survivor) = board_and_machine(&machine, role, how);
+        let (_, pid) = relay(&machine);
+        machine.kill(pid);
+        assert!(survivor.finish().ok().contains("relay died: the relay on host died"), "{role}");
+        if role == "idles" {
+            board.signal(Signal::TERM);
+            let _ = board.finish();
+        } else {
+            board.finish().fails_with(1, &["the relay on node host died"]);
+        }
+        comes_back();
+
+        let (board, survivor) = board_and_machine(&machine, role, how);
+        let (id, _) = machine.domains_on("arm0").pop().expect("the program there");
+        machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+        assert_eq!(survivor.finish().status, 137);
+        if role == "idles" {
+            board.signal(Signal::TERM);
+            let _ = board.finish();
+        } else {
+            board.finish().ok();
+        }
+        comes_back();
+    }
+
+    // The loss of the board is the death of its program.
+    for (role, how) in [("sends", "recv"), ("receives", "send"), ("idles", "recv")] {
+        let (board, survivor) = board_and_machine(&machine, role, how);
+        machine.kill(machine.pid_of("bare0"));
+        assert!(survivor.finish().ok().contains("peer died: domain"), "{role}");
+        board.finish().fails_with(1, &["on bare0"]);
+        assert!(eventually(|| machine.node("bare0")["state"] == "down"));
+        machine.tombolo(["restart", "bare0"]).ok();
+    }
+    let said = pingpong("arm0,bare0").ok();
+    assert!(said.contains("10000 round trips"), "{said}");
+    assert!(eventually(|| lent("arm0") == 0), "{}", lent("arm0"));
     machine.down();
 }
