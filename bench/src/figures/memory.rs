@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tombolo::Domain;
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::names::NewRecord;
+use tombolo::{Domain, NodeId};
 
 use super::{Failed, Figures, Peers, Thesis, failures, gather, nodes, row, thesis_table};
 use crate::host::Host;
@@ -48,7 +48,7 @@ pub struct Row {
     pub node: String,
     /// Its instruction set.
     pub isa: &'static str,
-    /// Its own memory, or the window of which node.
+    /// Its own memory, or a window: of a node with the host, or one that several nodes share.
     pub memory: String,
     /// Length of the long chain.
     pub bytes: u64,
@@ -88,10 +88,10 @@ pub fn run(
 ) -> Result<Report, Error> {
     let host = Host::describe();
     let bytes = options.bytes.unwrap_or_else(|| (3 * last_cache_bytes(&host)).max(LEAST_BYTES));
-    let (peers, all) = (Peers::new(domain, image)?, domain.nodes()?);
+    let (peers, all, all_windows) = (Peers::new(domain, image)?, domain.nodes()?, domain.windows()?);
     let name = |node: &NodeInfo| format!("memory of {}", node.name);
     let (rows, failed) = gather(nodes(domain, &options.nodes)?, name, progress, |node| {
-        let windows = windows_of(&node, &all);
+        let windows = windows_of(&node, &all_windows);
         // Half of what is free: others live there too.
         let free = free_bytes(domain, &node.name);
         let bytes = free.map_or(bytes, |free| bytes.min(free / 2));
@@ -99,7 +99,7 @@ pub fn run(
         words.extend(windows.iter().cloned());
         let figures = peers.run(&node.name, &words)?;
         let memories = std::iter::once(("own".to_owned(), "own".to_owned()))
-            .chain(windows.iter().map(|it| (format!("window of {it}"), format!("window-{it}"))));
+            .chain(windows.iter().map(|it| (label(it, &all), format!("window-{it}"))));
         let rows = memories.filter_map(|(memory, key)| row_of(&node, memory, &key, &figures));
         Ok::<Vec<Row>, Error>(rows.collect())
     });
@@ -108,16 +108,20 @@ pub fn run(
     Ok(Report { host, rows, failed, thesis: THESIS })
 }
 
-/// The nodes whose windows a node reaches: a virtual machine its own, programs on the host's kernel all.
-fn windows_of(node: &NodeInfo, all: &[NodeInfo]) -> Vec<String> {
-    let reaches = |other: &&NodeInfo| {
-        let has = other.up && other.window_bytes.1 > 0;
-        has && match node.kind {
-            NodeKind::Host | NodeKind::User => true,
-            _ => other.id == node.id,
-        }
+/// The windows that a node reaches: programs on the host's kernel reach what the host does.
+fn windows_of(node: &NodeInfo, all: &[WindowInfo]) -> Vec<String> {
+    let kernel = match node.kind {
+        NodeKind::Host | NodeKind::User => NodeId::HOST,
+        _ => node.id,
     };
-    all.iter().filter(reaches).map(|other| other.name.clone()).collect()
+    let reaches = |window: &&WindowInfo| window.bytes.1 > 0 && window.nodes.contains(&kernel);
+    all.iter().filter(reaches).map(|window| window.name.clone()).collect()
+}
+
+/// What a window is called in the table: that between a node and the host has the name of the node.
+fn label(window: &str, all: &[NodeInfo]) -> String {
+    let of = if all.iter().any(|node| node.name == window) { "of " } else { "" };
+    format!("window {of}{window}")
 }
 
 fn free_bytes(domain: &Domain, node: &str) -> Option<u64> {
@@ -209,6 +213,36 @@ mod tests {
         assert_eq!(last_cache_bytes(&host("32768K")), 32 << 20);
         assert_eq!(last_cache_bytes(&host("1M")), 1 << 20);
         assert_eq!([last_cache_bytes(&host("")), last_cache_bytes(&host("12"))], [0, 0]);
+    }
+
+    #[test]
+    fn a_node_reaches_the_windows_of_its_kernel() {
+        let node = |id, name: &str, kind| NodeInfo::new(NodeId(id), name, kind, tombolo::Isa::Aarch64);
+        let all = [
+            node(0, "host", NodeKind::Host),
+            node(1, "arm0", NodeKind::Vm),
+            node(2, "arm1", NodeKind::Vm),
+            node(3, "user", NodeKind::User),
+        ];
+        let window = |id, name: &str, nodes: &[u16], lendable_bytes| WindowInfo {
+            id,
+            name: name.into(),
+            nodes: nodes.iter().map(|id| NodeId(*id)).collect(),
+            bytes: (0, lendable_bytes),
+            trust: String::new(),
+            home: NodeId::HOST,
+            read_ns: 0,
+            line_ns: 0,
+        };
+        let windows = [
+            window(0, "arm0", &[0, 1], 1 << 20),
+            window(1, "arm1", &[0, 2], 1 << 20),
+            window(2, "arms", &[1, 2], 1 << 20),
+            window(3, "down", &[0, 1, 2], 0),
+        ];
+        let reached = all.each_ref().map(|node| windows_of(node, &windows).join(" "));
+        assert_eq!(reached, ["arm0 arm1", "arm0 arms", "arm1 arms", "arm0 arm1"]);
+        assert_eq!([label("arm0", &all), label("arms", &all)], ["window of arm0", "window arms"]);
     }
 
     #[test]
