@@ -15,14 +15,37 @@ pub(crate) struct CTarget {
     pub(crate) isa: &'static str,
     /// Rust's target for it with glibc, the C library of Debian's compilers.
     triple: &'static str,
+    /// What the names of Debian's cross compiler and its tools begin with.
+    tools: &'static str,
 }
 
-/// All of them.
-const TARGETS: [CTarget; 4] = [
-    CTarget { isa: "x86_64", triple: "x86_64-unknown-linux-gnu" },
-    CTarget { isa: "aarch64", triple: "aarch64-unknown-linux-gnu" },
-    CTarget { isa: "riscv64", triple: "riscv64gc-unknown-linux-gnu" },
-    CTarget { isa: "s390x", triple: "s390x-unknown-linux-gnu" },
+impl CTarget {
+    const fn new(isa: &'static str, triple: &'static str, tools: &'static str) -> CTarget {
+        CTarget { isa, triple, tools }
+    }
+
+    /// Debian's cross compiler, with whose C library programs are linked.
+    fn compiler(self) -> String {
+        format!("{}-gcc", self.tools)
+    }
+
+    fn has_compiler(self) -> bool {
+        Command::new(self.compiler()).arg("--version").output().is_ok_and(|output| output.status.success())
+    }
+}
+
+/// Those with addresses of 64 bits, which the library is made for unless others are asked for.
+const WIDE: [CTarget; 4] = [
+    CTarget::new("x86_64", "x86_64-unknown-linux-gnu", "x86_64-linux-gnu"),
+    CTarget::new("aarch64", "aarch64-unknown-linux-gnu", "aarch64-linux-gnu"),
+    CTarget::new("riscv64", "riscv64gc-unknown-linux-gnu", "riscv64-linux-gnu"),
+    CTarget::new("s390x", "s390x-unknown-linux-gnu", "s390x-linux-gnu"),
+];
+
+/// Those of 32 bits.
+const NARROW: [CTarget; 2] = [
+    CTarget::new("i386", "i686-unknown-linux-gnu", "i686-linux-gnu"),
+    CTarget::new("armv7", "armv7-unknown-linux-gnueabihf", "arm-linux-gnueabihf"),
 ];
 
 /// What programs include, each with its folder.
@@ -45,18 +68,18 @@ const CRATE: &str = "tombolo-rcce";
 
 /// The target of an instruction set, by its name.
 pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
-    TARGETS.into_iter().find(|target| target.isa == isa).ok_or_else(|| {
-        let names: Vec<&str> = TARGETS.iter().map(|target| target.isa).collect();
+    WIDE.into_iter().chain(NARROW).find(|target| target.isa == isa).ok_or_else(|| {
+        let names: Vec<&str> = WIDE.iter().chain(&NARROW).map(|target| target.isa).collect();
         format!("the library for C is made for {}", names.join(", "))
     })
 }
 
-/// Puts `<kit>/c/<isa>` in place for each of these, or for all that can be built for here.
+/// Puts `<kit>/c/<isa>` in place for each of these, or for all of 64 bits that can be built for here.
 pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
-    for target in if wanted.is_empty() { &TARGETS[..] } else { wanted } {
+    for target in if wanted.is_empty() { &WIDE[..] } else { wanted } {
         let is_host = toolchain.host()? == target.triple;
-        let missing = match (toolchain.has(target.triple), is_host || has_compiler(target.isa)) {
+        let missing = match (toolchain.has(target.triple), is_host || target.has_compiler()) {
             (true, true) => {
                 build_for(workspace, kit, *target, is_host)?;
                 continue;
@@ -65,7 +88,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Re
                 format!("Rust's library for {0}: `rustup target add {0}`", target.triple)
             }
             (false, _) => format!("a Rust that has a library for {}, such as rustup's", target.triple),
-            (true, false) => format!("{}: `make c` installs it", compiler(target.isa)),
+            (true, false) => format!("{}: `make c` installs it", target.compiler()),
         };
         if !wanted.is_empty() {
             return Err(Failure::Found(format!("the library for C on {} needs {missing}", target.isa)));
@@ -73,15 +96,6 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Re
         println!("SKIPPED the library for C on {}: it needs {missing}", target.isa);
     }
     Ok(())
-}
-
-/// Debian's cross compiler, with whose C library programs are linked.
-fn compiler(isa: &str) -> String {
-    format!("{isa}-linux-gnu-gcc")
-}
-
-fn has_compiler(isa: &str) -> bool {
-    Command::new(compiler(isa)).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// What Rust's standard library calls and Tombolo's does not, and glibc has only where it is linked
@@ -110,7 +124,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     }
     execute(&mut cargo)?;
     let stripped = built.join("release/libtombolo.a");
-    let tool = if is_host { "objcopy".to_owned() } else { format!("{}-linux-gnu-objcopy", target.isa) };
+    let tool = if is_host { "objcopy".to_owned() } else { format!("{}-objcopy", target.tools) };
     let mut strip = Command::new(tool);
     strip.arg("--strip-debug").args(NOT_CALLED.map(|symbol| format!("--weaken-symbol={symbol}")));
     if !is_host {
@@ -139,6 +153,6 @@ mod tests {
     #[test]
     fn the_library_is_made_for_what_nodes_are() {
         assert_eq!(target("aarch64").map(|target| target.triple), Ok("aarch64-unknown-linux-gnu"));
-        assert!(target("arm64").unwrap_err().ends_with("x86_64, aarch64, riscv64, s390x"));
+        assert!(target("arm64").unwrap_err().ends_with("x86_64, aarch64, riscv64, s390x, i386, armv7"));
     }
 }

@@ -13,7 +13,7 @@ use super::{BuildError, Builder, CProgram, Request};
 
 /// The library for C with its headers, in the kit.
 pub const C_LIBRARY: Library =
-    Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::WIDE };
+    Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
 
 /// The headers of the library.
 const HEADERS: [&str; 10] = [

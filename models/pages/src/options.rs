@@ -32,8 +32,8 @@ pub struct PagesOptions {
 }
 
 impl PagesOptions {
-    /// A range that goes by this name in the job, at 0x100000000000 (with 32 bits at 0x90000000), in blocks of 16 pages, that fetches the
-    /// 3 pages after one that is read, and keeps pages for 100 µs at least.
+    /// A range that goes by this name in the job, at 0x100000000000 (with 32 bits at 0x90000000), in blocks
+    /// of 16 pages, that fetches the 3 pages after one that is read, and keeps pages for 100 µs at least.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         PagesOptions {

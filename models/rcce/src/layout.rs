@@ -11,6 +11,10 @@ pub const DEFAULT_BUFFER_BYTES: usize = 8 << 10;
 /// The largest message buffer, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 16 << 20;
 
+/// The most shared memory of a job, in bytes: 1 TiB, or with addresses of 32 bits a quarter of what these
+/// reach.
+pub const MAX_SHARED_BYTES: usize = if usize::BITS > 40 { (1_u64 << 40) as usize } else { usize::MAX / 4 };
+
 /// The most ranks of a job, `RCCE_MAXNP` of the header.
 pub const MAX_RANKS: usize = 256;
 
@@ -43,7 +47,7 @@ impl Layout {
             && (BUFFER_UNIT_BYTES..=MAX_BUFFER_BYTES).contains(&self.buffer_bytes)
             && self.buffer_bytes.is_multiple_of(BUFFER_UNIT_BYTES)
             && self.shared_bytes.is_multiple_of(LINE_BYTES)
-            && self.shared_bytes <= 1 << 40
+            && self.shared_bytes <= MAX_SHARED_BYTES
     }
 
     /// The memory of a whole job, in bytes.

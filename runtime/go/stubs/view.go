@@ -154,8 +154,8 @@ func (v View) Inline(at, bytes int) View {
 	return View{r: v.r, start: v.start + at, bytes: bytes}
 }
 
-// bounded is a number of the peer as an int, which has 32 bits on some processors: never negative, and too large where
-// it was too large for every message.
+// bounded is a number of the peer as an int, which has 32 bits on some processors: never negative, and too
+// large where it was too large for every message.
 func bounded(number uint32) int {
 	if number > maxMessageBytes {
 		return maxMessageBytes

@@ -37,6 +37,18 @@ pub const S390X: Toolchain = Toolchain {
     foreign: Some(Foreign { isa: "s390x", target: "s390x-unknown-linux-gnu" }),
 };
 
+/// x86 of 32 bits.
+pub const I386: Toolchain = Toolchain {
+    compiler: "i686-linux-gnu-gcc",
+    foreign: Some(Foreign { isa: "i386", target: "i686-unknown-linux-gnu" }),
+};
+
+/// Arm of 32 bits.
+pub const ARMV7: Toolchain = Toolchain {
+    compiler: "arm-linux-gnueabihf-gcc",
+    foreign: Some(Foreign { isa: "armv7", target: "armv7-unknown-linux-gnueabihf" }),
+};
+
 impl Toolchain {
     /// The static library; `None`, aloud, where this Rust cannot build it.
     ///

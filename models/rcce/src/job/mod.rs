@@ -18,7 +18,7 @@ use tombolo_placement::{Kernels, NoCommonWindow};
 pub use keeper::{Keeper, Waiting};
 
 use crate::failure::Failure;
-use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS};
+use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS, MAX_SHARED_BYTES};
 use wire::{Hello, Message};
 
 /// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
@@ -112,7 +112,7 @@ fn ended(error: Error) -> Failure {
 /// The value of a variable, a number of bytes.
 fn variable(name: &str) -> Result<Option<usize>, Failure> {
     let Ok(text) = std::env::var(name) else { return Ok(None) };
-    let number = text.parse().ok().filter(|bytes| *bytes <= 1 << 40);
+    let number = text.parse().ok().filter(|bytes| *bytes <= MAX_SHARED_BYTES);
     number.map(Some).ok_or_else(|| Failure::end(format!("{name} is '{text}'; write a number of bytes")))
 }
 

@@ -30,8 +30,8 @@ fn the_tests_of_the_go_package_pass() {
     machine.down();
 }
 
-/// Where numbers of the language have 32 bits: this processor runs such programs as they are. The race detector
-/// does not.
+/// Where numbers of the language have 32 bits: this processor runs such programs as they are. The race
+/// detector does not.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_tests_of_the_go_package_pass_with_32_bits() {

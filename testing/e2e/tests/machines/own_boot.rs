@@ -1,5 +1,5 @@
-//! A kernel, a root file system and disks of the user's, for virtual machines of every instruction set that the
-//! kit has.
+//! A kernel, a root file system and disks of the user's, for virtual machines of every instruction set that
+//! the kit has.
 
 use std::fs;
 use std::path::Path;

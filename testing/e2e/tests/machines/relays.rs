@@ -165,7 +165,7 @@ fn a_board_reaches_virtual_machines_and_other_boards_through_the_host() {
         assert!(said.contains(&measured), "{said}");
     }
 
-    // Whoever ends, the other hears who it was; what a hop had of a window comes back.
+    // Each end hears which of the relay and the other end died; what a hop had of a window comes back.
     let lent = |node: &str| machine.node(node)["window_used_bytes"].clone();
     let comes_back = || assert!(eventually(|| lent("bare0") == 0 && lent("arm0") == 0));
     for (role, how) in [("sends", "recv"), ("receives", "send"), ("idles", "recv")] {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
+use tombolo_e2e::c::{AARCH64, ARMV7, HOST, I386, S390X, Toolchain};
 use tombolo_e2e::go::Go;
 use tombolo_e2e::python::{GuestPython, Python};
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, has_narrow, host_actor, narrow_actor_image};
@@ -72,7 +72,13 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
         ("rust-i386", "i386-user", narrow_actor_image),
         ("rust-armv7", "armv7-user", narrow_actor_image),
     ];
-    let in_c = [("c-host", "host", HOST), ("c-arm", "arm0", AARCH64), ("c-s390x", "s390x-user", S390X)];
+    let in_c = [
+        ("c-host", "host", HOST),
+        ("c-arm", "arm0", AARCH64),
+        ("c-s390x", "s390x-user", S390X),
+        ("c-i386", "i386-user", I386),
+        ("c-armv7", "armv7-user", ARMV7),
+    ];
     let built = |(name, node, toolchain): (&'static str, &'static str, Toolchain)| {
         let library = toolchain.library()?;
         let program = machine.folder().join(name);
