@@ -124,9 +124,9 @@ pub enum WhyRejected {
 /// An object that copies and fills memory.
 ///
 /// Accepted requests are started in order. Each ends in exactly one [`Completion`], even if it is
-/// cancelled, its deadline passes or the far side dies. The caller must not overlap two requests in time if
-/// their ranges overlap and one of them writes. Dropping an engine cancels what it has not started and
-/// waits for the piece in progress.
+/// cancelled, its deadline passes or the far side dies. A request [conflicts](Request::conflicts) with one in
+/// progress if one of both writes bytes of the other: it is refused, unless it is [fenced](Request::fenced).
+/// Dropping an engine cancels what it has not started and waits for the piece in progress.
 pub trait Engine: Send {
     /// The name in tables, unique among the engines of a manager.
     fn name(&self) -> &str;
@@ -162,6 +162,12 @@ pub trait Engine: Send {
 
     /// Accepted requests whose completions were not taken.
     fn in_flight(&self) -> usize;
+
+    /// Accepted requests that have not ended.
+    fn in_progress(&self) -> usize;
+
+    /// A request that has not ended and that conflicts with this one.
+    fn conflict(&self, request: &Request) -> Option<RequestId>;
 
     /// A descriptor for a waitset or `epoll`, readable while there are completions to take. Without a call
     /// of this, the engine makes no system call for it.

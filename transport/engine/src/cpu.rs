@@ -130,6 +130,15 @@ impl Engine for Caller {
         self.in_flight
     }
 
+    /// None: what is accepted has ended.
+    fn in_progress(&self) -> usize {
+        0
+    }
+
+    fn conflict(&self, _request: &Request) -> Option<RequestId> {
+        None
+    }
+
     fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
         let bell = self.completions.bell()?;
         let bell: &Arc<OwnedFd> = self.bell.insert(bell);

@@ -86,6 +86,23 @@ pub enum Unable {
     /// All engines that can do it are full.
     #[error("all engines that do this are full; take completions and try again")]
     Busy,
+    /// A request in progress at one of the engines and this one use the same bytes, and one of both writes
+    /// them.
+    #[error(
+        "{with} of engine {engine} is in progress with the same bytes: take its completion first, or fence this request"
+    )]
+    InUse {
+        /// The engine.
+        engine: String,
+        /// The request.
+        with: RequestId,
+    },
+    /// The request is fenced, and no engine that can do it has all that is in progress.
+    #[error("what the fenced request waits for is in progress at {}: take its completions first", engines.join(", "))]
+    Fenced {
+        /// The engines.
+        engines: Vec<String>,
+    },
 }
 
 fn refusals(candidates: &[Candidate]) -> String {
@@ -230,10 +247,12 @@ impl Manager {
         }
     }
 
-    /// Submits a request to the cheapest engine, or to the next cheapest if that is full.
+    /// Submits a request to the cheapest engine, or to the next cheapest if that is full. A fenced one goes
+    /// to the engine that has all that is in progress.
     ///
     /// # Errors
-    /// No engine can do it, or all that can are full. Nothing happened.
+    /// No engine can do it, or all that can are full; or it conflicts with a request in progress, or cannot
+    /// be fenced from those. Nothing happened.
     pub fn submit(&mut self, request: &Request) -> Result<Ticket, Unable> {
         self.submit_way(std::slice::from_ref(request))
     }
@@ -244,9 +263,20 @@ impl Manager {
     /// As [`submit`](Self::submit).
     pub fn submit_way(&mut self, ways: &[Request]) -> Result<Ticket, Unable> {
         let choice = self.choose_way(ways)?;
+        let engines = self.engines.iter();
+        let busy: Vec<usize> =
+            engines.enumerate().filter(|(_, it)| it.in_progress() > 0).map(|(index, _)| index).collect();
+        if let Some(conflict) = ways.iter().find_map(|request| self.conflict(&busy, request)) {
+            return Err(conflict);
+        }
+        let mut fenced = false;
         for candidate in choice.candidates.iter().filter(|candidate| candidate.estimate.is_ok()) {
             let mut engines = self.engines.iter();
             let Some(index) = engines.position(|engine| engine.name() == candidate.engine) else { continue };
+            if ways[candidate.way].fence && busy.iter().any(|other| *other != index) {
+                fenced = true;
+                continue;
+            }
             match self.engines[index].submit(ways[candidate.way].clone()) {
                 Ok(id) => return Ok(Ticket { engine: index, id }),
                 // Full, or failed since the choice: try the next.
@@ -255,7 +285,20 @@ impl Manager {
                 },
             }
         }
+        if fenced {
+            let name = |index: &usize| self.engines[*index].name().to_owned();
+            return Err(Unable::Fenced { engines: busy.iter().map(name).collect() });
+        }
         Err(Unable::Busy)
+    }
+
+    /// A request in progress that conflicts with an unfenced one.
+    fn conflict(&self, busy: &[usize], request: &Request) -> Option<Unable> {
+        let mut engines = busy.iter().map(|index| &self.engines[*index]).filter(|_| !request.fence);
+        engines.find_map(|engine| {
+            let with = engine.conflict(request)?;
+            Some(Unable::InUse { engine: engine.name().to_owned(), with })
+        })
     }
 
     /// Asks to cancel a request, as [`Engine::cancel`].

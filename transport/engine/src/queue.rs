@@ -109,19 +109,34 @@ impl QueueState {
         let over = |job: &Job| job.busy == 0 && job.all_begun();
         while let Some(index) = self.jobs.iter().position(over) {
             if let Some(job) = self.jobs.remove(index) {
+                if job.failure.is_some() {
+                    let fenced = self.jobs.range_mut(index..).filter(|later| later.request.fence);
+                    fenced.for_each(|later| later.fail(Failure::Earlier { earlier: job.id }));
+                }
                 let result = job.failure.map_or(Ok(()), Err);
                 self.completions.push(Completion { id: job.id, result });
             }
         }
     }
 
-    /// Claims the next piece, of the first job that has one left.
+    /// A job in progress that conflicts with a request.
+    fn conflict(&self, request: &Request) -> Option<RequestId> {
+        let conflicts = |job: &&Job| !request.fence && job.request.conflicts(request);
+        self.jobs.iter().find(conflicts).map(|job| job.id)
+    }
+
+    /// Claims the next piece, of the first job that has one left. A fenced job has none, and nor have those
+    /// behind it, until it is the first of all.
     fn claim(
         &mut self,
         piece_bytes: impl Fn(&Request) -> u64,
     ) -> Option<(RequestId, Arc<Request>, u64, u64)> {
         loop {
-            let job = self.jobs.iter_mut().find(|job| !job.all_begun())?;
+            let index = self.jobs.iter().position(|job| !job.all_begun())?;
+            let job = &mut self.jobs[index];
+            if job.request.fence && index > 0 {
+                return None;
+            }
             if job.request.deadline.is_some_and(Deadline::passed) {
                 job.fail(Failure::DeadlinePassed);
                 self.complete_finished();
@@ -134,6 +149,11 @@ impl QueueState {
             job.busy += 1;
             return Some((job.id, Arc::clone(&job.request), at, length));
         }
+    }
+
+    /// Whether a job waits that other threads were kept from.
+    fn is_fence_open(&self) -> bool {
+        self.jobs.front().is_some_and(|job| job.request.fence && !job.begun)
     }
 
     fn release(&mut self, id: RequestId, result: Result<(), Failure>) {
@@ -174,6 +194,9 @@ impl Shared {
                 drop(request);
                 state = self.lock();
                 state.release(id, result);
+                if state.is_fence_open() {
+                    self.work.notify_all();
+                }
             } else if state.closing {
                 return;
             } else {
@@ -226,6 +249,9 @@ impl Queue {
         if state.jobs.len() + state.completions.len() >= self.limit {
             return Err(Rejected { request, why: WhyRejected::Full { limit: self.limit } });
         }
+        if let Some(with) = state.conflict(&request) {
+            return Err(Rejected { request, why: Refusal::InUse { with }.into() });
+        }
         let pieces = self.threads.len() > 1;
         state.last_id += 1;
         let id = RequestId(state.last_id);
@@ -257,6 +283,14 @@ impl Queue {
     pub(crate) fn in_flight(&self) -> usize {
         let state = self.shared.lock();
         state.jobs.len() + state.completions.len()
+    }
+
+    pub(crate) fn in_progress(&self) -> usize {
+        self.shared.lock().jobs.len()
+    }
+
+    pub(crate) fn conflict(&self, request: &Request) -> Option<RequestId> {
+        self.shared.lock().conflict(request)
     }
 
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
@@ -327,6 +361,14 @@ macro_rules! queued {
                 self.queue.in_flight()
             }
 
+            fn in_progress(&self) -> usize {
+                self.queue.in_progress()
+            }
+
+            fn conflict(&self, request: &$crate::Request) -> Option<$crate::RequestId> {
+                self.queue.conflict(request)
+            }
+
             fn descriptor(&mut self) -> Result<std::os::fd::BorrowedFd<'_>, tombolo_platform::OsError> {
                 self.queue.descriptor()
             }
@@ -342,4 +384,148 @@ pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<()
         return Err(Refusal::Unreachable { route });
     }
     request.check()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use tombolo_base::SharedMemory;
+
+    use super::*;
+    use crate::request::Location;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Says what it begins, and ends it when it is told how.
+    struct Held {
+        begun: Sender<u64>,
+        end: Arc<Mutex<Receiver<Result<(), Failure>>>>,
+    }
+
+    impl Mover for Held {
+        fn work(&mut self, request: &Request, _at: u64, _length: u64) -> Result<(), Failure> {
+            self.begun.send(request.length_bytes).unwrap();
+            self.end.lock().unwrap().recv().unwrap()
+        }
+    }
+
+    struct Rig {
+        queue: Queue,
+        memory: SharedMemory,
+        begun: Receiver<u64>,
+        end: Sender<Result<(), Failure>>,
+    }
+
+    impl Rig {
+        fn start(threads: usize) -> Rig {
+            let ((begin, begun), (end, ends)) = (channel(), channel());
+            let ends = Arc::new(Mutex::new(ends));
+            let movers = (0..threads).map(|_| Held { begun: begin.clone(), end: Arc::clone(&ends) });
+            let queue = Queue::start("held", movers.collect(), 16, 1 << 20).unwrap();
+            Rig { queue, memory: SharedMemory::zeroed(4096), begun, end }
+        }
+
+        /// A request that is known by its length, at a place of its own.
+        fn request(&self, length_bytes: u64, offset_bytes: usize) -> Request {
+            let target = Location::Mapped { memory: self.memory.clone(), offset_bytes };
+            Request::fill(target, 1, length_bytes)
+        }
+
+        fn begins(&self) -> u64 {
+            self.begun.recv_timeout(PATIENCE).unwrap()
+        }
+
+        fn end_all(&self, count: usize) {
+            (0..count).for_each(|_| self.end.send(Ok(())).unwrap());
+        }
+
+        fn succeeds(&mut self, count: usize) {
+            (0..count).for_each(|_| assert_eq!(self.completion().result, Ok(())));
+        }
+
+        fn completion(&mut self) -> Completion {
+            loop {
+                if let Some(completion) = self.queue.take() {
+                    return completion;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn a_fenced_request_begins_when_all_before_it_have_ended() {
+        let mut rig = Rig::start(3);
+        for (length, place) in [(1, 0), (2, 64)] {
+            rig.queue.submit(rig.request(length, place)).unwrap();
+        }
+        rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
+        // Behind a fence the order is that of any requests, and both wait.
+        rig.queue.submit(rig.request(4, 256)).unwrap();
+        let mut first = [rig.begins(), rig.begins()];
+        first.sort_unstable();
+        assert_eq!(first, [1, 2]);
+        assert!(rig.begun.try_recv().is_err(), "a third thread is free, and nothing may begin");
+        rig.end.send(Ok(())).unwrap();
+        assert_eq!(rig.completion().result, Ok(()));
+        assert!(rig.begun.try_recv().is_err(), "one of two has ended");
+        rig.end.send(Ok(())).unwrap();
+        let mut rest = [rig.begins(), rig.begins()];
+        rest.sort_unstable();
+        assert_eq!(rest, [3, 4]);
+        rig.end_all(2);
+        rig.succeeds(3);
+        assert_eq!(rig.queue.in_progress(), 0);
+    }
+
+    #[test]
+    fn what_waited_for_a_failure_is_not_done() {
+        let mut rig = Rig::start(1);
+        let failed = rig.queue.submit(rig.request(1, 0)).unwrap();
+        let fenced = rig.queue.submit(rig.request(2, 0).fenced()).unwrap();
+        let next = rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
+        let other = rig.queue.submit(rig.request(4, 64)).unwrap();
+        assert_eq!(rig.begins(), 1);
+        rig.end.send(Err(Failure::DeadlinePassed)).unwrap();
+        let earlier = |earlier| Err(Failure::Earlier { earlier });
+        assert_eq!(rig.completion(), Completion { id: failed, result: Err(Failure::DeadlinePassed) });
+        assert_eq!(rig.completion(), Completion { id: fenced, result: earlier(failed) });
+        assert_eq!(rig.completion(), Completion { id: next, result: earlier(failed) });
+        assert_eq!(rig.begins(), 4);
+        rig.end.send(Ok(())).unwrap();
+        assert_eq!(rig.completion(), Completion { id: other, result: Ok(()) });
+        // Nor what waited for one that was cancelled; what comes later does not wait for it.
+        rig.queue.submit(rig.request(5, 0)).unwrap();
+        let cancelled = rig.queue.submit(rig.request(6, 64)).unwrap();
+        let fenced = rig.queue.submit(rig.request(7, 64).fenced()).unwrap();
+        assert_eq!(rig.begins(), 5);
+        assert!(rig.queue.cancel(cancelled));
+        assert_eq!(rig.completion().id, cancelled);
+        assert_eq!(rig.completion(), Completion { id: fenced, result: earlier(cancelled) });
+        rig.queue.submit(rig.request(8, 64).fenced()).unwrap();
+        rig.end.send(Ok(())).unwrap();
+        assert_eq!((rig.completion().result, rig.begins()), (Ok(()), 8));
+        rig.end.send(Ok(())).unwrap();
+        assert_eq!(rig.completion().result, Ok(()));
+    }
+
+    #[test]
+    fn bytes_that_a_request_in_progress_writes_are_in_use() {
+        let mut rig = Rig::start(1);
+        let with = rig.queue.submit(rig.request(100, 0)).unwrap();
+        for (length, offset) in [(1, 0), (1, 99), (200, 0)] {
+            let rejected = rig.queue.submit(rig.request(length, offset)).unwrap_err();
+            assert_eq!(rejected.why, WhyRejected::Refused(Refusal::InUse { with }));
+        }
+        rig.queue.submit(rig.request(2, 104)).unwrap();
+        rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
+        assert_eq!(rig.begins(), 100);
+        rig.end_all(3);
+        rig.succeeds(3);
+        rig.queue.submit(rig.request(4, 0)).unwrap();
+        rig.end.send(Ok(())).unwrap();
+        assert_eq!(rig.completion().result, Ok(()));
+    }
 }

@@ -78,6 +78,38 @@ impl Location {
     }
 }
 
+impl Location {
+    /// Whether ranges of these lengths that start here and at `other` have a byte in common, as far as this
+    /// process can know.
+    fn overlaps(&self, length_bytes: u64, other: &Location, other_bytes: u64) -> bool {
+        let (here, there) = match (self, other) {
+            (
+                Location::Mapped { memory: one, offset_bytes: here },
+                Location::Mapped { memory: two, offset_bytes: there },
+            ) => {
+                let address = |memory: &SharedMemory, offset_bytes: usize| {
+                    memory.words().as_ptr().addr() as u64 + offset_bytes as u64
+                };
+                (address(one, *here), address(two, *there))
+            }
+            (
+                Location::Process { process: one, address: here },
+                Location::Process { process: two, address: there },
+            ) if Arc::ptr_eq(one, two) => (*here, *there),
+            (
+                Location::Far { memory: one, offset_bytes: here },
+                Location::Far { memory: two, offset_bytes: there },
+            ) if one == two => (*here, *there),
+            (
+                Location::Device { memory: one, offset_bytes: here },
+                Location::Device { memory: two, offset_bytes: there },
+            ) if Arc::ptr_eq(one, two) => (*here as u64, *there as u64),
+            _ => return false,
+        };
+        here < there.saturating_add(other_bytes) && there < here.saturating_add(length_bytes)
+    }
+}
+
 /// What an engine is to do.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -106,19 +138,21 @@ pub struct Request {
     pub length_bytes: u64,
     /// When to give up: pieces that are not done by then are not started.
     pub deadline: Option<Deadline>,
+    /// Whether it starts only when everything that was accepted before it has ended.
+    pub fence: bool,
 }
 
 impl Request {
     /// A copy, without a deadline.
     #[must_use]
     pub fn copy(source: Location, target: Location, length_bytes: u64) -> Request {
-        Request { operation: Operation::Copy { source, target }, length_bytes, deadline: None }
+        Request { operation: Operation::Copy { source, target }, length_bytes, deadline: None, fence: false }
     }
 
     /// A fill, without a deadline.
     #[must_use]
     pub fn fill(target: Location, byte: u8, length_bytes: u64) -> Request {
-        Request { operation: Operation::Fill { target, byte }, length_bytes, deadline: None }
+        Request { operation: Operation::Fill { target, byte }, length_bytes, deadline: None, fence: false }
     }
 
     /// The same request with a deadline.
@@ -126,6 +160,36 @@ impl Request {
     pub fn by(mut self, deadline: Deadline) -> Request {
         self.deadline = Some(deadline);
         self
+    }
+
+    /// The same request behind a fence: it starts only when every request that was accepted before it has
+    /// ended, and is not done if one of these that was still in progress failed. So a copy can be followed by
+    /// what says that it is there.
+    #[must_use]
+    pub fn fenced(mut self) -> Request {
+        self.fence = true;
+        self
+    }
+
+    /// Whether one of both writes bytes that the other reads or writes, as far as this process can know: it
+    /// compares addresses, and two mappings of the same memory have different ones.
+    #[must_use]
+    pub fn conflicts(&self, other: &Request) -> bool {
+        let meets = |written: &Location, length_bytes: u64, of: &Request| {
+            let (source, target) = of.locations();
+            let meets = |place: &Location| written.overlaps(length_bytes, place, of.length_bytes);
+            source.is_some_and(meets) || meets(target)
+        };
+        meets(self.locations().1, self.length_bytes, other)
+            || meets(other.locations().1, other.length_bytes, self)
+    }
+
+    /// What it reads, unless that is what it writes, and what it writes.
+    fn locations(&self) -> (Option<&Location>, &Location) {
+        match &self.operation {
+            Operation::Copy { source, target } => (Some(source), target),
+            Operation::Fill { target, .. } => (None, target),
+        }
     }
 
     /// How its source and target are reached.
@@ -150,29 +214,9 @@ impl Request {
     }
 
     fn check_apart(&self, source: &Location, target: &Location) -> Result<(), Refusal> {
-        let apart = |from: u64, to: u64| from.abs_diff(to) >= self.length_bytes;
-        let apart = match (source, target) {
-            (
-                Location::Mapped { memory: from, offset_bytes: from_bytes },
-                Location::Mapped { memory: to, offset_bytes: to_bytes },
-            ) => {
-                let address = |memory: &SharedMemory, offset_bytes: usize| {
-                    memory.words().as_ptr().addr() as u64 + offset_bytes as u64
-                };
-                apart(address(from, *from_bytes), address(to, *to_bytes))
-            }
-            (
-                Location::Far { memory: from, offset_bytes: from_bytes },
-                Location::Far { memory: to, offset_bytes: to_bytes },
-            ) => from != to || apart(*from_bytes, *to_bytes),
-            (
-                Location::Device { memory: from, offset_bytes: from_bytes },
-                Location::Device { memory: to, offset_bytes: to_bytes },
-            ) => !Arc::ptr_eq(from, to) || apart(*from_bytes as u64, *to_bytes as u64),
-            _ => true,
-        };
+        let overlap = source.overlaps(self.length_bytes, target, self.length_bytes);
         let length_bytes = self.length_bytes as usize;
-        if apart || length_bytes == 0 { Ok(()) } else { Err(CopyError::Overlap { length_bytes }.into()) }
+        if overlap { Err(CopyError::Overlap { length_bytes }.into()) } else { Ok(()) }
     }
 }
 
@@ -202,6 +246,9 @@ pub enum Refusal {
     /// The engine has failed: its peer died, or its channel failed.
     #[error("the engine has failed: {why}")]
     Lost { why: String },
+    /// A request in progress and this one use the same bytes, and one of both writes them.
+    #[error("{with} is in progress with the same bytes: take its completion first, or fence this request")]
+    InUse { with: RequestId },
 }
 
 /// Why an accepted request failed. The contents of the target are unspecified unless stated.
@@ -214,6 +261,9 @@ pub enum Failure {
     /// The deadline passed.
     #[error("the deadline of the copy passed")]
     DeadlinePassed,
+    /// It is fenced, and a request that it waited for failed. Nothing was written.
+    #[error("{earlier}, which the copy waited for, failed")]
+    Earlier { earlier: RequestId },
     /// A range is invalid; nothing was written.
     #[error(transparent)]
     Range(#[from] CopyError),

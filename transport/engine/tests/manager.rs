@@ -1,14 +1,19 @@
 //! Which engine is chosen, why, and what becomes of a request.
 
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tombolo_base::SharedMemory;
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
-use tombolo_engine::{Curve, Direction, Effort, Location, Manager, Reach, Request, Route, Unable};
-use tombolo_platform::Deadline;
+use tombolo_engine::{
+    Abilities, Completion, Curve, Direction, Effort, Engine, Location, Manager, Reach, Refusal, Rejected,
+    Request, RequestId, Route, Unable,
+};
 use tombolo_platform::copy::Loop;
 use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, OsError};
 
 const MAPPED: Route = Route::copy(Reach::Mapped, Reach::Mapped);
 
@@ -72,11 +77,11 @@ fn without_a_capable_engine_the_error_lists_the_reasons() {
 #[test]
 fn another_engine_takes_what_the_best_has_no_room_for() {
     let mut manager = manager(1);
-    let (long, _) = request(1 << 20);
-    let first = manager.submit(&long).unwrap();
-    let second = manager.submit(&long).unwrap();
+    let [first, second, third] = [(); 3].map(|()| request(1 << 20).0);
+    let first = manager.submit(&first).unwrap();
+    let second = manager.submit(&second).unwrap();
     assert_ne!(first, second);
-    assert_eq!(manager.submit(&long).unwrap_err(), Unable::Busy);
+    assert_eq!(manager.submit(&third).unwrap_err(), Unable::Busy);
     let mut done = Vec::new();
     while done.len() < 2 {
         let until = Deadline::after(Duration::from_secs(60));
@@ -145,4 +150,103 @@ fn a_completed_copy_is_in_place() {
         assert_eq!((done, completion.result), (ticket, Ok(())));
         assert!(target.words().iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 7));
     }
+}
+
+/// An engine whose requests last until they are ended by the test.
+struct Held {
+    threads: Threads,
+    requests: Arc<Mutex<Vec<(RequestId, Request)>>>,
+}
+
+impl Engine for Held {
+    fn name(&self) -> &str {
+        "held"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::MAPPED | Abilities::FILL | Abilities::BACKGROUND
+    }
+
+    fn limit(&self) -> usize {
+        8
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        self.threads.check(request)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<RequestId, Rejected> {
+        let id = self.threads.submit(request.clone().fenced())?;
+        self.requests.lock().unwrap().push((id, request));
+        Ok(id)
+    }
+
+    fn cancel(&mut self, _: RequestId) -> bool {
+        false
+    }
+
+    fn take(&mut self) -> Option<Completion> {
+        if self.in_progress() == 0 { self.threads.take() } else { None }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.threads.in_flight()
+    }
+
+    fn in_progress(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+
+    fn conflict(&self, request: &Request) -> Option<RequestId> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().find(|(_, held)| held.conflicts(request)).map(|(id, _)| *id)
+    }
+
+    fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
+        self.threads.descriptor()
+    }
+}
+
+/// Engines know their own requests; the manager compares those of all.
+#[test]
+fn conflicts_and_fences_hold_between_engines() {
+    let mut manager = manager(4);
+    let requests = Arc::default();
+    let threads = Threads::start(Loop::Best, 1, 8).unwrap();
+    manager.add(Box::new(Held { threads, requests: Arc::clone(&requests) })).unwrap();
+    manager.set_curve("held", MAPPED, curve(&[(64, 30_000), (1 << 20, 10_000)]));
+    let (long, target) = request(1 << 20);
+    let held = manager.submit(&long).unwrap();
+    let with = requests.lock().unwrap()[0].0;
+    // Short ones go to the caller, which would do this one at once.
+    let short = |offset_bytes| {
+        let target = Location::Mapped { memory: target.clone(), offset_bytes };
+        Request::copy(Location::mapped(&request(64).1), target, 64)
+    };
+    assert_eq!(manager.submit(&short(8)).unwrap_err(), Unable::InUse { engine: "held".into(), with });
+    assert_eq!(manager.submit(&long).unwrap_err(), Unable::InUse { engine: "held".into(), with });
+    let (other, _) = request(64);
+    manager.submit(&other).unwrap();
+    // A fenced one goes to the engine that it has to wait at.
+    let fenced = manager.submit(&short(8).fenced()).unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 2);
+    requests.lock().unwrap().clear();
+    let mut ended = Vec::new();
+    while ended.len() < 3 {
+        ended.extend(manager.take());
+    }
+    assert!(ended.iter().all(|(_, completion)| completion.result == Ok(())), "{ended:?}");
+    assert!(
+        ended.iter().any(|(ticket, _)| *ticket == held) && ended.iter().any(|(ticket, _)| *ticket == fenced)
+    );
+    assert_eq!(target.words()[1].load(std::sync::atomic::Ordering::Relaxed), 0, "the last to write it");
+    // What lies on two engines cannot be waited for at one.
+    let second = Arc::default();
+    let threads = Threads::start(Loop::Best, 1, 8).unwrap();
+    let name = "held".to_owned();
+    manager.add(Box::new(Held { threads, requests: Arc::clone(&second) })).unwrap();
+    second.lock().unwrap().push((with, other));
+    manager.submit(&long).unwrap();
+    let engines = vec![name.clone(), name];
+    assert_eq!(manager.submit(&short(8).fenced()).unwrap_err(), Unable::Fenced { engines });
 }

@@ -1,5 +1,7 @@
 //! The contract of an engine, case by case.
 
+use std::collections::BTreeMap;
+
 use tombolo_engine::{
     Abilities, Completion, Engine, Failure, Location, Reach, Refusal, Request, RequestId, WhyRejected, finish,
 };
@@ -41,6 +43,8 @@ pub(crate) const ALL: &[Case] = cases![
     Nothing the_descriptor_is_readable_while_there_are_completions,
     Nothing ranges_outside_are_refused_and_nothing_is_written,
     Overlaps ranges_that_overlap_are_refused,
+    Nothing what_conflicts_with_a_request_in_progress_is_refused,
+    Nothing fenced_requests_run_one_after_the_other,
     Nothing what_is_too_late_is_not_begun,
     Background what_is_cancelled_comes_to_a_completion,
     Background an_engine_that_is_dropped_leaves_nothing_behind,
@@ -70,8 +74,17 @@ fn done(engine: &mut dyn Engine) -> Completion {
     finish(engine, PATIENCE).unwrap().expect("a completion in time")
 }
 
+fn copy(bench: &Bench, from: usize, to: usize, length: usize) -> Request {
+    Request::copy((bench.source.place)(from), (bench.target.place)(to), length as u64)
+}
+
 fn submit(bench: &mut Bench, from: usize, to: usize, length: usize) -> RequestId {
-    let request = Request::copy((bench.source.place)(from), (bench.target.place)(to), length as u64);
+    let request = copy(bench, from, to, length);
+    bench.engine.submit(request).unwrap()
+}
+
+fn submit_fenced(bench: &mut Bench, from: usize, to: usize, length: usize) -> RequestId {
+    let request = copy(bench, from, to, length).fenced();
     bench.engine.submit(request).unwrap()
 }
 
@@ -153,9 +166,9 @@ fn the_limit_on_requests_is_exact(start: &dyn Fn(usize) -> Bench) {
         assert_eq!(bench.engine.limit(), limit);
         for taken in 0..limit {
             assert_eq!(bench.engine.in_flight(), taken);
-            submit(&mut bench, 0, 0, 4096);
+            submit(&mut bench, 0, taken * 4096, 4096);
         }
-        let one_more = Request::copy((bench.source.place)(8), (bench.target.place)(8), 16);
+        let one_more = copy(&bench, 8, limit * 4096, 16);
         let rejected = bench.engine.submit(one_more).unwrap_err();
         assert_eq!(rejected.why, WhyRejected::Full { limit });
         assert_eq!(bench.engine.in_flight(), limit, "what was rejected was taken");
@@ -173,12 +186,17 @@ fn every_request_comes_to_one_completion(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(16);
     (bench.source.write)(0, &pattern(64 * 1024, 1));
     let mut asked = Vec::new();
-    let mut answered = Vec::new();
+    let mut answered: Vec<Completion> = Vec::new();
+    // Targets that nothing in progress writes.
+    let mut free: Vec<usize> = (1..=16).map(|slot| slot * 65_536).collect();
+    let mut at = BTreeMap::new();
     for round in 0..64_usize {
-        asked.push(submit(&mut bench, 0, 65_536 + (round % 16) * 65_536, 1 + round * 997));
-        if asked.len() - answered.len() == 16 {
+        let target = free.pop().unwrap_or_else(|| {
             answered.push(done(bench.engine.as_mut()));
-        }
+            at[&answered[answered.len() - 1].id]
+        });
+        asked.push(submit(&mut bench, 0, target, 1 + round * 997));
+        at.insert(asked[round], target);
     }
     while answered.len() < asked.len() {
         answered.push(done(bench.engine.as_mut()));
@@ -275,6 +293,52 @@ fn ranges_that_overlap_are_refused(start: &dyn Fn(usize) -> Bench) {
     }
 }
 
+/// Unless the request in progress has ended by then, as its completion says.
+fn what_conflicts_with_a_request_in_progress_is_refused(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    for (from, to, length) in [(0, ROOM / 2 - 1, 1), (8, 0, ROOM / 2), (ROOM / 2, 1, 8)] {
+        let first = submit(&mut bench, 0, 0, ROOM / 2);
+        let request = copy(&bench, from, to, length);
+        match bench.engine.submit(request) {
+            Err(rejected) => {
+                let why = WhyRejected::Refused(Refusal::InUse { with: first });
+                assert_eq!((rejected.why, bench.engine.in_flight()), (why, 1));
+                assert_eq!(done(bench.engine.as_mut()).id, first);
+                bench.engine.submit(rejected.request).unwrap();
+            }
+            Ok(_) => assert_eq!(bench.engine.take().map(|completion| completion.id), Some(first)),
+        }
+        assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
+    }
+    // What only reads the same bytes, or writes others, does not.
+    submit(&mut bench, 0, 0, ROOM / 2);
+    submit(&mut bench, 0, ROOM / 2, ROOM / 4);
+    submit(&mut bench, 8, ROOM / 4 * 3, 64);
+    for _ in 0..3 {
+        assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
+    }
+    assert_eq!(bench.engine.in_progress(), 0);
+}
+
+/// Each writes what the one before has written.
+fn fenced_requests_run_one_after_the_other(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(16);
+    let bytes = pattern(ROOM, 5);
+    (bench.source.write)(0, &bytes);
+    for last in [7, 64, 4093] {
+        let ids: Vec<_> = (0..16)
+            .map(|round| {
+                let from = if round == 15 { last } else { round * 32 };
+                submit_fenced(&mut bench, from, 0, ROOM - 8192)
+            })
+            .collect();
+        for id in ids {
+            assert_eq!(done(bench.engine.as_mut()), Completion { id, result: Ok(()) });
+        }
+        assert!((bench.target.read)(0, ROOM - 8192) == bytes[last..last + ROOM - 8192], "from {last}");
+    }
+}
+
 fn what_is_too_late_is_not_begun(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(4);
     (bench.source.write)(0, &pattern(4096, 1));
@@ -291,7 +355,7 @@ fn what_is_too_late_is_not_begun(start: &dyn Fn(usize) -> Bench) {
 
 fn what_is_cancelled_comes_to_a_completion(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(8);
-    let ids: Vec<_> = (0..8).map(|_| submit(&mut bench, 0, 0, ROOM)).collect();
+    let ids: Vec<_> = (0..8).map(|_| submit_fenced(&mut bench, 0, 0, ROOM)).collect();
     let cancelled = bench.engine.cancel(ids[7]);
     let never = bench.engine.cancel(ids[7]);
     assert!(!(cancelled && never), "it was cancelled twice");
@@ -308,7 +372,7 @@ fn what_is_cancelled_comes_to_a_completion(start: &dyn Fn(usize) -> Bench) {
 fn an_engine_that_is_dropped_leaves_nothing_behind(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(8);
     for _ in 0..8 {
-        submit(&mut bench, 0, 0, ROOM);
+        submit_fenced(&mut bench, 0, 0, ROOM);
     }
     // A request keeps its memory mapped, and the drop does not wait for requests not started.
     drop(bench.source);
