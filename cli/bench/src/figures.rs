@@ -68,8 +68,8 @@ impl Common {
 /// KiB, which the first cache holds; a random one of three times the last cache of the host, or as much as
 /// there is room for; and a sequential one of the same length. Then it reads and writes all of that memory.
 /// It does so in its own memory and in every window that it reaches: the host and foreign programs in those
-/// of all virtual machines, a virtual machine in its own. Chains of an emulated processor say what its
-/// emulator costs.
+/// of all virtual machines, a virtual machine in its own and in those that it shares. Chains of an emulated
+/// processor say what its emulator costs.
 ///
 /// The rate of each window is stored as a record of the machine, link.costs/HOST/NODE, which `tombolo place`
 /// uses. The JSON has, for each of `rows`: node, memory, bytes, small_ns, random_ns, sequential_ns,
