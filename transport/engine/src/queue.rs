@@ -405,6 +405,10 @@ mod tests {
     }
 
     impl Mover for Held {
+        fn piece_bytes(&self, _request: &Request) -> u64 {
+            1 << 20
+        }
+
         fn work(&mut self, request: &Request, _at: u64, _length: u64) -> Result<(), Failure> {
             self.begun.send(request.length_bytes).unwrap();
             self.end.lock().unwrap().recv().unwrap()
@@ -423,7 +427,7 @@ mod tests {
             let ((begin, begun), (end, ends)) = (channel(), channel());
             let ends = Arc::new(Mutex::new(ends));
             let movers = (0..threads).map(|_| Held { begun: begin.clone(), end: Arc::clone(&ends) });
-            let queue = Queue::start("held", movers.collect(), 16, 1 << 20).unwrap();
+            let queue = Queue::start("held", movers.collect(), 16).unwrap();
             Rig { queue, memory: SharedMemory::zeroed(4096), begun, end }
         }
 
