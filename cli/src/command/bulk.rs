@@ -203,7 +203,8 @@ impl Trip<'_> {
     fn by_engines(&self, routes: &[Route], words: impl Fn(usize) -> String) -> Vec<WayReport> {
         let candidates = match self.engines.explain(routes, self.bytes) {
             Ok(Choice { candidates }) | Err(tombolo::engines::Unable::NoEngine { candidates }) => candidates,
-            Err(tombolo::engines::Unable::Busy) => Vec::new(),
+            // Nothing is in progress here.
+            Err(_) => Vec::new(),
         };
         let report = |candidate: tombolo::engines::Candidate| {
             let estimate = match candidate.estimate {
