@@ -8,7 +8,7 @@ use tombolo_sharing::{Members, Rank, Ranks};
 use crate::error::ObjectError;
 use crate::job::{Job, Pause, refused};
 use crate::plain::Plain;
-use crate::tree::{Tree, WHAT, decode, rank_of};
+use crate::tree::{Tree, WHAT, decode, is_not_there, rank_of};
 
 /// Collectives: all [members](Job::members) call the same one. None has a guard meanwhile.
 impl Job {
@@ -177,7 +177,7 @@ impl Job {
                     let members = record.integer("members").map_err(refused)?.cast_unsigned();
                     return Ok(Members::new(Ranks(members)));
                 }
-                Err(tombolo::Error::TimedOut { .. }) => {}
+                Err(error) if is_not_there(&error) => {}
                 Err(error) => return Err(error.into()),
             }
             if self.gone()?.has(Rank(0)) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo::names::NameFault;
 use tombolo::{Channel, ChannelOptions, Domain, Error, Listener};
 use tombolo_sharing::{Members, Rank};
 
@@ -65,15 +66,25 @@ impl Tree {
         };
         let listeners = members.children(rank_of(rank)).map(listen).collect::<Result<Vec<_>, Error>>()?;
         let mut tree = Tree { rank, members, parent: None, children: Vec::new(), ended: None };
+        let wait = Wait { deadline, timeout: domain.timeout(), is_complete: &is_complete };
         if let Some(parent) = members.parent(rank_of(rank)) {
             let parent = u32::from(parent.0);
             let name = name(parent)?;
-            let once = |slice| options.connect(&domain.within(slice), &name);
-            tree.parent = Some((parent, eventually(deadline, domain.timeout(), &is_complete, once)?));
+            // Only the wait for the name is cut into slices. A parent whose end is open already would be left
+            // with a channel that closes.
+            wait.until(|slice| match domain.names().wait_for(&name, slice) {
+                Err(error) if is_not_there(&error) => Ok(None),
+                record => record.map(Some),
+            })?;
+            let connected = options.connect(&domain.within(wait.left()), &name);
+            tree.parent = Some((parent, wait.explain(connected)?));
         }
         for (child, listener) in listeners {
-            let once = |slice| Listener::within(&listener, slice).accept();
-            tree.children.push((child, eventually(deadline, domain.timeout(), &is_complete, once)?));
+            let accepted = wait.until(|slice| match Listener::within(&listener, slice).accept() {
+                Err(Error::TimedOut { .. }) => Ok(None),
+                channel => channel.map(Some),
+            })?;
+            tree.children.push((child, accepted));
         }
         Ok(tree)
     }
@@ -166,28 +177,45 @@ pub(crate) fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError
     Ok(T::decode(bytes))
 }
 
-/// Waits for a channel, and looks now and then whether those that are to open it are there.
-fn eventually(
+/// Whether a name was waited for in vain.
+pub(crate) fn is_not_there(error: &Error) -> bool {
+    matches!(error.name_fault(), Some(NameFault::NoSuchName { .. }))
+}
+
+/// A wait for others to open their ends, during which a member may end.
+struct Wait<'a> {
     deadline: Instant,
     timeout: Duration,
-    is_complete: &impl Fn() -> Result<(), ObjectError>,
-    once: impl Fn(Duration) -> Result<Channel, Error>,
-) -> Result<Channel, ObjectError> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match once(left.min(SLICE)) {
-            Ok(channel) => return Ok(channel),
-            Err(error @ Error::TimedOut { .. }) if left <= SLICE => {
-                return Err(match error {
-                    Error::TimedOut { what, .. } => Error::TimedOut { what, timeout }.into(),
-                    error => error.into(),
-                });
+    is_complete: &'a dyn Fn() -> Result<(), ObjectError>,
+}
+
+impl Wait<'_> {
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Tries until there is something, for a slice of the time each; looks in between whether all are there.
+    fn until<T>(&self, once: impl Fn(Duration) -> Result<Option<T>, Error>) -> Result<T, ObjectError> {
+        loop {
+            let left = self.left();
+            match self.explain(once(left.min(SLICE)))? {
+                Some(found) => return Ok(found),
+                None if left <= SLICE => {
+                    let what = "a rank did not open its channel for collectives".to_owned();
+                    return Err(ObjectError::TimedOut { what, timeout: self.timeout, rank: None });
+                }
+                None => (self.is_complete)()?,
             }
-            Err(Error::TimedOut { .. }) => is_complete()?,
+        }
+    }
+
+    /// The one at the other end may have ended just now: then that is the error, which others get, too.
+    fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, ObjectError> {
+        match outcome {
+            Ok(value) => Ok(value),
             Err(error) => {
-                // The one at the other end may have ended just now, as others then know.
-                is_complete()?;
-                return Err(error.into());
+                (self.is_complete)()?;
+                Err(error.into())
             }
         }
     }

@@ -267,6 +267,10 @@ pub(crate) fn shrink(deaths: &[&str]) -> Outcome {
         }
         check("no collective before", matches!(job.barrier(), Err(ObjectError::RankEnded { .. })), true)?;
         left.retain(|rank| !victims.contains(rank));
+        // The others wait for the decision, as they cannot know whether this one comes.
+        if left.last() == Some(&job.rank()) {
+            std::thread::sleep(Duration::from_millis(300));
+        }
         // A second death may be noticed after the first was decided on.
         let found = loop {
             match job.shrink() {
