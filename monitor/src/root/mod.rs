@@ -1,4 +1,4 @@
-//! The root monitor: does what [`crate::core`] decides, and tells it what happens.
+//! The root monitor: does what [`tombolo_monitor_core::root`] decides, and tells it what happens.
 //!
 //! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in
 //! the loop blocks but the handshake with a virtual machine that has just rung for it.
