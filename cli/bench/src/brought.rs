@@ -1,7 +1,11 @@
 //! Machines that are up for a measurement.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::{ErrorKind, Read};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tombolo_bench::suite;
 use tombolo_cli_common::programs::front;
@@ -9,25 +13,45 @@ use tombolo_machine::Machine;
 
 use crate::failure::Failure;
 
-/// A machine that was brought up for a measurement; taken down when dropped.
+/// How long the machine is waited for before one looks whether bringing it up has failed.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A machine that was brought up for a measurement. It is taken down when this is dropped, and when this
+/// program is killed: `tombolo up` notices that its standard input has ended.
 pub(super) struct Brought {
     name: String,
-    program: PathBuf,
+    up: Child,
 }
 
 impl Brought {
     pub(super) fn up(file: &Path) -> Result<Brought, Failure> {
         let program = front()?;
         let name = Machine::open(file)?.name().to_owned();
+        let of_socket = || Failure::system("wait for a machine");
+        // As systemd hears of it: in an abstract name, which leaves no file behind.
+        let notify = format!("tombolo-bench/{}/{name}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&notify).map_err(of_socket())?;
+        let ready = UnixDatagram::bind_addr(&address).map_err(of_socket())?;
+        ready.set_read_timeout(Some(SLICE)).map_err(of_socket())?;
         let command = || format!("run {} up {}", program.display(), file.display());
         let mut up = Command::new(&program);
-        up.args(["--quiet", "--machine", &name, "up"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
-        let output = up.stderr(Stdio::piped()).output().map_err(Failure::system(command()))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(suite::Error::File { path: file.to_owned(), why }.into());
+        up.args(["--quiet", "--machine", &name, "up", "--foreground", "--until-eof"]).arg(file);
+        up.env("NOTIFY_SOCKET", format!("@{notify}"));
+        up.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut machine = Brought { name, up: up.spawn().map_err(Failure::system(command()))? };
+        loop {
+            match ready.recv(&mut [0; 64]) {
+                Ok(_) => return Ok(machine),
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}
+                Err(error) => return Err(of_socket()(error)),
+            }
+            if machine.up.try_wait().map_err(Failure::system(command()))?.is_some() {
+                let mut why = String::new();
+                // What it said is the better error.
+                let _ = machine.up.stderr.take().map(|mut errors| errors.read_to_string(&mut why));
+                return Err(suite::Error::File { path: file.to_owned(), why: why.trim().to_owned() }.into());
+            }
         }
-        Ok(Brought { name, program })
     }
 
     /// The name of the machine.
@@ -38,9 +62,11 @@ impl Brought {
 
 impl Drop for Brought {
     fn drop(&mut self) {
-        let mut down = Command::new(&self.program);
-        down.args(["--quiet", "--machine", &self.name, "down"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // A failure is printed by the command itself; the figures are worth keeping.
-        let _ = down.status();
+        drop(self.up.stdin.take());
+        let mut said = String::new();
+        let _ = self.up.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
+        // The figures are worth keeping, whatever became of the machine.
+        let _ = self.up.wait();
+        eprint!("{said}");
     }
 }

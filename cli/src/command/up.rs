@@ -54,6 +54,11 @@ pub(crate) struct Options {
     /// expects
     #[arg(long)]
     foreground: bool,
+
+    /// Also take it down when standard input ends: a program that keeps the other end of a pipe takes the
+    /// machine along, however it ends
+    #[arg(long, requires = "foreground")]
+    until_eof: bool,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -68,6 +73,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let nodes = text::count(machine.nodes().len(), "node");
     context.say(format!("bringing up machine '{}': {nodes}, from {source}", machine.name()));
     let interruption = Interruption::watch(context, machine.name())?;
+    if options.until_eof {
+        foreground::watch_input();
+    }
     let mut monitor = Command::new(find_tombolod()?);
     let started = start_monitor(monitor.arg("up").arg(source.path()), |line| {
         context.say(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
@@ -232,7 +240,7 @@ mod tests {
     #[test]
     fn the_built_in_machine_can_be_read_by_another_program() {
         // The tests run in the folder of this crate, which has no machine files.
-        let source = Source::choose(&Options { file: None, foreground: false }).unwrap();
+        let source = Source::choose(&Options { file: None, foreground: false, until_eof: false }).unwrap();
         let read = Command::new("cat").arg(source.path()).output().unwrap();
         assert_eq!(String::from_utf8(read.stdout).unwrap(), DEFAULT_MACHINE_FILE);
         assert_eq!(source.to_string(), "the built-in machine file");

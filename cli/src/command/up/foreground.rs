@@ -43,6 +43,16 @@ fn wait(
     Err(Failure::Job { message: format!("machine '{name}' ended: its monitor failed ({status})"), status: 1 })
 }
 
+/// Ends this program as SIGTERM does when standard input ends; what is read is dropped.
+pub(super) fn watch_input() {
+    std::thread::spawn(|| {
+        // An input that cannot be read has ended.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        // It is this process, which a signal can always be sent to.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+    });
+}
+
 /// Tells systemd, if it asked to be told.
 fn notify(state: &str) -> io::Result<()> {
     let Some(name) = std::env::var_os(NOTIFY_VARIABLE) else { return Ok(()) };

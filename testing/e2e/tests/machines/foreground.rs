@@ -1,19 +1,22 @@
 //! `tombolo up --foreground`: what a supervisor sees of a machine.
 
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 
 use rustix::process::Signal;
-use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running};
+use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running, eventually};
 
 /// A machine that is kept in the foreground, and has reported that it is up.
 fn kept(file: &MachineFile) -> (Machine, Running) {
+    kept_with(file, &[])
+}
+
+fn kept_with(file: &MachineFile, options: &[&str]) -> (Machine, Running) {
     let machine = Machine::new(file);
     let socket = machine.folder().join("notify");
     let supervisor = UnixDatagram::bind(&socket).expect("a socket");
     supervisor.set_read_timeout(Some(PATIENCE)).expect("a deadline");
     let mut up = machine.command();
-    up.args([Path::new("up"), Path::new("--foreground"), machine.file()]).env("NOTIFY_SOCKET", &socket);
+    up.args(["up", "--foreground"]).args(options).arg(machine.file()).env("NOTIFY_SOCKET", &socket);
     let running = Running::start(&mut up);
     let mut state = [0; 64];
     let length = supervisor.recv(&mut state).expect("it says that the machine is up");
@@ -28,6 +31,32 @@ fn a_signal_takes_the_machine_down_and_is_no_failure() {
         let (machine, running) = kept(&MachineFile::host());
         running.signal(signal);
         running.finish().ok();
+        machine.has_ended();
+    }
+}
+
+#[test]
+fn the_end_of_its_input_takes_the_machine_down() {
+    let (machine, mut running) =
+        kept_with(&MachineFile::host().with_user("arm", "aarch64"), &["--until-eof"]);
+    machine.tombolo(["up", "--until-eof"]).fails_with(2, &["--foreground"]);
+    drop(running.stdin());
+    running.finish().ok();
+    machine.has_ended();
+}
+
+/// While it brings the machine up, and while it measures.
+#[test]
+fn a_benchmark_that_is_killed_takes_its_machine_along() {
+    for measures in [false, true] {
+        let machine = Machine::new(&MachineFile::host().with_vm("arm0", ""));
+        let mut command = machine.command();
+        let words = ["bench", "compute", "--slice-ms=60000", "--up"];
+        let running = Running::start(command.args(words).arg(machine.file()));
+        let wanted = if measures { "figures" } else { "tombolod up" };
+        assert!(eventually(|| !machine.processes(wanted).is_empty()), "{}", running.so_far());
+        running.signal(Signal::KILL);
+        let _ = running.finish();
         machine.has_ended();
     }
 }
