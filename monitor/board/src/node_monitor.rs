@@ -140,6 +140,8 @@ impl<B: Board> NodeMonitor<B> {
             if self.link.is_none() {
                 self.link = opening.step()?;
             }
+            // Also of the last step: the root waits for it, and nothing else would tell it soon.
+            self.board.ring(ROOT_PEER, 0);
             interrupted |= self.board.rung() != 0;
             if interrupted && self.link.is_some() {
                 return Ok(());
@@ -148,7 +150,6 @@ impl<B: Board> NodeMonitor<B> {
             if now_ns > deadline_ns {
                 return Err(Ended::Root("it did not answer".into()));
             }
-            self.board.ring(ROOT_PEER, 0);
             self.board.sleep(Some(now_ns + RING_AGAIN_NS));
         }
     }
