@@ -28,6 +28,8 @@ struct Scripted {
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
     console: Rc<std::cell::RefCell<Vec<u8>>>,
     rung: Rc<Cell<u64>>,
+    /// How often it has rung the root.
+    rings: Rc<Cell<u32>>,
     now_ns: u64,
 }
 
@@ -44,7 +46,9 @@ impl Board for Scripted {
         self.rung.take()
     }
 
-    fn ring(&self, _peer: u16, _vector: u16) {}
+    fn ring(&self, _peer: u16, _vector: u16) {
+        self.rings.set(self.rings.get() + 1);
+    }
 
     fn window(&self) -> &SharedMemory {
         &self.window
@@ -102,6 +106,7 @@ impl Rig {
         let (order, signals) = (WakeOrder::Fence, Deferred::default());
         let root = ChannelEnd::attach(&memory, Side::B, control_config(), order, signals).unwrap();
         let (script, answers, console) = (Rc::default(), Rc::default(), Rc::default());
+        let rings = Rc::new(Cell::new(0));
         let board = Scripted {
             window,
             memory: vec![0; 4 << 20],
@@ -109,10 +114,12 @@ impl Rig {
             answers: Rc::clone(&answers),
             console: Rc::clone(&console),
             rung: Rc::new(Cell::new(1)),
+            rings: Rc::clone(&rings),
             now_ns: 0,
         };
         let mut monitor = NodeMonitor::new(board);
         monitor.open_line().unwrap();
+        assert!(rings.get() > 0, "the root sleeps until it is rung for the last step");
         let mut rig = Rig { monitor, root, script, answers, console };
         rig.order(&Order::Welcome { node: NodeId(1), name: "b0".into(), machine: "m".into() });
         let ready = rig.turns();
