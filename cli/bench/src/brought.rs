@@ -11,7 +11,7 @@ use tombolo_bench::suite;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::Machine;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, eprint_quietly};
 
 /// How long the machine is waited for before one looks whether bringing it up has failed.
 const SLICE: Duration = Duration::from_millis(50);
@@ -67,6 +67,6 @@ impl Drop for Brought {
         let _ = self.up.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
         // The figures are worth keeping, whatever became of the machine.
         let _ = self.up.wait();
-        eprint!("{said}");
+        eprint_quietly(&said);
     }
 }

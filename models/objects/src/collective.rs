@@ -91,7 +91,7 @@ impl Job {
     pub fn shrink(&mut self) -> Result<Vec<u32>, ObjectError> {
         let before = self.tree.members;
         // Those that are still in a collective learn that it does not take place.
-        if let Some(ended) = Ranks(self.gone()?.0 & before.ranks().0).first() {
+        if let Some(ended) = self.ended_of(before)?.first() {
             self.tree.end(u32::from(ended.0));
         }
         let generation = self.generation + 1;
@@ -111,8 +111,13 @@ impl Job {
         Ok(self.members())
     }
 
+    /// The members that have ended, by the evidence of the monitor.
+    fn ended_of(&self, members: Members) -> Result<Ranks, ObjectError> {
+        Ok(Ranks(self.gone()?.0 & members.ranks().0))
+    }
+
     fn all_are_there(&self, members: Members) -> Result<(), ObjectError> {
-        match Ranks(self.gone()?.0 & members.ranks().0).first() {
+        match self.ended_of(members)?.first() {
             Some(rank) => Err(ObjectError::RankEnded { rank: rank.0.into(), what: WHAT }),
             None => Ok(()),
         }
@@ -126,8 +131,8 @@ impl Job {
     ) -> Result<R, ObjectError> {
         match self.tree.run(part) {
             Err(ObjectError::RankEnded { rank, what }) => {
-                let gone = Ranks(self.gone()?.0 & self.tree.members.ranks().0);
-                let named = gone.first().filter(|_| !gone.has(rank_of(rank)));
+                let ended = self.ended_of(self.tree.members)?;
+                let named = ended.first().filter(|_| !ended.has(rank_of(rank)));
                 Err(ObjectError::RankEnded { rank: named.map_or(rank, |rank| rank.0.into()), what })
             }
             outcome => outcome,
