@@ -75,6 +75,8 @@ static uint64_t next(uint64_t *state) {
 static void *run(void *argument) {
     long number = (long)argument, done = 0;
     uint64_t state = (uint64_t)number * 2654435761u + 1;
+    /* None moves, which takes memory, before all are created. */
+    pthread_barrier_wait(&all);
     for (int move = 0; move < moves; move++) {
         EQUAL(tombolo_migrate((int)(next(&state) % (uint64_t)nodes)), 0);
         done += count_up(5);
