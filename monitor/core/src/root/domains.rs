@@ -267,7 +267,7 @@ impl Core {
         }
     }
 
-    /// A domain has ended: its parent hears of it, its children end.
+    /// A domain has ended: its children end, and its parent hears of it.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(mut record) = self.domains.remove(domain) else { return };
         self.trace_owner_gone(domain);
@@ -284,23 +284,23 @@ impl Core {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
         self.relay_gone(domain, &how(&exit));
-        if let Some((_, Some(client))) = record.parent {
-            match record.starting {
-                Some(request) => {
-                    let why = "it ended before its node reported the start".into();
-                    let fault = self.start_failed(request, domain.node(), why);
-                    self.answer(client, request, Err(fault));
-                }
-                None if tombolo_base::canary!("core tells no parent of a death") => {}
-                None => self.deliver(client, 0, Reply::Ended { domain, exit: exit.clone() }),
+        let children: Vec<DomainId> = self.domains.children(domain).collect();
+        match (record.starting, record.parent) {
+            (Some(request), Some((_, Some(client)))) => {
+                let why = "it ended before its node reported the start".into();
+                let fault = self.start_failed(request, domain.node(), why);
+                self.answer(client, request, Err(fault));
             }
+            (None, Some(_)) if tombolo_base::canary!("core tells no parent of a death") => {}
+            (None, Some(parent)) => self.tell_end(domain, parent, exit.clone(), &children),
+            _ => {}
         }
+        self.tell_held_ends(domain, &children);
         if record.parent.is_some() {
             self.happened_to(domain, Happening::DOMAIN_ENDED, format!("{} {}", record.program, how(&exit)));
         }
         self.domain_gone(domain, record, exit);
         self.go_on_moving(domain);
-        let children: Vec<DomainId> = self.domains.children(domain).collect();
         children.into_iter().for_each(|child| self.condemn(child));
     }
 
@@ -349,8 +349,12 @@ impl Core {
     pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
-        while let Some(record) = next.and_then(|domain| self.domains.get(&domain)) {
-            next = record.parent.map(|(parent, client)| {
+        while let Some(domain) = next {
+            let parent = match self.domains.get(&domain) {
+                Some(record) => record.parent,
+                None => self.held_ends.parent(domain),
+            };
+            next = parent.map(|(parent, client)| {
                 owner = client;
                 parent
             });

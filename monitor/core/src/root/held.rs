@@ -18,6 +18,7 @@ impl Core {
             ("connections that wait for a name", self.waiting.len()),
             ("channels in windows", self.channels.len()),
             ("sentences", self.executions.len()),
+            ("ends held back", self.held_ends.len()),
             ("effects", self.effects.len()),
             ("restarts awaited", self.nodes.iter().filter(|node| node.restarting.is_some()).count()),
             ("viewers of consoles", self.nodes.iter().map(|node| node.console.viewers()).sum()),

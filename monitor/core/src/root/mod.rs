@@ -13,6 +13,7 @@ mod domain_table;
 mod domains;
 mod facts;
 mod held;
+mod held_ends;
 mod limits;
 mod names;
 mod nodes;
@@ -40,6 +41,7 @@ use tombolo_machine::{Limit, Machine};
 
 use console::ConsoleRecord;
 use domain_table::DomainTable;
+use held_ends::HeldEnds;
 use observing::{Observed, Observing, WatchedDomain};
 use regions::Regions;
 use relays::Relays;
@@ -250,6 +252,7 @@ pub struct Core {
     next_channel: u64,
     /// Domains that are killed if they still live then.
     executions: Vec<(Nanos, DomainId)>,
+    held_ends: HeldEnds,
     traces: Traces,
     regions: Regions,
     relays: Relays,
@@ -315,6 +318,7 @@ impl Core {
             channels: BTreeMap::new(),
             next_channel: 1,
             executions: Vec::new(),
+            held_ends: HeldEnds::default(),
             traces: Traces::default(),
             regions,
             relays: Relays::default(),

@@ -303,6 +303,7 @@ impl Core {
         self.relays.client_left(client);
         self.observing.client_left(client);
         self.steering_client_left(client);
+        self.held_ends.client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
         // A node that starts anew numbers its connections anew: what this one still awaits is not for the
         // next.

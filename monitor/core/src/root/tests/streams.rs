@@ -55,6 +55,40 @@ fn a_side_stream_is_of_whoever_started_the_domain() {
     assert_eq!(feed(&mut bench, (ARM0, 5), grandchild, SIDE, b"x"), None);
 }
 
+/// What descendants write last is heard before the end of the job.
+#[test]
+fn an_end_is_told_when_all_descendants_have_ended() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
+    bench.ask((ARM0, 5), attach.clone());
+    let mut start_child = |client: Client, connection: u32| {
+        assert_eq!(bench.spawn(client, "arm1"), None);
+        let Some((ARM1, Order::Start { order })) = bench.orders.last() else { panic!() };
+        let domain = order.domain;
+        bench.report(ARM1, Report::Started { domain, pid: 60 });
+        bench.report(ARM1, Report::Joined { connection, pid: 60, domain: Some(domain) });
+        bench.ask((ARM1, connection), attach.clone());
+        domain
+    };
+    let child = start_child((ARM0, 5), 6);
+    let grandchild = start_child((ARM1, 6), 7);
+    bench.delivered.clear();
+    let exit = Exit::Exited { status: 0 };
+    bench.report(ARM0, Report::Left { connection: 5 });
+    bench.report(ARM0, Report::Ended { domain, exit: exit.clone() });
+    bench.report(ARM1, Report::Left { connection: 6 });
+    bench.report(ARM1, Report::Ended { domain: child, exit: Exit::Signalled { signal: 9 } });
+    assert_eq!(bench.delivered.len(), 0, "the grandchild has not ended");
+    bench.report(ARM1, Report::Output { domain: grandchild, stream: 1, bytes: b"last".to_vec() });
+    bench.report(ARM1, Report::Ended { domain: grandchild, exit: Exit::Signalled { signal: 9 } });
+    let told: Vec<_> = bench.delivered.iter().map(|(to, message, ..)| (*to, message.body.clone())).collect();
+    let output = Reply::Output { domain: grandchild, stream: 1, bytes: b"last".to_vec() };
+    assert_eq!(told, [((HOST, 1), output), ((HOST, 1), Reply::Ended { domain, exit })]);
+}
+
 #[test]
 fn each_input_is_fed_a_piece_at_a_time_and_an_end_may_follow() {
     let mut bench = Bench::up(4);

@@ -1,0 +1,85 @@
+//! Ends of domains that are not told yet, because domains that they started are still ending.
+//!
+//! Whoever started a job hears of its end after all that the job has written: also what its descendants wrote
+//! last, which an agent reports before their ends.
+
+use std::collections::BTreeMap;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Exit, Reply};
+
+use super::{Client, Core};
+
+/// The end of a domain, whose parent is to hear of it.
+#[derive(Debug)]
+struct HeldEnd {
+    parent: DomainId,
+    /// Who is to hear of it; nobody if it has left.
+    client: Option<Client>,
+    exit: Exit,
+    /// Descendants that have not ended.
+    descendants: Vec<DomainId>,
+}
+
+/// The ends that are held back, by domain.
+#[derive(Debug, Default)]
+pub(super) struct HeldEnds(BTreeMap<DomainId, HeldEnd>);
+
+impl HeldEnds {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The parent of a domain whose end is held back, and the client that is to hear of it.
+    pub(super) fn parent(&self, domain: DomainId) -> Option<(DomainId, Option<Client>)> {
+        self.0.get(&domain).map(|held| (held.parent, held.client))
+    }
+
+    pub(super) fn client_left(&mut self, client: Client) {
+        for held in self.0.values_mut() {
+            held.client.take_if(|of| *of == client);
+        }
+    }
+
+    /// A descendant of some of them has ended, and its children are to end. Those that wait for nothing more.
+    fn descendant_ended(&mut self, domain: DomainId, children: &[DomainId]) -> Vec<(DomainId, HeldEnd)> {
+        for held in self.0.values_mut() {
+            if let Some(at) = held.descendants.iter().position(|descendant| *descendant == domain) {
+                held.descendants.swap_remove(at);
+                held.descendants.extend(children);
+            }
+        }
+        self.0.extract_if(.., |_, held| held.descendants.is_empty()).collect()
+    }
+}
+
+impl Core {
+    /// Tells a parent that a domain has ended, now or when its descendants have.
+    pub(super) fn tell_end(
+        &mut self,
+        domain: DomainId,
+        (parent, client): (DomainId, Option<Client>),
+        exit: Exit,
+        children: &[DomainId],
+    ) {
+        if children.is_empty() {
+            self.deliver_end(client, domain, exit);
+        } else {
+            let descendants = children.to_vec();
+            self.held_ends.0.insert(domain, HeldEnd { parent, client, exit, descendants });
+        }
+    }
+
+    /// A domain has ended, and its children are to end: whoever waits for it may have waited for it alone.
+    pub(super) fn tell_held_ends(&mut self, domain: DomainId, children: &[DomainId]) {
+        for (domain, held) in self.held_ends.descendant_ended(domain, children) {
+            self.deliver_end(held.client, domain, held.exit);
+        }
+    }
+
+    fn deliver_end(&mut self, client: Option<Client>, domain: DomainId, exit: Exit) {
+        if let Some(client) = client {
+            self.deliver(client, 0, Reply::Ended { domain, exit });
+        }
+    }
+}
