@@ -15,6 +15,8 @@ pub mod fortran;
 pub mod heap;
 #[cfg(target_env = "musl")]
 pub mod image;
+#[cfg(target_env = "musl")]
+pub mod locks;
 pub mod memory;
 #[cfg(target_env = "musl")]
 pub mod migrate;

@@ -1,18 +1,18 @@
-//! Threads of POSIX in an image, and what they wait for: a program's own threads can migrate as `main` can.
+//! Threads of POSIX in an image: a program's own threads can migrate as `main` can, or run on other nodes from
+//! their beginning.
 //!
 //! Where workers have address spaces of their own, a thread that the program creates gets its stack in the
-//! arena. What the C library sleeps on can wake threads of one process only, so mutexes, condition variables,
-//! barriers and semaphores are words here on which threads sleep as on all else of a job. They have the size
-//! and the initial values of musl's.
+//! arena.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::ptr;
 
 use tombolo_omp_team::device::migrate;
-use tombolo_omp_team::job::created::{self, Begin};
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::lock::Lock;
-use tombolo_omp_team::primitives::{exclusive, park, sys};
+use tombolo_omp_team::job::{created, stack};
+use tombolo_omp_team::primitives::leavable::{self, Begin};
+use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::team::thread::{self, WayOut};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
@@ -23,6 +23,23 @@ unsafe extern "C" {
         argument: *mut c_void,
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
+    fn __real_pthread_detach(thread: libc::pthread_t) -> c_int;
+    fn __real_pthread_self() -> libc::pthread_t;
+    fn __real_pthread_exit(value: *mut c_void) -> !;
+    fn _pthread_cleanup_push(
+        handler: *mut Cleanup,
+        function: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(handler: *mut Cleanup, runs: c_int);
+}
+
+/// What `pthread_cleanup_push` of musl keeps, the one before last.
+#[repr(C)]
+struct Cleanup {
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    before: *mut Cleanup,
 }
 
 /// Whether the caller is a thread of the program in a job whose workers have address spaces of their own. The
@@ -67,277 +84,71 @@ pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mu
     unsafe { __real_pthread_join(thread, value) }
 }
 
-/// Gives the calling thread a record, without which it would look again and again instead of sleeping.
-fn known() {
-    if exclusive::is_on() {
-        start::current();
-    }
-}
-
-/// A mutex, in the place of musl's, of which the kind stays.
-#[repr(C)]
-pub struct Mutex {
-    kind: AtomicU32,
-    lock: Lock,
-    /// The thread that has it, where the kind asks.
-    owner: AtomicUsize,
-    count: AtomicU32,
-}
-
-const RECURSIVE: u32 = 1;
-const CHECKED: u32 = 2;
-const KIND: u32 = 3;
-/// What musl adds for mutexes that outlive their owners or give them priority.
-const UNSUPPORTED: u32 = 12;
-
-impl Mutex {
-    /// Takes it as `take` does it, 0 or the number of an error.
-    fn acquire(&self, take: impl FnOnce(&Lock) -> c_int) -> c_int {
-        known();
-        let kind = self.kind.load(Ordering::Relaxed);
-        if kind & UNSUPPORTED != 0 {
-            return libc::ENOTSUP;
-        }
-        if kind & KIND == 0 {
-            return take(&self.lock);
-        }
-        let me = migrate::identity(start::current());
-        if self.owner.load(Ordering::Relaxed) == me {
-            if kind & KIND == CHECKED {
-                return libc::EDEADLK;
-            }
-            self.count.fetch_add(1, Ordering::Relaxed);
-            return 0;
-        }
-        let taken = take(&self.lock);
-        if taken == 0 {
-            self.owner.store(me, Ordering::Relaxed);
-            self.count.store(1, Ordering::Relaxed);
-        }
-        taken
-    }
-
-    fn release(&self) -> c_int {
-        if self.kind.load(Ordering::Relaxed) & KIND != 0 {
-            if self.owner.load(Ordering::Relaxed) != migrate::identity(start::current()) {
-                return libc::EPERM;
-            }
-            if self.count.fetch_sub(1, Ordering::Relaxed) > 1 {
-                return 0;
-            }
-            self.owner.store(0, Ordering::Relaxed);
-        }
-        self.lock.release();
-        0
-    }
-
-    /// Gives it back wholly, for a condition variable; how often it was taken.
-    fn yield_all(&self) -> Result<u32, c_int> {
-        let taken = self.count.load(Ordering::Relaxed);
-        if self.kind.load(Ordering::Relaxed) & KIND == RECURSIVE {
-            self.count.store(1, Ordering::Relaxed);
-        }
-        match self.release() {
-            0 => Ok(taken),
-            error => Err(error),
-        }
-    }
-
-    fn take_again(&self, taken: u32) {
-        self.acquire(wait);
-        if self.kind.load(Ordering::Relaxed) & KIND == RECURSIVE {
-            self.count.store(taken, Ordering::Relaxed);
-        }
-    }
-}
-
-fn wait(lock: &Lock) -> c_int {
-    lock.acquire();
-    0
-}
-
-/// How long a thread that waits until a time sleeps between two looks, in microseconds.
-const LOOK_US: u32 = 500;
-
-/// Looks until something holds or the time has come; 0 or `ETIMEDOUT`.
+/// Has a thread that ends leave nothing to be joined.
 ///
 /// # Safety
-/// The time can be read.
-unsafe fn look_until(
-    clock: libc::clockid_t,
-    time: *const libc::timespec,
-    mut holds: impl FnMut() -> bool,
-) -> c_int {
+/// As `pthread_detach`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int {
+    // On another node than that where it was created there is nothing to do: its stack is of the arena.
+    if is_of_job() && start::root().store.holds(thread as usize) && !created::is_of_this_process(thread) {
+        return 0;
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real_pthread_detach(thread) }
+}
+
+/// What the C library calls the thread of the program, wherever it runs.
+#[unsafe(no_mangle)]
+pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
+    match thread::known().and_then(migrate::name) {
+        Some(name) => name as libc::pthread_t,
+        // SAFETY: the call has no arguments.
+        None => unsafe { __real_pthread_self() },
+    }
+}
+
+/// Ends the calling thread of the program.
+///
+/// # Safety
+/// As `pthread_exit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
+    let me = thread::known();
+    match me.map_or(WayOut::Thread, |me| me.way_out.get()) {
+        WayOut::Call(stack) => {
+            clean_up();
+            // SAFETY: the call is that with which the thread began, which has not returned; the program's
+            // functions have nothing else to clean up.
+            unsafe { leavable::leave(*stack, value) }
+        }
+        WayOut::None => sys::fatal("pthread_exit: a thread is ended in a call that another node made"),
+        WayOut::Thread => {
+            if is_of_job() && me.is_some_and(|me| me.stack.get().is_some_and(|stack| stack.is_main)) {
+                clean_up();
+                created::wait_for_all();
+                stack::end_main(0);
+            }
+            // SAFETY: the caller says so.
+            unsafe { __real_pthread_exit(value) }
+        }
+    }
+}
+
+/// Calls what the program has registered by `pthread_cleanup_push`, the last first.
+fn clean_up() {
+    unsafe extern "C" fn nothing(_: *mut c_void) {}
     loop {
-        if holds() {
-            return 0;
+        let mut last = Cleanup { function: None, argument: ptr::null_mut(), before: ptr::null_mut() };
+        // SAFETY: what is pushed is taken off again, which shows what was there before.
+        unsafe {
+            _pthread_cleanup_push(&raw mut last, nothing, ptr::null_mut());
+            _pthread_cleanup_pop(&raw mut last, 0);
+            if last.before.is_null() {
+                return;
+            }
+            _pthread_cleanup_pop(last.before, 1);
         }
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the time of now is ours to write; the caller says the rest.
-        let end = unsafe {
-            libc::clock_gettime(clock, &raw mut now);
-            *time
-        };
-        if !(0..1_000_000_000).contains(&end.tv_nsec) {
-            return libc::EINVAL;
-        }
-        if (now.tv_sec, now.tv_nsec) >= (end.tv_sec, end.tv_nsec) {
-            return libc::ETIMEDOUT;
-        }
-        sys::sleep_for(LOOK_US);
-    }
-}
-
-/// Takes a mutex; waits until it can.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_mutex_lock(mutex: &Mutex) -> c_int {
-    mutex.acquire(wait)
-}
-
-/// Takes a mutex if it is free.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_mutex_trylock(mutex: &Mutex) -> c_int {
-    match mutex.acquire(|lock| if lock.try_acquire() { 0 } else { libc::EBUSY }) {
-        libc::EDEADLK => libc::EBUSY,
-        taken => taken,
-    }
-}
-
-/// Takes a mutex if it is free before a time.
-///
-/// # Safety
-/// The time can be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_pthread_mutex_timedlock(mutex: &Mutex, time: *const libc::timespec) -> c_int {
-    // SAFETY: the caller says so.
-    mutex.acquire(|lock| unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_acquire()) })
-}
-
-/// Gives a mutex back.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_mutex_unlock(mutex: &Mutex) -> c_int {
-    mutex.release()
-}
-
-/// A condition variable, in the place of musl's, of which the clock stays.
-#[repr(C)]
-pub struct Condition {
-    kept: [u32; 4],
-    clock: AtomicI32,
-    kept_too: u32,
-    /// How often it was signalled.
-    signals: AtomicU32,
-}
-
-/// Waits for a condition variable.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_wait(condition: &Condition, mutex: &Mutex) -> c_int {
-    known();
-    let signals = condition.signals.load(Ordering::SeqCst);
-    let taken = match mutex.yield_all() {
-        Ok(taken) => taken,
-        Err(error) => return error,
-    };
-    park::sleep(&condition.signals, signals);
-    mutex.take_again(taken);
-    0
-}
-
-/// Waits for a condition variable, until a time at most.
-///
-/// # Safety
-/// The time can be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
-    condition: &Condition,
-    mutex: &Mutex,
-    time: *const libc::timespec,
-) -> c_int {
-    let signals = condition.signals.load(Ordering::SeqCst);
-    let taken = match mutex.yield_all() {
-        Ok(taken) => taken,
-        Err(error) => return error,
-    };
-    let clock = condition.clock.load(Ordering::Relaxed);
-    let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
-    // SAFETY: the caller says so.
-    let ended = unsafe { look_until(clock, time, signalled) };
-    mutex.take_again(taken);
-    ended
-}
-
-fn signal(condition: &Condition, count: u32) -> c_int {
-    condition.signals.fetch_add(1, Ordering::SeqCst);
-    park::wake(&condition.signals, count);
-    0
-}
-
-/// Wakes one thread that waits for a condition variable.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_signal(condition: &Condition) -> c_int {
-    signal(condition, 1)
-}
-
-/// Wakes all threads that wait for a condition variable.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_broadcast(condition: &Condition) -> c_int {
-    signal(condition, c_int::MAX.unsigned_abs())
-}
-
-/// A barrier, in the place of musl's.
-#[repr(C)]
-pub struct Barrier {
-    threads: AtomicU32,
-    arrived: AtomicU32,
-    rounds: AtomicU32,
-}
-
-/// Makes a barrier for a number of threads.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_barrier_init(
-    barrier: &Barrier,
-    _attributes: *const c_void,
-    threads: u32,
-) -> c_int {
-    if threads == 0 {
-        return libc::EINVAL;
-    }
-    barrier.threads.store(threads, Ordering::Relaxed);
-    barrier.arrived.store(0, Ordering::Relaxed);
-    0
-}
-
-/// Ends the use of a barrier.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_barrier_destroy(_barrier: &Barrier) -> c_int {
-    0
-}
-
-/// Waits until all are at a barrier.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_barrier_wait(barrier: &Barrier) -> c_int {
-    known();
-    let round = barrier.rounds.load(Ordering::SeqCst);
-    if barrier.arrived.fetch_add(1, Ordering::SeqCst) + 1 == barrier.threads.load(Ordering::Relaxed) {
-        barrier.arrived.store(0, Ordering::SeqCst);
-        barrier.rounds.fetch_add(1, Ordering::SeqCst);
-        park::wake(&barrier.rounds, c_int::MAX.unsigned_abs());
-        return libc::PTHREAD_BARRIER_SERIAL_THREAD;
-    }
-    while barrier.rounds.load(Ordering::SeqCst) == round {
-        park::sleep(&barrier.rounds, round);
-    }
-    0
-}
-
-/// A semaphore, in the place of musl's.
-#[repr(C)]
-pub struct Semaphore(AtomicU32);
-
-impl Semaphore {
-    fn try_take(&self) -> bool {
-        let less = |value: u32| value.checked_sub(1);
-        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, less).is_ok()
     }
 }
 
@@ -348,41 +159,4 @@ pub(crate) fn status(error: c_int) -> c_int {
     }
     sys::set_errno(usize::try_from(error).unwrap_or(0));
     -1
-}
-
-/// Adds to a semaphore.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
-    let more = |value: u32| (value < c_int::MAX.unsigned_abs()).then_some(value + 1);
-    if semaphore.0.fetch_update(Ordering::Release, Ordering::Relaxed, more).is_err() {
-        return status(libc::EOVERFLOW);
-    }
-    park::wake(&semaphore.0, 1);
-    0
-}
-
-/// Takes from a semaphore.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
-    known();
-    while !semaphore.try_take() {
-        park::sleep(&semaphore.0, 0);
-    }
-    0
-}
-
-/// Takes from a semaphore if it has something.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
-    status(if semaphore.try_take() { 0 } else { libc::EAGAIN })
-}
-
-/// Takes from a semaphore if it has something before a time.
-///
-/// # Safety
-/// The time can be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
-    // SAFETY: the caller says so.
-    status(unsafe { look_until(libc::CLOCK_REALTIME, time, || semaphore.try_take()) })
 }

@@ -171,7 +171,7 @@ fn the_report_is_for_people_too() {
 
 #[test]
 fn what_cannot_be_equal_is_refused_by_name_and_reason() {
-    let head = "#include <pthread.h>\n#include <setjmp.h>\n#include <stdarg.h>\n#include <sys/stat.h>\n\
+    let head = "#include <pthread.h>\n#include <setjmp.h>\n#include <stdarg.h>\n#include <sys/stat.h>\n#include <threads.h>\n\
                 int use(void *, ...);\n";
     let cases = [
         (
@@ -204,16 +204,8 @@ fn what_cannot_be_equal_is_refused_by_name_and_reason() {
             "use(&file);",
             "`file` cannot be shared: stat is laid out by the kernel of each processor (144 bytes on x86_64, 128 on aarch64)",
         ),
-        (
-            "pthread_rwlock_t lock;",
-            "",
-            "`lock` cannot be shared: pthread_rwlock_t works in one process alone",
-        ),
-        (
-            "",
-            "static pthread_once_t once[2]; use(once);",
-            "`once` cannot be shared: once[]: pthread_once_t works",
-        ),
+        ("mtx_t lock;", "", "`lock` cannot be shared: mtx_t works in one process alone"),
+        ("", "static cnd_t once[2]; use(once);", "`once` cannot be shared: once[]: cnd_t works"),
         (
             "",
             "long double x = 1;\n#pragma omp parallel\nuse(&x);",

@@ -3,5 +3,6 @@
 mod migrate;
 mod nodes;
 mod pages;
+mod pthreads;
 mod skew;
 mod target;

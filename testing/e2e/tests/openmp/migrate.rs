@@ -8,13 +8,13 @@ use tombolo_e2e::{Finished, Machine, MachineFile, eventually, omp};
 
 use crate::nodes::{compile, machine};
 
-const HYBRID: &str = "OMP_TOMBOLO=hybrid";
-const EXCLUSIVE: &str = "OMP_TOMBOLO=exclusive";
-const PAGES: &str = "OMP_TOMBOLO_MEMORY=pages";
-const USER: &str = "OMP_TOMBOLO_NODES=arm-user";
-const VM: &str = "OMP_TOMBOLO_NODES=arm0";
+pub(crate) const HYBRID: &str = "OMP_TOMBOLO=hybrid";
+pub(crate) const EXCLUSIVE: &str = "OMP_TOMBOLO=exclusive";
+pub(crate) const PAGES: &str = "OMP_TOMBOLO_MEMORY=pages";
+pub(crate) const USER: &str = "OMP_TOMBOLO_NODES=arm-user";
+pub(crate) const VM: &str = "OMP_TOMBOLO_NODES=arm0";
 
-fn run(machine: &Machine, variables: &[&str], words: &[&str]) -> Finished {
+pub(crate) fn run(machine: &Machine, variables: &[&str], words: &[&str]) -> Finished {
     machine.tombolo(all_words(variables, words))
 }
 
@@ -25,7 +25,7 @@ fn all_words<'a>(variables: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
-fn with_user() -> MachineFile {
+pub(crate) fn with_user() -> MachineFile {
     MachineFile::host().with_user("arm-user", "aarch64")
 }
 

@@ -5,7 +5,7 @@ use tombolo_base::Isa;
 /// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the
 /// storage of threads that have their stacks in the arena, what streams read and write by, the program's
 /// threads and what they wait for.
-pub(super) const FUNCTIONS: [&str; 38] = [
+pub(super) const FUNCTIONS: [&str; 49] = [
     "main",
     "fork",
     "__mmap",
@@ -29,6 +29,17 @@ pub(super) const FUNCTIONS: [&str; 38] = [
     "__stdio_close",
     "pthread_create",
     "pthread_join",
+    "pthread_detach",
+    "pthread_self",
+    "pthread_exit",
+    "pthread_once",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_tryrdlock",
+    "pthread_rwlock_timedrdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_rwlock_trywrlock",
+    "pthread_rwlock_timedwrlock",
+    "pthread_rwlock_unlock",
     "pthread_mutex_lock",
     "pthread_mutex_trylock",
     "pthread_mutex_timedlock",

@@ -22,7 +22,7 @@ const KNOWN: [(&str, &str); 10] = [
 ];
 
 /// Types that are the same everywhere and of use in one process alone.
-const OF_ONE_PROCESS: [&str; 4] = ["pthread_rwlock_t", "pthread_once_t", "mtx_t", "cnd_t"];
+const OF_ONE_PROCESS: [&str; 2] = ["mtx_t", "cnd_t"];
 
 /// A type of a build: an entry, or nothing, which is `void`.
 type Of = Option<usize>;

@@ -13,6 +13,8 @@ use crate::team::thread::Thread;
 #[repr(C, align(64))]
 pub(super) struct Migrant {
     origin: &'static Thread,
+    /// What the C library calls the thread that asked: a number or an address.
+    name: Cell<usize>,
     /// The node on which the next call is to be executed.
     wanted: Cell<u32>,
     /// An order for one of its threads that waits; an address that [`crate::device`] gives a meaning to.
@@ -44,6 +46,7 @@ impl Migrant {
     pub(super) fn new(thread: &'static Thread) -> Self {
         let this = Self {
             origin: thread,
+            name: Cell::new(0),
             wanted: Cell::new(thread.node),
             order: AtomicPtr::new(ptr::null_mut()),
             threads: [const { Cell::new(None) }; NODES],
@@ -55,6 +58,16 @@ impl Migrant {
     /// The thread that asked.
     pub(super) fn origin(&self) -> &'static Thread {
         self.origin
+    }
+
+    /// What the C library calls the thread that asked.
+    pub(super) fn name(&self) -> usize {
+        self.name.get()
+    }
+
+    /// Says what that is.
+    pub(super) fn set_name(&self, name: usize) {
+        self.name.set(name);
     }
 
     /// The node on which the next call is to be executed.

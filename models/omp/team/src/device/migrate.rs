@@ -9,6 +9,7 @@ use std::ptr;
 
 use super::migrant::Migrant;
 use super::order::{Construct, Order, OrderKind};
+use crate::primitives::leavable::Begin;
 use crate::primitives::{exclusive, sys};
 use crate::team::task::Function;
 use crate::team::thread::Thread;
@@ -20,13 +21,21 @@ pub fn set_node(me: &'static Thread, node: u32) -> bool {
     if node >= me.root().nodes().count() {
         return false;
     }
+    migrant_of(me).want(node);
+    true
+}
+
+/// What a thread migrates as from now on.
+fn migrant_of(me: &'static Thread) -> &'static Migrant {
     let migrant = Migrant::of(me).unwrap_or_else(|| {
         let migrant = me.store().place(Migrant::new(me));
         Migrant::take_over(Some(migrant), me);
         migrant
     });
-    migrant.want(node);
-    true
+    if is_origin(migrant, me) {
+        migrant.set_name(sys::name_of_thread());
+    }
+    migrant
 }
 
 /// A thread ends that OpenMP did not start: the next that gets its record has not migrated.
@@ -51,9 +60,42 @@ pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool
     if node == me.node {
         return false;
     }
-    let root = me.root();
-    let order = Order::new(root, node, Construct::Migration, OrderKind::Visit, &[]);
+    let order = Order::new(me.root(), node, Construct::Migration, OrderKind::Visit, &[]);
     order.visits(migrant, function, frame as usize);
+    let order = executed(me, migrant, order);
+    sys::set_errno(order.errno());
+    order.release(me.store());
+    true
+}
+
+/// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with; the
+/// caller waits, and executes what comes back to its node.
+pub fn live(me: &'static Thread, node: u32, begin: Begin, argument: *mut c_void) -> *mut c_void {
+    let migrant = migrant_of(me);
+    migrant.want(node);
+    let order = Order::new(me.root(), node, Construct::Create, OrderKind::Live, &[]);
+    order.lives(migrant, begin, argument as usize);
+    let order = executed(me, migrant, order);
+    let result = order.result();
+    order.release(me.store());
+    result as *mut c_void
+}
+
+/// What the C library of its node calls the thread of the program that this thread runs for, unless that is
+/// this thread.
+#[must_use]
+pub fn name(me: &'static Thread) -> Option<usize> {
+    Migrant::of(me).filter(|migrant| !is_origin(migrant, me)).map(Migrant::name)
+}
+
+fn is_origin(migrant: &Migrant, me: &Thread) -> bool {
+    ptr::eq(migrant.origin(), me)
+}
+
+/// Has a thread of another node execute an order for one that migrates. Returns once it is done; until then
+/// the caller executes what comes back to its node.
+fn executed(me: &'static Thread, migrant: &'static Migrant, order: &'static Order) -> &'static Order {
+    let (root, node) = (me.root(), order.node());
     order.begin_for(me);
     let there = migrant.on(node);
     if let Some(thread) = there {
@@ -79,9 +121,7 @@ pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool
     if there.is_none() {
         migrant.enter(node, None);
     }
-    sys::set_errno(order.errno());
-    order.release(me.store());
-    true
+    order
 }
 
 /// The order that this thread is to execute while it waits for another.

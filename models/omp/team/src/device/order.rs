@@ -9,12 +9,13 @@ use super::mapping::{self, Item, Work};
 use super::migrant::Migrant;
 use super::{alone, memory};
 use crate::constructs::tasks;
+use crate::primitives::leavable::{self, Begin};
 use crate::primitives::store::Store;
 use crate::primitives::{exclusive, sys};
 use crate::team::devices::Device;
 use crate::team::root::Root;
 use crate::team::task::Function;
-use crate::team::thread::{self, Thread};
+use crate::team::thread::{self, Thread, WayOut};
 use crate::team::waiting;
 
 /// What a thread of a device is to do.
@@ -39,6 +40,8 @@ pub enum OrderKind {
     Copy,
     /// Call a function for a thread that migrates.
     Visit,
+    /// Be a thread that the program creates.
+    Live,
 }
 
 /// The constructs that orders come from, for messages.
@@ -59,6 +62,8 @@ pub enum Construct {
     Call,
     /// A call by a thread that migrates.
     Migration,
+    /// `pthread_create`.
+    Create,
 }
 
 impl Construct {
@@ -73,6 +78,7 @@ impl Construct {
             Self::Update => "target update",
             Self::Call => "omp_target_…",
             Self::Migration => "tombolo_migrate",
+            Self::Create => "pthread_create",
         }
     }
 }
@@ -88,6 +94,7 @@ pub struct Order {
     /// What the region gets: an address for each item.
     addresses: *mut usize,
     function: Cell<Option<Function>>,
+    begin: Cell<Option<Begin>>,
     limit: Cell<u32>,
     /// Numbers that some kinds need.
     pub(super) words: Cell<[usize; 3]>,
@@ -130,6 +137,7 @@ impl Order {
             count,
             addresses,
             function: Cell::new(None),
+            begin: Cell::new(None),
             limit: Cell::new(0),
             words: Cell::new([0; 3]),
             event: Cell::new(0),
@@ -156,6 +164,18 @@ impl Order {
         self.function.set(Some(function));
         self.migrant.set(Some(migrant));
         self.words.set([frame, sys::errno(), 0]);
+    }
+
+    /// What a thread that the program creates begins with.
+    pub(super) fn lives(&self, migrant: &'static Migrant, begin: Begin, argument: usize) {
+        self.begin.set(Some(begin));
+        self.migrant.set(Some(migrant));
+        self.words.set([argument, 0, 0]);
+    }
+
+    /// What that thread returned.
+    pub(super) fn result(&self) -> usize {
+        self.words.get()[2]
     }
 
     /// What `errno` was when the function of a visit returned.
@@ -293,7 +313,7 @@ impl Order {
             }
             // SAFETY: the program says that it came from there.
             OrderKind::Release => unsafe { (memory::of(me.root()).release)(self.words.get()[0] as *mut u8) },
-            OrderKind::Visit => {
+            OrderKind::Visit | OrderKind::Live => {
                 alone::run(me, self.node + 1, 0, || self.call(me));
                 exclusive::flush();
             }
@@ -305,14 +325,29 @@ impl Order {
         }
     }
 
-    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile.
+    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile, or that with
+    /// which a thread begins.
     pub(super) fn call(&self, me: &'static Thread) {
-        let (Some(function), [frame, errno, _]) = (self.function.get(), self.words.get()) else { return };
+        let [argument, errno, _] = self.words.get();
+        let argument = argument as *mut libc::c_void;
         let before = Migrant::take_over(self.migrant.get(), me);
+        let way_out = me.way_out.replace(WayOut::None);
         sys::set_errno(errno);
-        // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
-        unsafe { function(frame as *mut libc::c_void) };
-        self.words.set([frame, sys::errno(), 0]);
+        let result = if let Some(begin) = self.begin.get() {
+            let mut stack = 0;
+            me.way_out.set(WayOut::Call(&raw mut stack));
+            // SAFETY: the program's function, with its argument; the place is ours.
+            let result = unsafe { leavable::call(begin, argument, &raw mut stack) };
+            result as usize
+        } else {
+            if let Some(function) = self.function.get() {
+                // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
+                unsafe { function(argument) };
+            }
+            0
+        };
+        self.words.set([argument as usize, sys::errno(), result]);
+        me.way_out.set(way_out);
         Migrant::take_over(before, me);
     }
 

@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::stack::Stack;
 use super::{fault, start};
+use crate::device::migrate;
+use crate::primitives::leavable::Begin;
 use crate::primitives::sys;
 use crate::team::root::Root;
-
-/// What a thread begins with.
-pub type Begin = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The C library's function that creates a thread.
 pub type Create =
     unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Begin, *mut c_void) -> c_int;
+
+/// How long who waits for all threads sleeps between two looks, in microseconds.
+const LOOK_US: u32 = 1000;
 
 /// No thread has begun on the stack yet.
 const UNKNOWN: i64 = 0;
@@ -158,6 +160,17 @@ unsafe extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let me = start::first_call(node);
     me.stack.set(stack.map(|stack| stack.bounds(false)));
     fault::watch(me);
+    let there = me.root().node_for_created(node);
+    if there != node {
+        return migrate::live(me, there, begin, argument);
+    }
     // SAFETY: the program's function with its argument.
     unsafe { begin(argument) }
+}
+
+/// Waits until all threads that this process has created have ended.
+pub fn wait_for_all() {
+    while !used().iter().all(|used| has_ended(&used.kernel)) {
+        sys::sleep_for(LOOK_US);
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 
 use super::report::{self, Form};
 use crate::constructs::affinity;
-use crate::primitives::icv::{ACTIVE_LEVELS_MAX, ByLevel, MONOTONIC, Schedule, ScheduleKind, Settings};
+use crate::primitives::icv::{
+    ACTIVE_LEVELS_MAX, ByLevel, Created, MONOTONIC, Schedule, ScheduleKind, Settings,
+};
 use crate::primitives::nodes::{NAME, NODES, Named};
 use crate::primitives::places;
 use crate::primitives::sys::{self, Processors};
@@ -159,6 +161,12 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     let memory = variables.text("OMP_TOMBOLO_MEMORY").unwrap_or_default();
     let memory = Memory::named(&memory).unwrap_or_else(|| {
         sys::fatal(format_args!("OMP_TOMBOLO_MEMORY={memory}: there are `shared` and `pages`"))
+    });
+    let created = variables.text("OMP_TOMBOLO_PTHREADS").filter(|text| !text.is_empty());
+    settings.created = created.map_or(Created::Here, |text| {
+        Created::named(&text).unwrap_or_else(|| {
+            sys::fatal(format_args!("OMP_TOMBOLO_PTHREADS={text}: there are `here`, `spread` and `others`"))
+        })
     });
     settings.own_memory = mode == Mode::Hybrid;
     let mut group = settings.processors;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{fault, start};
@@ -211,6 +211,9 @@ fn size_of_main() -> usize {
 /// How a program's `main` is called.
 pub type Main = unsafe extern "C" fn(c_int, *mut *mut i8, *mut *mut i8) -> c_int;
 
+/// The call of `main`, where that is on a stack of the arena.
+static THE_CALL: AtomicPtr<Call> = AtomicPtr::new(ptr::null_mut());
+
 /// A call of `main` on a stack of the arena.
 pub struct Call {
     main: Main,
@@ -234,14 +237,25 @@ impl Call {
         Self { main, count, words, environment, at_end, stack: OnceLock::new(), status, ended }
     }
 
-    /// Calls it, in a thread of its own.
+    /// Calls it, in a thread of its own. Once in a process.
     pub fn start(&'static self, store: &Store) {
+        THE_CALL.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
         let argument = ptr::from_ref(self).cast_mut().cast();
         let stack = Stack::of_main(store);
         let _ = self.stack.set(stack.bounds(true));
         // SAFETY: the stack is new; the argument is what `call` takes.
         if let Err(text) = unsafe { stack.run(call, argument) } {
             sys::fatal(format_args!("main cannot be started ({text}); `ulimit -s` sets that"));
+        }
+    }
+
+    fn end(&self, status: c_int) -> ! {
+        self.status.store(status.cast_unsigned(), Ordering::Relaxed);
+        self.ended.store(1, Ordering::Release);
+        (self.at_end)();
+        // The thread stays: what ends the program looks at its storage.
+        loop {
+            sys::futex_wait(&self.ended, 1);
         }
     }
 
@@ -259,11 +273,14 @@ extern "C" fn call(argument: *mut c_void) -> *mut c_void {
     fault::watch(me);
     // SAFETY: the program's function, with what the C library gave for it.
     let status = unsafe { (call.main)(call.count, call.words, call.environment) };
-    call.status.store(status.cast_unsigned(), Ordering::Relaxed);
-    call.ended.store(1, Ordering::Release);
-    (call.at_end)();
-    // The thread stays: what ends the program looks at its storage.
-    loop {
-        sys::futex_wait(&call.ended, 1);
+    call.end(status)
+}
+
+/// Ends the program as if `main` had returned. Only the thread that runs `main` may call this.
+pub fn end_main(status: c_int) -> ! {
+    // SAFETY: what is stored there stays.
+    match unsafe { THE_CALL.load(Ordering::Acquire).as_ref() } {
+        Some(call) => call.end(status),
+        None => sys::exit(status),
     }
 }

@@ -121,6 +121,31 @@ impl<T: Copy + Default> ByLevel<T> {
     }
 }
 
+/// Where threads run that the program creates itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Created {
+    /// On the node of the thread that creates them.
+    #[default]
+    Here,
+    /// On all nodes in turn, on each as often as it has processors.
+    Spread,
+    /// So on the nodes other than that where the program began.
+    Others,
+}
+
+impl Created {
+    /// What has this name.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        Some(match text {
+            "here" => Self::Here,
+            "spread" => Self::Spread,
+            "others" => Self::Others,
+            _ => return None,
+        })
+    }
+}
+
 /// What was set before the program began, and for all of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -160,6 +185,8 @@ pub struct Settings {
     pub arena: usize,
     /// Processors that the program had at first.
     pub processors: u32,
+    /// `OMP_TOMBOLO_PTHREADS`: where threads run that the program creates itself.
+    pub created: Created,
 }
 
 impl Settings {
@@ -184,6 +211,7 @@ impl Settings {
             report: false,
             arena: 0,
             processors,
+            created: Created::Here,
         }
     }
 

@@ -9,6 +9,7 @@ pub mod exclusive;
 pub mod icv;
 #[cfg(loom)]
 mod kernel_model;
+pub mod leavable;
 pub mod local;
 pub mod lock;
 pub mod nodes;

@@ -234,6 +234,12 @@ pub fn thread_number() -> u64 {
     u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
+/// What the C library calls the calling thread: a number with one, an address with another.
+pub fn name_of_thread() -> usize {
+    // SAFETY: the call has no arguments.
+    unsafe { libc::pthread_self() as usize }
+}
+
 /// Whether the calling thread is the first of its process.
 pub fn is_first_thread() -> bool {
     // SAFETY: the call has no arguments.

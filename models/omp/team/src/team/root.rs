@@ -10,10 +10,10 @@ use super::members::Team;
 use super::tally::Tallies;
 use super::thread::Thread;
 use crate::primitives::cache_line::CacheLine;
-use crate::primitives::icv::Settings;
+use crate::primitives::icv::{Created, Settings};
 use crate::primitives::local;
 use crate::primitives::lock::{Held, Lock, Spinlock};
-use crate::primitives::nodes::{About, Isa, NODES, Nodes};
+use crate::primitives::nodes::{About, Isa, NODES, Node, Nodes};
 use crate::primitives::park::{self, Lot};
 use crate::primitives::places::Places;
 use crate::primitives::store::Store;
@@ -50,6 +50,8 @@ pub struct Root {
     pub busy: AtomicU32,
     /// Workers that were hired and have no stack in the arena yet.
     stacks_due: AtomicU32,
+    /// How many threads the program has created.
+    created: AtomicU32,
     /// How long regions took, and what each thread did in them.
     pub tallies: Tallies,
     /// The threads that sleep on words.
@@ -198,6 +200,32 @@ impl Root {
             Some(start) => start(thread),
             None => Err("this process cannot start workers: the job was not set up here".to_owned()),
         }
+    }
+
+    /// The node for the next thread that the program creates, by one of this node.
+    pub fn node_for_created(&self, own: u32) -> u32 {
+        let first = match self.settings.created {
+            Created::Here => return own,
+            Created::Spread => 0,
+            Created::Others => 1,
+        };
+        let nodes = || self.nodes.all().filter(|(number, _)| *number >= first);
+        let all: u32 = nodes().map(|(_, node)| node.processors().max(1)).sum();
+        if all == 0 {
+            return own;
+        }
+        let turn = self.created.fetch_add(1, Ordering::Relaxed) % all;
+        // In each round of as many as there are processors, a node is next that has had the smallest part.
+        let mut given = [0_u32; NODES];
+        let mut next = own;
+        for _ in 0..=turn {
+            let part = |(number, node): &(u32, &Node)| {
+                (u64::from(given[*number as usize % NODES]) + 1) * 1000 / u64::from(node.processors().max(1))
+            };
+            next = nodes().min_by_key(part).map_or(own, |(number, _)| number);
+            given[next as usize % NODES] += 1;
+        }
+        next
     }
 
     /// Has a node get its first thread, which waits there for something to do.

@@ -33,6 +33,17 @@ pub struct Seat {
     pub chunk: (u64, u64),
 }
 
+/// What is left by a thread of the program that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// The thread of the C library.
+    Thread,
+    /// A call of this process, by where its stack is kept ([`crate::primitives::leavable`]).
+    Call(*mut usize),
+    /// A call of another node, which cannot be left.
+    None,
+}
+
 /// A thread of the job. The first cache line is what others write, the rest is its own.
 #[repr(C, align(64))]
 pub struct Thread {
@@ -79,6 +90,8 @@ pub struct Thread {
     /// What it migrates as, once it has asked to: an address that [`crate::device`] gives a meaning to, or
     /// null.
     pub migrant: Cell<*const libc::c_void>,
+    /// What the thread leaves that ends here.
+    pub way_out: Cell<WayOut>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
     /// The stack that it runs on, where that is known.
@@ -117,6 +130,7 @@ impl Thread {
             league: Cell::new((0, 0)),
             data: Cell::new(ptr::null()),
             migrant: Cell::new(ptr::null()),
+            way_out: Cell::new(WayOut::Thread),
             kernel: Cell::new(0),
             stack: Cell::new(None),
             local: Local::new(root.nodes().awake(node)),
