@@ -4,6 +4,8 @@
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
 #   network-modules/*   the same for the emulator's network and disk, which nodes have none of: `tombolo bench` measures them
 #   device-modules/*    the same for devices that a program provides (TUN, NBD), loaded when one is first asked for
+#   dax-modules/*       the same for memory that the kernel's DAX driver has (NVDIMM), which nodes of ours do without; only
+#                       for x86_64, where tests boot guests that join by themselves with it
 #   busybox             the shell and tools of the node's console
 #   root/               libraries of programs, at their paths on the node; only for x86_64, whose programs are not static
 #   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
@@ -39,9 +41,14 @@ needed_modules='vfio_iommu_type1 vfio-pci'
 # The emulated machine has no IOMMU, without which vfio does nothing.
 [ "$isa" != riscv64 ] || needed_modules=
 network_modules='virtio_pci virtio_net virtio_blk'
+# The kernels for clouds contain the file system of disks. As a module it asks for its check sum by name, and
+# nothing on a node would load that.
+[ "$isa" != riscv64 ] || network_modules="$network_modules crc32c_generic ext4"
 device_modules='tun nbd'
+dax_modules=
+[ "$isa" != x86_64 ] || dax_modules='nfit nd_pmem dax_pmem device_dax'
 # To be raised when this script makes something else of the same packages.
-recipe=5
+recipe=7
 
 if [ -f "$kit/vm-kit" ] && [ -f "$kit/vmlinuz" ] && [ -f "$kit/modules/order" ] && [ -x "$kit/busybox" ]; then
     read -r made_by _ <"$kit/vm-kit" || made_by=
@@ -117,8 +124,10 @@ done
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
 # From the folders drivers, virt and net/core. The kernel of aarch64 has no folder virt, and tar fails for a
 # pattern that fits nothing.
-mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules"
+mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules" "$work/dax-modules"
 dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinu[xz]-*' '*/modules.builtin' '*/kernel/[dv]*/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
+[ "$isa" != riscv64 ] ||
+    dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/crypto/*'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
 add_modules() {
     folder=$1
@@ -134,6 +143,7 @@ add_modules() {
     add_modules modules $needed_modules
     add_modules network-modules $network_modules
     add_modules device-modules $device_modules
+    add_modules dax-modules $dax_modules
 }
 # Libraries alone, without what converts character sets.
 mkdir "$work/root"
@@ -153,7 +163,7 @@ mv "$work"/lib/boot/vmlinu[xz]-* "$work/vmlinuz"
 mv "$(find "$work/busybox" -path '*bin/busybox')" "$work/bin-busybox"
 chmod 644 "$work/vmlinuz"
 chmod 755 "$work/bin-busybox"
-chmod 644 "$work"/modules/* "$work"/network-modules/* "$work"/device-modules/*
+chmod 644 "$work"/*modules/*
 
 cp "$work"/lib/usr/share/doc/*/copyright "$work/copyright-linux"
 cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
@@ -166,11 +176,12 @@ cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
     done
 } >"$work/SOURCES"
 
-rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules" "$kit/device-modules" "$kit/root"
+rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules" "$kit/device-modules" "$kit/dax-modules" "$kit/root"
 [ -z "$libraries" ] || mv "$work/root" "$kit/root"
 mv "$work/modules" "$kit/modules"
 mv "$work/network-modules" "$kit/network-modules"
 mv "$work/device-modules" "$kit/device-modules"
+[ -z "$dax_modules" ] || mv "$work/dax-modules" "$kit/dax-modules"
 mv "$work/vmlinuz" "$kit/vmlinuz"
 mv "$work/bin-busybox" "$kit/busybox"
 mv "$work"/copyright-* "$work/SOURCES" "$kit/"
