@@ -13,7 +13,8 @@ use clap::{Parser, ValueEnum};
 /// waited for a processor. Deaths across a window, and during a stop, are reported without a limit.
 ///
 /// With `--nodes arm0,arm1` channels between the two virtual machines are relayed, and relays are killed,
-/// too.
+/// too. With `--nodes bare0` a board, its program or the other end of its channel is killed; no member of
+/// the population is on a board.
 ///
 /// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run
 /// that fails prints how to repeat it.
@@ -71,6 +72,8 @@ pub enum Only {
     Monitors,
     /// The emulators of virtual machines
     Vms,
+    /// Boards, their programs, and the domains at the other ends of their channels
+    Boards,
     /// The domain that relays between virtual machines, the domains at the ends, and those nodes
     Relays,
     /// No processes: channels are closed by one side at any moment
@@ -86,6 +89,10 @@ pub enum Beside {
     Arm0,
     /// Another, which has no window with the first: the host relays between the two
     Arm1,
+    /// An Arm board without an operating system
+    Bare0,
+    /// A RISC-V board
+    Bare1,
     /// RISC-V programs on this kernel
     RiscvUser,
     /// Big-endian programs on this kernel
@@ -99,6 +106,8 @@ impl Beside {
         match self {
             Beside::Arm0 => "arm0",
             Beside::Arm1 => "arm1",
+            Beside::Bare0 => "bare0",
+            Beside::Bare1 => "bare1",
             Beside::RiscvUser => "riscv-user",
             Beside::S390xUser => "s390x-user",
         }

@@ -23,13 +23,14 @@ pub(crate) enum Target {
     Up,
     Agent,
     Vm,
+    Board,
     Relay,
     Root,
     Keeper,
 }
 
 impl Target {
-    pub(crate) const ALL: [Target; 10] = [
+    pub(crate) const ALL: [Target; 11] = [
         Target::Domain,
         Target::Channel,
         Target::Pause,
@@ -37,6 +38,7 @@ impl Target {
         Target::Up,
         Target::Agent,
         Target::Vm,
+        Target::Board,
         Target::Relay,
         Target::Root,
         Target::Keeper,
@@ -51,6 +53,7 @@ impl Target {
             Target::Up => "`tombolo up` half-way",
             Target::Agent => "monitors of nodes",
             Target::Vm => "virtual machines",
+            Target::Board => "boards, and channels with them",
             Target::Relay => "relays",
             Target::Root => "root monitors",
             Target::Keeper => "keepers",
@@ -67,6 +70,7 @@ impl Target {
             Target::Up => 5,
             Target::Agent => 20,
             Target::Vm => 8,
+            Target::Board => 20,
             Target::Relay => 200,
             Target::Root => 4,
             Target::Keeper => 3,
@@ -78,6 +82,7 @@ impl Target {
             Only::Processes => matches!(self, Target::Domain | Target::Run | Target::Up),
             Only::Monitors => matches!(self, Target::Agent | Target::Root | Target::Keeper),
             Only::Vms => self == Target::Vm,
+            Only::Boards => self == Target::Board,
             Only::Relays => matches!(self, Target::Relay | Target::Domain | Target::Vm),
             Only::Channels => self == Target::Channel,
             Only::Pauses => self == Target::Pause,
@@ -104,6 +109,7 @@ impl Chaos {
             .filter(|kind| match kind {
                 Target::Agent => has_node(NodeKind::User),
                 Target::Vm => has_node(NodeKind::Vm),
+                Target::Board => has_node(NodeKind::Bare),
                 Target::Relay => self.virtual_machines().count() > 1,
                 _ => true,
             })
@@ -134,6 +140,7 @@ impl Chaos {
             Target::Up => self.kill_up(),
             Target::Agent => self.kill_node(NodeKind::User, Cause::Monitor),
             Target::Vm => self.kill_node(NodeKind::Vm, Cause::Vm),
+            Target::Board => self.kill_board(),
             Target::Relay => self.kill_relay(),
             Target::Root => self.kill_machine(false),
             Target::Keeper => self.kill_machine(true),
@@ -196,7 +203,7 @@ impl Chaos {
     }
 
     fn kill_run(&mut self) -> Result<(), Failure> {
-        let nodes: Vec<String> = self.kinds_of_nodes.iter().map(|(node, _)| node.clone()).collect();
+        let nodes = self.with_system();
         let on = &nodes[self.random.below(nodes.len() as u64) as usize];
         let image = self.image.display().to_string();
         let words = ["run", "--on", on, &image].into_iter().chain(SLEEP);

@@ -7,6 +7,7 @@
 //! end.
 
 pub mod arguments;
+mod board;
 mod endings;
 mod flat;
 mod kill;

@@ -70,6 +70,8 @@ pub struct Summary {
 fn machine_file(beside: &[Beside]) -> MachineFile {
     beside.iter().fold(MachineFile::host(), |file, node| match node {
         Beside::Arm0 | Beside::Arm1 => file.with_vm(node.name(), ""),
+        Beside::Bare0 => file.with_board("bare0", "aarch64", ""),
+        Beside::Bare1 => file.with_board("bare1", "riscv64", ""),
         Beside::RiscvUser => file.with_user("riscv-user", "riscv64"),
         Beside::S390xUser => file.with_user("s390x-user", "s390x"),
     })
@@ -88,6 +90,7 @@ impl Chaos {
         let nodes = domain.nodes().map_err(text)?;
         let places: Vec<(String, u16)> = nodes
             .iter()
+            .filter(|node| node.kind != NodeKind::Bare)
             .map(|node| (node.name.clone(), if node.kind == NodeKind::Host { arguments.members } else { 2 }))
             .collect();
         let scene = Scene::of(&machine);
@@ -209,7 +212,8 @@ impl Chaos {
         if !returned {
             return Err("part of a window is still lent, and no domain that could hold it is alive".into());
         }
-        for (node, _) in &self.kinds_of_nodes {
+        self.boards().iter().try_for_each(|board| self.runs_on_board(board))?;
+        for node in &self.with_system() {
             let finished =
                 self.machine.tombolo(["run", "--on", node, &self.image.display().to_string(), "exit", "6"]);
             if finished.status != 6 {

@@ -35,6 +35,11 @@ fn a_virtual_machine_dies_and_comes_back() {
 }
 
 #[test]
+fn boards_their_programs_and_the_other_ends_die() {
+    chaos(12, "--kills 14 --only boards --nodes bare0,bare1,s390x-user --members 3");
+}
+
+#[test]
 fn relays_between_virtual_machines_die_and_so_do_the_ends() {
     chaos(11, "--kills 30 --only relays --nodes arm0,arm1 --members 3");
 }

@@ -1,0 +1,177 @@
+//! Boards among what is killed: a program on a board has a channel with one elsewhere, and one of the board,
+//! its program and the other end dies.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tombolo::DomainId;
+use tombolo::admin::NodeKind;
+use tombolo_e2e::{PATIENCE, Running, image};
+
+use crate::kill::text;
+use crate::population::Failure;
+use crate::state::Chaos;
+
+/// What the board's program does with its channel, and what the other end does.
+const ROLES: [(&str, &str); 3] = [("sends", "recv"), ("receives", "send"), ("idles", "recv")];
+
+/// What dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Victim {
+    /// The emulator: the node is lost.
+    Board,
+    /// The domain on it, which its monitor ends.
+    Program,
+    /// The domain at the other end.
+    OtherEnd,
+}
+
+const VICTIMS: [Victim; 3] = [Victim::Board, Victim::Program, Victim::OtherEnd];
+
+/// A program on a board and its peer.
+struct Pair {
+    node: String,
+    role: &'static str,
+    id: DomainId,
+    /// The command that started it.
+    program: Running,
+    other: Running,
+}
+
+impl Chaos {
+    /// The names of boards, in the order of the machine file.
+    pub(crate) fn boards(&self) -> Vec<String> {
+        self.names_of(|kind| kind == NodeKind::Bare)
+    }
+
+    /// The nodes that run programs of operating systems.
+    pub(crate) fn with_system(&self) -> Vec<String> {
+        self.names_of(|kind| kind != NodeKind::Bare)
+    }
+
+    fn names_of(&self, is_one: impl Fn(NodeKind) -> bool) -> Vec<String> {
+        let chosen = self.kinds_of_nodes.iter().filter(|(_, kind)| is_one(*kind));
+        chosen.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.random.below(all.len() as u64) as usize].clone()
+    }
+
+    /// Kills one of a board, its program and the program's peer. Who is left hears of it, the node comes back
+    /// in its next generation, and programs run on it.
+    pub(crate) fn kill_board(&mut self) -> Result<(), Failure> {
+        let (boards, others) = (self.boards(), self.with_system());
+        let (node, other) = (self.one_of(&boards), self.one_of(&others));
+        let ((role, how), victim) = (self.one_of(&ROLES), self.one_of(&VICTIMS));
+        let pair = self.connect(node, &other, role, how)?;
+        let pause = Duration::from_millis(self.random.below(20));
+        self.population.attend(&self.domain, pause)?;
+        let what = format!("{victim:?} of {} that {role}, with {other}", pair.node);
+        let done = match victim {
+            Victim::Board => self.lose_board(pair),
+            Victim::Program => self.lose_program(pair),
+            Victim::OtherEnd => self.lose_other_end(pair),
+        };
+        done.map_err(|failure| format!("{what}: {failure}"))
+    }
+
+    /// Starts both programs; returns when they have their channel.
+    fn connect(&mut self, node: String, other: &str, role: &'static str, how: &str) -> Result<Pair, Failure> {
+        let name = format!("chaos-{node}");
+        let remote_peer = image("remote-peer").display().to_string();
+        let shape = ["64", "256", "false", "0"];
+        let words = ["run", "--on", &node, &remote_peer, "play", &name, role].into_iter().chain(shape);
+        let program = self.machine.start(words);
+        self.until("its program offers no channel", |chaos| {
+            Ok(!chaos.domain.names().find(&name).map_err(text)?.is_empty())
+        })?;
+        let actor = self.image.display().to_string();
+        let other = self.machine.start(["run", "--on", other, &actor, "lose-peer", how, &name]);
+        other.wait_for("connected");
+        let all = self.domain.domains().map_err(text)?;
+        let on_board = all.iter().find(|domain| domain.node == node).map(|domain| domain.id);
+        Ok(Pair { id: on_board.ok_or("its program is not listed")?, node, role, program, other })
+    }
+
+    fn lose_board(&mut self, pair: Pair) -> Result<(), Failure> {
+        let Pair { node, program, other, .. } = pair;
+        let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
+        self.machine.kill(pid);
+        heard_of_death(other)?;
+        failed(program)?;
+        self.until("it was killed and is said to be up", |chaos| Ok(!chaos.node(&node, |info| info.up)?))?;
+        self.domain.restart_node(&node).map_err(text)?;
+        let after = self.node(&node, |info| info.generation)?;
+        if after != before + 1 {
+            return Err(format!("it was of generation {before} and was restarted as generation {after}"));
+        }
+        self.runs_on_board(&node)
+    }
+
+    fn lose_program(&mut self, pair: Pair) -> Result<(), Failure> {
+        self.domain.kill(pair.id, 9, Duration::ZERO).map_err(text)?;
+        heard_of_death(pair.other)?;
+        failed(pair.program)?;
+        self.runs_on_board(&pair.node)
+    }
+
+    fn lose_other_end(&mut self, pair: Pair) -> Result<(), Failure> {
+        let Pair { node, role, id, program, other } = pair;
+        other.signal(Signal::KILL);
+        let finished = other.finish();
+        if finished.status == 0 {
+            return Err(format!("it was killed and went well: {finished}"));
+        }
+        // One that idles does not look at its channel.
+        if role == "idles" {
+            self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+            failed(program)?;
+        } else {
+            let finished = program.finish();
+            if finished.status != 0 {
+                return Err(format!("it takes the death of its peer for something else: {finished}"));
+            }
+        }
+        self.runs_on_board(&node)
+    }
+
+    /// Attends to the population until something holds; `what` is said if it does not.
+    fn until(
+        &mut self,
+        what: &str,
+        mut holds: impl FnMut(&Chaos) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + PATIENCE;
+        while !holds(self)? {
+            if Instant::now() > until {
+                return Err(format!("hangs: {what}"));
+            }
+            self.population.attend(&self.domain, Duration::from_millis(5))?;
+        }
+        Ok(())
+    }
+
+    /// A program on the host and one on the board exchange messages.
+    pub(crate) fn runs_on_board(&self, node: &str) -> Result<(), Failure> {
+        let program = image("bare-pingpong").display().to_string();
+        let finished = self.machine.tombolo(["run", "--on", &format!("host,{node}"), &program]);
+        match finished.status {
+            0 => Ok(()),
+            _ => Err(format!("a program on {node} does not run any more: {finished}")),
+        }
+    }
+}
+
+fn heard_of_death(survivor: Running) -> Result<(), Failure> {
+    let finished = survivor.finish();
+    if finished.status == 0 && finished.text().contains("peer died: domain") {
+        return Ok(());
+    }
+    Err(format!("its peer does not report its death: {finished}"))
+}
+
+fn failed(program: Running) -> Result<(), Failure> {
+    let finished = program.finish();
+    if finished.status != 0 { Ok(()) } else { Err(format!("it was killed and went well: {finished}")) }
+}
