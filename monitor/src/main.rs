@@ -24,8 +24,9 @@ usage: tombolod up FILE        bring up the machine of FILE, and serve it
        tombolod local          serve this host alone, until it has been unused for 10 s
        tombolod join WINDOW [OPTION...]
        tombolod join --file FILE --node NODE [OPTION...]
-                               make this Linux a node of a machine whose root offers WINDOW: file:PATH,
-                               pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or memory:0xADDRESS. Options:
+                               make this Linux a node of a machine whose root offers WINDOW:
+                               file:PATH[+0xOFFSET], pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or
+                               memory:0xADDRESS. Options:
                                --node NODE, --size-mib N, --key FILE, --silence SECONDS, --timeout SECONDS,
                                --once
        tombolod agent FD EMULATOR [OPTION...]

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 /// the programs that the machine sends, and joins again when the machine has come back. It ends on SIGTERM or
 /// SIGINT. Run it as a service: the unit tombolo-join@.service is part of the package.
 ///
-/// WINDOW is the memory that both sides map: file:PATH, pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or
-/// memory:0xADDRESS.
+/// WINDOW is the memory that both sides map: file:PATH, file:PATH+0xOFFSET, pci:ADDRESS/BAR, ivshmem,
+/// dax:PATH, uio:PATH/MAP or memory:0xADDRESS.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -18,7 +18,13 @@ use crate::guest::{read_attribute, write_attribute};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WindowSource {
     /// A file that both sides map: in `/dev/shm`, or the backing file of an emulator's device.
-    File(PathBuf),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Where the window begins in it, a multiple of 4096; it has the rest of the file. A device may keep
+        /// the first part for itself.
+        offset_bytes: u64,
+    },
     /// A memory BAR of a PCI device: its address and the number of the BAR.
     Pci {
         /// Such as `0000:03:00.0`.
@@ -43,7 +49,7 @@ pub enum WindowSource {
 
 /// The forms that a source is written in, for messages.
 pub const SOURCE_FORMS: &str =
-    "file:PATH, pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or memory:0xADDRESS";
+    "file:PATH[+0xOFFSET], pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or memory:0xADDRESS";
 
 /// A text that names no window.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -77,7 +83,11 @@ impl FromStr for WindowSource {
             return Err(wrong("nothing usable comes after the kind"));
         }
         match kind {
-            "file" => Ok(WindowSource::File(rest.into())),
+            "file" => {
+                let (path, offset) = rest.rsplit_once("+0x").unwrap_or((rest, "0"));
+                let offset_bytes = page_address(offset).map_err(wrong)?;
+                Ok(WindowSource::File { path: path.into(), offset_bytes })
+            }
             "dax" => Ok(WindowSource::Dax(rest.into())),
             "pci" => {
                 let (address, bar) = rest.split_once('/').ok_or(wrong("the number of the BAR is missing"))?;
@@ -97,12 +107,7 @@ impl FromStr for WindowSource {
             }
             "memory" => {
                 let digits = rest.strip_prefix("0x").ok_or(wrong("an address begins with 0x"))?;
-                let address = u64::from_str_radix(&digits.replace('_', ""), 16).ok();
-                let address = address.ok_or(wrong("an address is a hexadecimal number of 64 bits"))?;
-                if !address.is_multiple_of(PAGE_BYTES) {
-                    return Err(wrong("an address is a multiple of 0x1000"));
-                }
-                Ok(WindowSource::Physical(address))
+                page_address(digits).map(WindowSource::Physical).map_err(wrong)
             }
             _ => Err(wrong("its kind is unknown")),
         }
@@ -112,7 +117,10 @@ impl FromStr for WindowSource {
 impl fmt::Display for WindowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WindowSource::File(path) => write!(f, "file:{}", path.display()),
+            WindowSource::File { path, offset_bytes: 0 } => write!(f, "file:{}", path.display()),
+            WindowSource::File { path, offset_bytes } => {
+                write!(f, "file:{}+{offset_bytes:#x}", path.display())
+            }
             WindowSource::Pci { address, bar } => write!(f, "pci:{address}/{bar}"),
             WindowSource::Ivshmem => f.write_str("ivshmem"),
             WindowSource::Dax(path) => write!(f, "dax:{}", path.display()),
@@ -123,6 +131,15 @@ impl fmt::Display for WindowSource {
 }
 
 const PAGE_BYTES: u64 = 4096;
+
+/// The address or offset of a page from its hexadecimal digits.
+fn page_address(digits: &str) -> Result<u64, &'static str> {
+    match u64::from_str_radix(&digits.replace('_', ""), 16) {
+        Ok(address) if address.is_multiple_of(PAGE_BYTES) => Ok(address),
+        Ok(_) => Err("an address or offset is a multiple of 0x1000"),
+        Err(_) => Err("an address or offset is a hexadecimal number of 64 bits"),
+    }
+}
 
 /// Domain, bus, device and function, in hexadecimal digits.
 fn is_pci_address(text: &str) -> bool {
@@ -144,7 +161,9 @@ impl WindowSource {
     #[must_use]
     pub fn below(self, folder: &Path) -> Self {
         match self {
-            WindowSource::File(path) => WindowSource::File(folder.join(path)),
+            WindowSource::File { path, offset_bytes } => {
+                WindowSource::File { path: folder.join(path), offset_bytes }
+            }
             other => other,
         }
     }
@@ -156,11 +175,7 @@ impl WindowSource {
     /// What the kernel refused; `EINVAL` for a window of another length, or of none that is known.
     pub fn open(&self, length_bytes: Option<u64>) -> Result<OpenWindow, OsError> {
         let window = match self {
-            WindowSource::File(path) => {
-                let file = pci::open(path)?;
-                let found = file.metadata().context(&format!("size {}", path.display()))?.len();
-                OpenWindow { file: file.into(), base_bytes: 0, length_bytes: found }
-            }
+            WindowSource::File { path, offset_bytes } => open_file(path, *offset_bytes)?,
             WindowSource::Ivshmem => {
                 let device = WindowDevice::find().map_err(|error| match error {
                     crate::guest::GuestError::Os(error) => error,
@@ -171,11 +186,7 @@ impl WindowSource {
             WindowSource::Pci { address, bar } => {
                 open_bar(&Path::new("/sys/bus/pci/devices").join(address), *bar)?
             }
-            WindowSource::Dax(path) => {
-                let sizes = Path::new("/sys/bus/dax/devices").join(path.file_name().unwrap_or_default());
-                let length_bytes = number(&sizes.join("size"))?;
-                OpenWindow { file: pci::open(path)?.into(), base_bytes: 0, length_bytes }
-            }
+            WindowSource::Dax(path) => open_dax(path, Path::new("/sys/bus/dax/devices"))?,
             WindowSource::Uio { path, map } => {
                 let name = path.file_name().unwrap_or_default();
                 let about = Path::new("/sys/class/uio").join(name).join(format!("maps/map{map}"));
@@ -217,6 +228,40 @@ fn number(path: &Path) -> Result<u64, OsError> {
     parsed.ok_or_else(|| OsError::new(format!("read a number from {}", path.display()), Errno::INVAL))
 }
 
+/// Opens a file. A block device of persistent memory is not the same memory: the kernel maps copies of its
+/// blocks.
+fn open_file(path: &Path, offset_bytes: u64) -> Result<OpenWindow, OsError> {
+    let file = pci::open(path)?;
+    let status = file.metadata().context(&format!("size {}", path.display()))?;
+    if !status.is_file() {
+        let what = format!(
+            "use {}, which is no regular file, as a window (of persistent memory, make a DAX device: \
+             `ndctl create-namespace --mode=devdax --align=4k`)",
+            path.display()
+        );
+        return Err(OsError::new(what, Errno::INVAL));
+    }
+    let length_bytes = status.len().saturating_sub(offset_bytes);
+    Ok(OpenWindow { file: file.into(), base_bytes: offset_bytes, length_bytes })
+}
+
+/// Opens a device of the DAX driver, of which `devices` has the attributes. Programs map single pages of the
+/// window, which the driver must allow.
+fn open_dax(path: &Path, devices: &Path) -> Result<OpenWindow, OsError> {
+    let name = path.file_name().unwrap_or_default();
+    let attributes = devices.join(name);
+    let (length_bytes, align_bytes) = (number(&attributes.join("size"))?, number(&attributes.join("align"))?);
+    if align_bytes > PAGE_BYTES {
+        let what = format!(
+            "use {}, which maps {align_bytes} bytes or nothing, as a window; set its alignment to {PAGE_BYTES} \
+             (`daxctl reconfigure-device --align=4k`, or `ndctl create-namespace --mode=devdax --align=4k`)",
+            path.display()
+        );
+        return Err(OsError::new(what, Errno::INVAL));
+    }
+    Ok(OpenWindow { file: pci::open(path)?.into(), base_bytes: 0, length_bytes })
+}
+
 /// Opens a BAR through sysfs, which needs no driver.
 fn open_bar(sysfs: &Path, bar: u8) -> Result<OpenWindow, OsError> {
     let table = read_attribute(&sysfs.join("resource"))?;
@@ -246,6 +291,7 @@ mod tests {
     fn sources_are_written_as_they_are_read() {
         for text in [
             "file:/dev/shm/card0",
+            "file:/dev/shm/card0+0x200000",
             "pci:0000:03:00.0/2",
             "ivshmem",
             "dax:/dev/dax0.0",
@@ -267,6 +313,8 @@ mod tests {
             ("", "no kind"),
             ("/dev/shm/x", "no kind"),
             ("file:", "nothing usable"),
+            ("file:/x+0x1", "multiple"),
+            ("file:/x+0xy", "64 bits"),
             ("nfs:/x", "unknown"),
             ("pci:0000:03:00.0", "BAR is missing"),
             ("pci:0000:03:00.0/6", "0 to 5"),
@@ -285,13 +333,41 @@ mod tests {
     fn a_file_has_the_length_that_it_has() {
         let path = std::env::temp_dir().join(format!("tombolo-shared-window-{}", std::process::id()));
         std::fs::write(&path, [0; 8192]).unwrap();
-        let source = WindowSource::File(path.clone());
+        let source = WindowSource::File { path: path.clone(), offset_bytes: 0 };
         assert_eq!(source.open(None).unwrap().length_bytes, 8192);
         assert_eq!(source.open(Some(8192)).unwrap().base_bytes, 0);
         let error = source.open(Some(4096)).unwrap_err();
         assert!(error.to_string().contains("8192 bytes") && error.to_string().contains("4096"), "{error}");
+        let second = WindowSource::File { path: path.clone(), offset_bytes: 4096 };
+        let opened = second.open(Some(4096)).unwrap();
+        assert_eq!((opened.base_bytes, opened.length_bytes), (4096, 4096));
+        let beyond = WindowSource::File { path: path.clone(), offset_bytes: 12288 };
+        assert_eq!(beyond.open(None).unwrap().length_bytes, 0);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(source.open(None).unwrap_err().errno, Errno::NOENT);
+    }
+
+    #[test]
+    fn a_file_that_is_a_device_is_refused() {
+        let null = WindowSource::File { path: "/dev/null".into(), offset_bytes: 0 };
+        let error = null.open(None).unwrap_err().to_string();
+        assert!(error.contains("/dev/null, which is no regular file") && error.contains("devdax"), "{error}");
+    }
+
+    #[test]
+    fn a_dax_device_must_map_single_pages() {
+        let folder = std::env::temp_dir().join(format!("tombolo-dax-{}", std::process::id()));
+        let attributes = folder.join("null");
+        std::fs::create_dir_all(&attributes).unwrap();
+        std::fs::write(attributes.join("size"), "67108864\n").unwrap();
+        std::fs::write(attributes.join("align"), "2097152\n").unwrap();
+        let open = || open_dax(Path::new("/dev/null"), &folder);
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains("2097152") && error.contains("--align=4k"), "{error}");
+        std::fs::write(attributes.join("align"), "4096\n").unwrap();
+        let length_bytes = open().unwrap().length_bytes;
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(length_bytes, 64 << 20);
     }
 
     #[test]

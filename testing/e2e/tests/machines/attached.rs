@@ -3,25 +3,32 @@
 //! Everything but the way to the memory is as with a card: no interrupts, no common process tree, and all
 //! that the two sides say to each other is in the window.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running, eventually, leftovers};
 
 /// A file in memory that goes with the test.
-struct WindowFile(PathBuf);
+pub(crate) struct WindowFile(PathBuf);
 
 impl WindowFile {
-    fn new(mib: u64) -> WindowFile {
-        let path = PathBuf::from(format!("/dev/shm/window-of-e2e-{}-{mib}", std::process::id()));
+    pub(crate) fn new(mib: u64) -> WindowFile {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/window-of-e2e-{}-{mib}-{number}", std::process::id()));
         let file = std::fs::File::create(&path).expect("a file in memory");
         file.set_len(mib << 20).expect("a size");
         WindowFile(path)
     }
 
-    fn source(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         format!("file:{}", self.0.display())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -129,7 +136,7 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     let root = machine.processes("serve");
     machine.kill(root[0]);
     // Its supervisor cleans up before the name is free again.
-    assert!(eventually(|| machine.tombolo([std::path::Path::new("up"), machine.file()]).status == 0));
+    assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
     is_up(&machine);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
@@ -185,7 +192,7 @@ fn a_joiner_without_a_machine_gives_up_when_told_to() {
 fn a_machine_whose_window_is_absent_or_of_another_size_does_not_come_up() {
     let window = WindowFile::new(2);
     let machine = Machine::new(&file(&window, 4, ""));
-    let up = || machine.tombolo([std::path::Path::new("up"), machine.file()]);
+    let up = || machine.tombolo([Path::new("up"), machine.file()]);
     up().fails_with(1, &["card0", "2097152 bytes", "4194304"]);
     drop(window);
     up().fails_with(1, &["card0", "No such file"]);

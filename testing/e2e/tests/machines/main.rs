@@ -8,6 +8,7 @@ mod console;
 mod death;
 mod devices;
 mod foreground;
+mod guests;
 mod hostile;
 mod jobs;
 mod lifecycle;

@@ -1,0 +1,302 @@
+//! Virtual machines that Tombolo does not start and that join by themselves.
+//!
+//! A guest boots Debian's kernel and a root that has nothing of Tombolo but installed programs and a service,
+//! which runs the command of the package's unit. The emulator has no connection to the machine but memory: a
+//! file behind an `ivshmem` device, or behind an NVDIMM that the guest's DAX driver has.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tombolo_e2e::{
+    Finished, Machine, MachineFile, Running, eventually, has_virtual_machine, kit_folder, tombolo,
+};
+use tombolo_machine::vm::Archive;
+
+use crate::attached::WindowFile;
+
+/// After how long without a sign of life a side counts as lost: both are emulated on a host that is busy.
+const SILENCE_S: u32 = 5;
+
+/// What differs between emulated computers.
+struct Computer {
+    isa: &'static str,
+    /// Its emulator's options.
+    words: &'static str,
+    /// The kernel's parameters.
+    kernel_line: &'static str,
+}
+
+const COMPUTERS: [Computer; 3] = [
+    Computer { isa: "aarch64", words: "-M virt -cpu cortex-a72", kernel_line: "console=ttyAMA0 cma=0" },
+    Computer {
+        isa: "x86_64",
+        words: "-M q35,nvdimm=on -cpu qemu64",
+        kernel_line: "console=ttyS0 mitigations=off pti=off i8042.noaux i8042.nokbd tsc=reliable no_timer_check",
+    },
+    Computer { isa: "riscv64", words: "-M virt -cpu rv64", kernel_line: "console=ttyS0" },
+];
+
+impl Computer {
+    fn of(isa: &str) -> &'static Computer {
+        COMPUTERS.iter().find(|computer| computer.isa == isa).expect("a known instruction set")
+    }
+
+    fn kit(&self) -> PathBuf {
+        kit_folder().join(self.isa)
+    }
+}
+
+/// The memory that a guest and the host have in common.
+#[derive(Clone, Copy)]
+enum Device {
+    /// BAR 2 of a PCI device, found through sysfs.
+    Ivshmem,
+    /// `/dev/dax0.0`, which the guest's kernel makes of an NVDIMM.
+    Dax,
+}
+
+impl Device {
+    /// As `tombolo join` in the guest names it.
+    fn join(self) -> &'static str {
+        match self {
+            Device::Ivshmem => "ivshmem",
+            Device::Dax => "dax:/dev/dax0.0",
+        }
+    }
+
+    /// The options that give the emulated computer a file as this device.
+    fn words(self, file: &Path, mib: u64) -> Vec<String> {
+        let file = file.display();
+        let memory = format!("memory-backend-file,id=window,size={mib}M,mem-path={file},share=on");
+        let device = match self {
+            Device::Ivshmem => "ivshmem-plain,memdev=window",
+            Device::Dax => "nvdimm,memdev=window",
+        };
+        ["-object", &memory, "-device", device].map(str::to_owned).to_vec()
+    }
+}
+
+/// The start of every guest.
+const START: &str = "#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mkdir -p /dev/shm
+mount -t tmpfs shm /dev/shm
+ifconfig lo 127.0.0.1 up
+";
+
+/// Makes `/dev/dax0.0` of the NVDIMM, as `ndctl create-namespace --mode=devdax --map=mem --align=4k` does.
+/// The kernel keeps its description of that in the first 2 MiB and finds it when it boots again.
+const START_DAX: &str = "cd /modules
+for module in $(cat order); do insmod $module; done
+cd /sys/bus/nd/devices
+if ! [ -e /dev/dax0.0 ]; then
+    echo namespace0.0 >/sys/bus/nd/drivers/nd_pmem/unbind
+    cat /proc/sys/kernel/random/uuid >dax0.0/uuid
+    echo ram >dax0.0/mode
+    echo 4096 >dax0.0/align
+    echo namespace0.0 >dax0.0/namespace
+    echo dax0.0 >/sys/bus/nd/drivers/dax_pmem/bind
+fi
+";
+
+/// Where the window begins in the file behind an NVDIMM.
+const DAX_OFFSET_MIB: u64 = 2;
+
+/// The service: the command of the package's unit with the same file of settings, started again when it
+/// ends.
+fn service(program: &str) -> String {
+    let unit = include_str!("../../../../packaging/tombolo-join@.service");
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
+    let words = command.strip_prefix("tombolo ").expect("it runs tombolo");
+    format!("#!/bin/sh\nJOIN=$(sed -n s/^JOIN=//p /etc/tombolo/join/card0.conf)\nexec {program} {words}\n")
+}
+
+/// Adds a folder and all that is in it.
+fn add_folder(archive: &mut Archive, from: &Path, to: &str) {
+    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+        let name = entry.file_name().into_string().expect("a name in UTF-8");
+        let (path, inside) = (entry.path(), if to.is_empty() { name } else { format!("{to}/{name}") });
+        let kind = entry.file_type().expect("a kind");
+        if kind.is_dir() {
+            archive.directory(&inside);
+            add_folder(archive, &path, &inside);
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(&path).expect("a link");
+            archive.symlink(&inside, target.to_str().expect("a name in UTF-8"));
+        } else {
+            archive.file(&inside, 0o755, &std::fs::read(&path).expect("a file"));
+        }
+    }
+}
+
+/// The root file system, which the kernel unpacks into memory.
+fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
+    let kit = computer.kit();
+    let mut archive = Archive::new();
+    let is_native = computer.isa == std::env::consts::ARCH;
+    // Libraries of programs that are not static.
+    match kit.join("root") {
+        libraries if libraries.is_dir() => add_folder(&mut archive, &libraries, ""),
+        _ => archive.directory("usr"),
+    }
+    for folder in ["bin", "dev", "proc", "sys", "tmp", "run", "modules", "usr/bin", "etc", "etc/tombolo"] {
+        archive.directory(folder);
+    }
+    let read = |path: PathBuf| std::fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    archive.file("bin/busybox", 0o755, &read(kit.join("busybox")));
+    archive.symlink("bin/sh", "busybox");
+    archive.symlink("init", "bin/busybox");
+    // Of foreign instruction sets the kit has the monitor alone, which the command does no more than start.
+    let program = if is_native {
+        archive.file("usr/bin/tombolo", 0o755, &read(tombolo()));
+        archive.file("usr/bin/tombolod", 0o755, &read(tombolo().with_file_name("tombolod")));
+        "/usr/bin/tombolo"
+    } else {
+        archive.file("usr/bin/tombolod", 0o755, &read(kit.join("tombolod")));
+        "/usr/bin/tombolod"
+    };
+    let mut start = START.to_owned();
+    if let Device::Dax = device {
+        start.push_str(START_DAX);
+        add_folder(&mut archive, &kit.join("dax-modules"), "modules");
+    }
+    archive.file("etc/start", 0o755, start.as_bytes());
+    archive.file("etc/join", 0o755, service(program).as_bytes());
+    archive.file("etc/inittab", 0o644, b"::sysinit:/etc/start\n::respawn:/etc/join\n");
+    archive.directory("etc/tombolo/join");
+    archive.file("etc/tombolo/join/card0.key", 0o600, key);
+    let settings =
+        format!("JOIN={} --key /etc/tombolo/join/card0.key --silence {SILENCE_S}\n", device.join());
+    archive.file("etc/tombolo/join/card0.conf", 0o644, settings.as_bytes());
+    archive.finish()
+}
+
+/// Starts the emulator. It is nothing of the machine's; with the test it ends, however that ends.
+fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowFile, mib: u64) -> Running {
+    let key = std::fs::read(machine.folder().join("key")).expect("a key");
+    let image = machine.folder().join("root.cpio");
+    std::fs::write(&image, root(computer, device, &key)).expect("a root");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(format!("qemu-system-{}", computer.isa));
+    command.args(computer.words.split_whitespace());
+    // Never one processor at most, for which the emulator leaves memory barriers out.
+    command.args("-smp 1,maxcpus=2 -m 256,slots=2,maxmem=1G -nodefaults -nographic -serial stdio".split(' '));
+    command.arg("-kernel").arg(computer.kit().join("vmlinuz")).arg("-initrd").arg(image);
+    command.args(["-append", &format!("quiet panic=-1 cryptomgr.notests=1 {}", computer.kernel_line)]);
+    Running::start(command.args(device.words(window.path(), mib)))
+}
+
+/// This host, and the guest as the node `card0` behind the window `source`.
+fn machine(isa: &str, source: &str) -> Machine {
+    let node = format!(
+        "[[node]]\nname = \"card0\"\nkind = \"attached\"\nisa = \"{isa}\"\nwindow = \"{source}\"\n\
+         window_mib = 64\nkey = \"key\"\nsilence_s = {SILENCE_S}"
+    );
+    let machine = Machine::new(&MachineFile::host().with_setting(&node));
+    std::fs::write(machine.folder().join("key"), machine.name().as_bytes().repeat(4)).expect("a key");
+    machine
+}
+
+#[track_caller]
+fn is_up(machine: &Machine, guest: &Running, generation: u64) {
+    let up = eventually(|| {
+        let node = machine.node("card0");
+        node["state"] == "up" && node["generation"] == generation
+    });
+    assert!(up, "{}\n{}", machine.node("card0"), guest.so_far());
+}
+
+/// Starts a tool of the guest.
+fn tool(machine: &Machine, isa: &str, words: &[&str]) -> Running {
+    let busybox = kit_folder().join(isa).join("busybox").display().to_string();
+    machine.start(["run", "--on", "card0", &busybox].iter().chain(words))
+}
+
+/// Programs on both sides, and two on the guest, over channels in the window.
+fn is_used(machine: &Machine, isa: &str) {
+    machine.actor("host,card0", &["exchange", "2000"]).ok();
+    machine.actor("card0,card0", &["exchange", "200"]).ok();
+    let said = tool(machine, isa, &["uname", "-m"]).finish().ok();
+    assert_eq!(said.trim(), isa);
+}
+
+/// The guest starts anew while a channel of the host is open: its peer learns of it.
+fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
+    let peer = machine.start_actor("card0", &["hold", "victim"]);
+    peer.wait_for("serving");
+    let survivor = machine.start_actor("host", &["lose-peer", "recv", "victim"]);
+    survivor.wait_for("connected");
+    peer.wait_for("holding");
+    let cause = tool(machine, isa, words);
+    let said: Finished = survivor.finish();
+    assert!(said.ok().contains("peer died"), "{said}");
+    assert_ne!(peer.finish().status, 0);
+    assert_ne!(cause.finish().status, 0);
+}
+
+/// A life of the node: it is there before the machine, its service is killed, it boots anew, the host part
+/// goes down and comes back, dies and comes back, and at last the guest is switched off.
+fn lives(mut machine: Machine, isa: &str, guest: Running) {
+    guest.wait_for("waiting for a machine to offer the window");
+    machine.bring_up();
+    is_up(&machine, &guest, 1);
+    is_used(&machine, isa);
+    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000"]);
+    assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
+
+    starts_anew(&machine, isa, &["killall", "-9", "tombolod"]);
+    is_up(&machine, &guest, 2);
+    is_used(&machine, isa);
+    starts_anew(&machine, isa, &["reboot", "-f"]);
+    is_up(&machine, &guest, 3);
+    is_used(&machine, isa);
+
+    machine.tombolo(["down"]).ok();
+    machine.bring_up();
+    is_up(&machine, &guest, 1);
+    machine.kill(machine.processes("serve")[0]);
+    // Its supervisor cleans up before the name is free again.
+    assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
+    is_up(&machine, &guest, 1);
+    is_used(&machine, isa);
+
+    drop(guest);
+    let lost =
+        || machine.node("card0")["cause"].as_str().is_some_and(|cause| cause.contains("no sign of life"));
+    assert!(eventually(lost), "{}", machine.node("card0"));
+    assert!(eventually(|| machine.node("card0")["window_used_bytes"] == 0), "{}", machine.node("card0"));
+    machine.down();
+}
+
+fn lives_behind_ivshmem(isa: &str) {
+    let computer = Computer::of(isa);
+    let window = WindowFile::new(64);
+    let machine = machine(isa, &window.source());
+    let guest = boot(&machine, computer, Device::Ivshmem, &window, 64);
+    lives(machine, isa, guest);
+}
+
+#[test]
+fn an_arm_guest_joins_through_a_pci_device() {
+    lives_behind_ivshmem("aarch64");
+}
+
+#[test]
+fn guests_of_other_instruction_sets_join_through_a_pci_device() {
+    ["x86_64", "riscv64"].into_iter().filter(|isa| has_virtual_machine(isa)).for_each(lives_behind_ivshmem);
+}
+
+#[test]
+fn a_guest_joins_through_an_nvdimm_that_is_a_dax_device() {
+    let isa = "x86_64";
+    if !has_virtual_machine(isa) {
+        return;
+    }
+    let window = WindowFile::new(64 + DAX_OFFSET_MIB);
+    let machine = machine(isa, &format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20));
+    let guest = boot(&machine, Computer::of(isa), Device::Dax, &window, 64 + DAX_OFFSET_MIB);
+    lives(machine, isa, guest);
+}
