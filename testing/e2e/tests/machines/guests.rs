@@ -2,7 +2,8 @@
 //!
 //! A guest boots Debian's kernel and a root that has nothing of Tombolo but installed programs and a service,
 //! which runs the command of the package's unit. The emulator has no connection to the machine but memory: a
-//! file behind an `ivshmem` device, or behind an NVDIMM that the guest's DAX driver has.
+//! file behind an `ivshmem` device, behind an NVDIMM that the guest's DAX driver has, or behind the guest's
+//! own memory, a part of which its kernel leaves alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,6 +54,8 @@ enum Device {
     Ivshmem,
     /// `/dev/dax0.0`, which the guest's kernel makes of an NVDIMM.
     Dax,
+    /// The end of an Arm guest's memory, which its kernel does not use.
+    Reserved,
 }
 
 impl Device {
@@ -61,6 +64,7 @@ impl Device {
         match self {
             Device::Ivshmem => "ivshmem",
             Device::Dax => "dax:/dev/dax0.0",
+            Device::Reserved => "memory:0x4c000000 --size-mib 64",
         }
     }
 
@@ -68,13 +72,25 @@ impl Device {
     fn words(self, file: &Path, mib: u64) -> Vec<String> {
         let file = file.display();
         let memory = format!("memory-backend-file,id=window,size={mib}M,mem-path={file},share=on");
-        let device = match self {
-            Device::Ivshmem => "ivshmem-plain,memdev=window",
-            Device::Dax => "nvdimm,memdev=window",
+        let (option, value) = match self {
+            Device::Ivshmem => ("-device", "ivshmem-plain,memdev=window"),
+            Device::Dax => ("-device", "nvdimm,memdev=window"),
+            Device::Reserved => ("-machine", "memory-backend=window"),
         };
-        ["-object", &memory, "-device", device].map(str::to_owned).to_vec()
+        ["-object", &memory, option, value].map(str::to_owned).to_vec()
+    }
+
+    /// The kernel's parameters for it.
+    fn kernel_line(self) -> String {
+        match self {
+            Device::Ivshmem | Device::Dax => String::new(),
+            Device::Reserved => format!(" mem={}M", MEMORY_MIB - 64),
+        }
     }
 }
+
+/// The memory of a guest.
+const MEMORY_MIB: u64 = 256;
 
 /// The start of every guest.
 const START: &str = "#!/bin/busybox sh
@@ -183,30 +199,38 @@ fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowF
     command.args(["--pdeathsig", "KILL"]).arg(format!("qemu-system-{}", computer.isa));
     command.args(computer.words.split_whitespace());
     // Never one processor at most, for which the emulator leaves memory barriers out.
-    command.args("-smp 1,maxcpus=2 -m 256,slots=2,maxmem=1G -nodefaults -nographic -serial stdio".split(' '));
+    command.args("-smp 1,maxcpus=2 -nodefaults -nographic -serial stdio".split(' '));
+    command.args(["-m", &format!("{MEMORY_MIB},slots=2,maxmem=1G")]);
     command.arg("-kernel").arg(computer.kit().join("vmlinuz")).arg("-initrd").arg(image);
-    command.args(["-append", &format!("quiet panic=-1 cryptomgr.notests=1 {}", computer.kernel_line)]);
+    let (line, more) = (computer.kernel_line, device.kernel_line());
+    command.args(["-append", &format!("quiet panic=-1 cryptomgr.notests=1 {line}{more}")]);
     Running::start(command.args(device.words(window.path(), mib)))
 }
 
-/// This host, and the guest as the node `card0` behind the window `source`.
-fn machine(isa: &str, source: &str) -> Machine {
-    let node = format!(
-        "[[node]]\nname = \"card0\"\nkind = \"attached\"\nisa = \"{isa}\"\nwindow = \"{source}\"\n\
-         window_mib = 64\nkey = \"key\"\nsilence_s = {SILENCE_S}"
-    );
-    let machine = Machine::new(&MachineFile::host().with_setting(&node));
+/// This host, and guests as the nodes `card0` and so on, each behind one of the windows `sources`.
+fn machine(isa: &str, sources: &[String]) -> Machine {
+    let settings = format!("kind = \"attached\"\nisa = \"{isa}\"\nkey = \"key\"\nsilence_s = {SILENCE_S}");
+    let nodes = sources.iter().enumerate().map(|(number, source)| {
+        let window = format!("window = \"{source}\"\nwindow_mib = 64");
+        format!("[[node]]\nname = \"card{number}\"\n{settings}\n{window}\n")
+    });
+    let machine = Machine::new(&MachineFile::host().with_setting(&nodes.collect::<String>()));
     std::fs::write(machine.folder().join("key"), machine.name().as_bytes().repeat(4)).expect("a key");
     machine
 }
 
 #[track_caller]
-fn is_up(machine: &Machine, guest: &Running, generation: u64) {
+fn is_up_as(machine: &Machine, node: &str, guest: &Running, generation: u64) {
     let up = eventually(|| {
-        let node = machine.node("card0");
+        let node = machine.node(node);
         node["state"] == "up" && node["generation"] == generation
     });
-    assert!(up, "{}\n{}", machine.node("card0"), guest.so_far());
+    assert!(up, "{}\n{}", machine.node(node), guest.so_far());
+}
+
+#[track_caller]
+fn is_up(machine: &Machine, guest: &Running, generation: u64) {
+    is_up_as(machine, "card0", guest, generation);
 }
 
 /// Starts a tool of the guest.
@@ -274,7 +298,7 @@ fn lives(mut machine: Machine, isa: &str, guest: Running) {
 fn lives_behind_ivshmem(isa: &str) {
     let computer = Computer::of(isa);
     let window = WindowFile::new(64);
-    let machine = machine(isa, &window.source());
+    let machine = machine(isa, &[window.source()]);
     let guest = boot(&machine, computer, Device::Ivshmem, &window, 64);
     lives(machine, isa, guest);
 }
@@ -282,6 +306,46 @@ fn lives_behind_ivshmem(isa: &str) {
 #[test]
 fn an_arm_guest_joins_through_a_pci_device() {
     lives_behind_ivshmem("aarch64");
+}
+
+/// As reserved memory between unlike cores is: there is no device, and `/dev/mem` maps an address.
+#[test]
+fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
+    let isa = "aarch64";
+    let memory = WindowFile::new(MEMORY_MIB);
+    let mut machine = machine(isa, &[format!("{}+{:#x}", memory.source(), (MEMORY_MIB - 64) << 20)]);
+    let guest = boot(&machine, Computer::of(isa), Device::Reserved, &memory, MEMORY_MIB);
+    machine.bring_up();
+    is_up(&machine, &guest, 1);
+    is_used(&machine, isa);
+    starts_anew(&machine, isa, &["reboot", "-f"]);
+    is_up(&machine, &guest, 2);
+    is_used(&machine, isa);
+    machine.down();
+}
+
+/// The host relays between guests that have no memory in common, and the death of one is heard by the other.
+#[test]
+fn two_guests_reach_each_other_through_the_host() {
+    let isa = "aarch64";
+    let windows = [WindowFile::new(64), WindowFile::new(64)];
+    let mut machine = machine(isa, &[windows[0].source(), windows[1].source()]);
+    let boot_with = |window| boot(&machine, Computer::of(isa), Device::Ivshmem, window, 64);
+    let [first, second] = [boot_with(&windows[0]), boot_with(&windows[1])];
+    machine.bring_up();
+    is_up_as(&machine, "card0", &first, 1);
+    is_up_as(&machine, "card1", &second, 1);
+    machine.actor("card0,card1", &["exchange", "500"]).ok();
+    let peer = machine.start_actor("card0", &["hold", "victim"]);
+    peer.wait_for("serving");
+    let survivor = machine.start_actor("card1", &["lose-peer", "recv", "victim"]);
+    survivor.wait_for("connected");
+    drop(first);
+    let said = survivor.finish();
+    assert!(said.ok().contains("peer died"), "{said}");
+    assert_ne!(peer.finish().status, 0);
+    machine.actor("host,card1", &["exchange", "200"]).ok();
+    machine.down();
 }
 
 #[test]
@@ -296,7 +360,7 @@ fn a_guest_joins_through_an_nvdimm_that_is_a_dax_device() {
         return;
     }
     let window = WindowFile::new(64 + DAX_OFFSET_MIB);
-    let machine = machine(isa, &format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20));
+    let machine = machine(isa, &[format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20)]);
     let guest = boot(&machine, Computer::of(isa), Device::Dax, &window, 64 + DAX_OFFSET_MIB);
     lives(machine, isa, guest);
 }
