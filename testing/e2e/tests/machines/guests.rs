@@ -132,7 +132,8 @@ fn service(program: &str) -> String {
 
 /// Adds a folder and all that is in it.
 fn add_folder(archive: &mut Archive, from: &Path, to: &str) {
-    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+    let entries = std::fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}"));
+    for entry in entries.flatten() {
         let name = entry.file_name().into_string().expect("a name in UTF-8");
         let (path, inside) = (entry.path(), if to.is_empty() { name } else { format!("{to}/{name}") });
         let kind = entry.file_type().expect("a kind");
@@ -152,11 +153,12 @@ fn add_folder(archive: &mut Archive, from: &Path, to: &str) {
 fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
     let kit = computer.kit();
     let mut archive = Archive::new();
-    let is_native = computer.isa == std::env::consts::ARCH;
-    // Libraries of programs that are not static.
-    match kit.join("root") {
-        libraries if libraries.is_dir() => add_folder(&mut archive, &libraries, ""),
-        _ => archive.directory("usr"),
+    // Libraries of programs that are not static, as this host's are not.
+    let libraries = kit.join("root");
+    let has_libraries = libraries.is_dir();
+    match has_libraries {
+        true => add_folder(&mut archive, &libraries, ""),
+        false => archive.directory("usr"),
     }
     for folder in ["bin", "dev", "proc", "sys", "tmp", "run", "modules", "usr/bin", "etc", "etc/tombolo"] {
         archive.directory(folder);
@@ -165,8 +167,8 @@ fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
     archive.file("bin/busybox", 0o755, &read(kit.join("busybox")));
     archive.symlink("bin/sh", "busybox");
     archive.symlink("init", "bin/busybox");
-    // Of foreign instruction sets the kit has the monitor alone, which the command does no more than start.
-    let program = if is_native {
+    // Of others the kit has the monitor alone, which the command does no more than start.
+    let program = if has_libraries && computer.isa == std::env::consts::ARCH {
         archive.file("usr/bin/tombolo", 0o755, &read(tombolo()));
         archive.file("usr/bin/tombolod", 0o755, &read(tombolo().with_file_name("tombolod")));
         "/usr/bin/tombolo"
