@@ -152,6 +152,17 @@ impl Chaos {
         Ok(())
     }
 
+    /// Lets a new root read the images that boards are given. It keeps those that it knows, which would look
+    /// like growth later.
+    pub(crate) fn know_images_of_boards(&self) -> Result<(), Failure> {
+        let Some(board) = self.boards().into_iter().next() else { return Ok(()) };
+        self.runs_on_board(&board)?;
+        // Without words it reports how it is used.
+        let program = image("remote-peer").display().to_string();
+        let finished = self.machine.tombolo(["run", "--on", &board, &program]);
+        if finished.status == 1 { Ok(()) } else { Err(format!("it has no order, and goes on: {finished}")) }
+    }
+
     /// A program on the host and one on the board exchange messages.
     pub(crate) fn runs_on_board(&self, node: &str) -> Result<(), Failure> {
         let program = image("bare-pingpong").display().to_string();

@@ -238,6 +238,7 @@ impl Chaos {
     }
 
     pub(crate) fn start_all(&mut self) -> Result<(), Failure> {
+        self.know_images_of_boards()?;
         (0..self.population.members.len()).try_for_each(|place| self.fill(place))
     }
 
