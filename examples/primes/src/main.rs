@@ -6,6 +6,7 @@
 //! primes stream WORKERS FIFO        tasks that send primes to a fifo, received on this node
 //! primes ends WORKERS               tasks that panic, are cancelled, or are not known to the worker
 //! primes wait WORKERS               a task whose worker is to be killed
+//! primes die WORKERS                tasks that end their workers, until there are none
 //! primes measure WORKERS            times of starting and joining, beside threads
 //! ```
 
@@ -32,7 +33,10 @@ const DIVIDE: Function<u64, u64> = Function::new("divide");
 /// Runs until it is cancelled.
 const FOREVER: Function<(), ()> = Function::new("forever");
 
-const USAGE: &str = "usage: primes [tree|stream|ends|wait|measure] WORKERS …";
+/// Ends its worker.
+const DIE: Function<(), ()> = Function::new("die");
+
+const USAGE: &str = "usage: primes [tree|stream|ends|wait|die|measure] WORKERS …";
 
 fn main() -> ExitCode {
     let functions = Functions::new()
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         .register(STREAM, stream)
         .register(NOTHING, async |_, ()| ())
         .register(DIVIDE, async |_, divisor| 100 / divisor)
+        .register(DIE, die)
         .register(FOREVER, forever);
     if let Some(status) = functions.run_worker() {
         return status;
@@ -64,6 +69,7 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
         ["measure", on] => measure::run(&domain, on),
         ["ends", on] => run_ends(&Tasks::start(&domain, on)?),
         ["wait", on] => run_wait(&Tasks::start(&domain, on)?),
+        ["die", on] => run_die(&Tasks::start(&domain, on)?),
         [on] => run_count(&Tasks::start(&domain, on)?, 1_000_000),
         [on, limit] => run_count(&Tasks::start(&domain, on)?, number(limit)?),
         _ => Err(USAGE.into()),
@@ -181,6 +187,26 @@ fn run_wait(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     println!("waiting");
     print_end(task.join());
     print_end(tasks.go(DIVIDE, 7).and_then(JoinHandle::join));
+    Ok(())
+}
+
+#[allow(clippy::disallowed_methods, reason = "it stands for a program that dies")]
+async fn die(_: Context, (): ()) {
+    std::process::abort()
+}
+
+/// Workers are started again, but not for ever.
+fn run_die(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
+    for died in 0.. {
+        match tasks.go(DIE, ()).and_then(JoinHandle::join) {
+            Err(TaskError::Lost { .. }) => {}
+            Err(error) => {
+                println!("{died} workers died; {error}");
+                break;
+            }
+            Ok(()) => return Err("a task that ends its worker came back".into()),
+        }
+    }
     Ok(())
 }
 

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, Child, Error, Ready, Token, WaitSet};
+use tombolo::{Channel, Child, Domain, Error, Listener, Ready, Token, WaitSet};
 use tombolo_task::{
     Bytes, End, Failure, FailureKind, Limits, Message, Origin, Output, Refusal, Scheduler, WorkerId,
     WorkerUsage,
 };
 
 use crate::handle::{Slot, Starts};
+use crate::restart::{Place, RESTARTS, Restarter};
 use crate::starter::end_all;
 use crate::worker::{Link, flush, send};
 
@@ -114,25 +115,39 @@ pub(crate) struct Driver {
     set: WaitSet<Link<WorkerId>>,
     /// The channel of each worker that lives.
     tokens: Vec<Option<Token>>,
-    children: Vec<Child>,
+    /// Every worker that there was, with the index of its place.
+    children: Vec<(Child, usize)>,
+    places: Vec<Place>,
+    restarter: Restarter,
     message: Vec<u8>,
 }
 
 impl Driver {
-    pub(crate) fn start(workers: Vec<Employed>) -> Result<(Arc<Shared>, thread::JoinHandle<()>), Error> {
+    /// With these workers; others of the service that `listener` has come in their places when they die.
+    pub(crate) fn start(
+        workers: Vec<Employed>,
+        domain: &Domain,
+        listener: Listener,
+        service: String,
+    ) -> Result<(Arc<Shared>, thread::JoinHandle<()>), Error> {
         let mut set = WaitSet::new()?;
         let mut scheduler = Scheduler::new(Limits::default());
-        let (mut tokens, mut children) = (Vec::new(), Vec::new());
+        let (mut tokens, mut children, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for Employed { child, channel, node, name, speed } in workers {
             let of = scheduler.add_worker(node, &name, speed);
             let link = Link { channel, of, outbox: VecDeque::new() };
             tokens.push(Some(set.add(link).map_err(Error::from)?));
-            children.push(child);
+            children.push((child, places.len()));
+            places.push(Place { node, name, speed, left: RESTARTS });
         }
         let state = State { scheduler, slots: HashMap::new(), idle: false, stopped: false };
         let shared = Shared { state: Mutex::new(state), waker: set.waker(), begun: Instant::now() };
         let shared = Arc::new(shared);
-        let driver = Driver { shared: Arc::clone(&shared), set, tokens, children, message: Vec::new() };
+        let stops = Arc::clone(&shared);
+        let stopped = move || stops.lock().stopped;
+        let restarter = Restarter::start(domain, listener, service, set.waker(), stopped)?;
+        let (of_driver, message) = (Arc::clone(&shared), Vec::new());
+        let driver = Driver { shared: of_driver, set, tokens, children, places, restarter, message };
         let thread = thread::Builder::new().name("tasks".into()).spawn(move || driver.run());
         let thread = thread.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(0);
@@ -156,9 +171,10 @@ impl Driver {
         }
         // Workers end with their channels; one that computes is killed.
         drop(self.set);
-        end_all(self.children.iter());
+        end_all(self.children.iter().map(|(child, _)| child));
+        self.restarter.end();
         let deadline = Instant::now() + GONE;
-        for child in &self.children {
+        for (child, _) in &self.children {
             let _ = child.wait(deadline.saturating_duration_since(Instant::now()));
         }
     }
@@ -198,6 +214,7 @@ impl Driver {
             self.shared.lock().idle = false;
             match waited {
                 Ok(Ready::Channel(token)) => self.hear(token),
+                Ok(Ready::Woken) => self.take_in_workers()?,
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -252,13 +269,37 @@ impl Driver {
         self.message = message;
     }
 
-    /// A worker has ended, or is to be left.
+    /// Takes in workers that were started again.
+    fn take_in_workers(&mut self) -> Result<(), Error> {
+        while let Some((index, started)) = self.restarter.take() {
+            let shared = Arc::clone(&self.shared);
+            let mut state = shared.lock();
+            match started {
+                Ok(Employed { child, channel, node, name, speed }) => {
+                    let of = state.scheduler.worker_came(node, &name, speed);
+                    self.children.push((child, index));
+                    let link = Link { channel, of, outbox: VecDeque::new() };
+                    let token = self.set.add(link).map_err(Error::from)?;
+                    self.tokens.push(Some(token));
+                    drop(state);
+                    self.hear(token);
+                }
+                Err(why) => {
+                    let Place { node, name, .. } = &self.places[index];
+                    state.scheduler.worker_stays_away(*node, name, &why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker has ended, or is to be left. Another one comes in its place, unless too many have.
     fn end(&mut self, token: Token, why: &dyn std::fmt::Display) {
         let Some(link) = self.set.remove(token) else { return };
         let worker = link.of;
         self.tokens[worker.0] = None;
         drop(link);
-        let child = &self.children[worker.0];
+        let (child, index) = &self.children[worker.0];
         let why = match child.wait(EXIT) {
             Ok(exit) => format!("domain {}: {exit}", child.id()),
             Err(_) => {
@@ -267,7 +308,13 @@ impl Driver {
                 format!("domain {}: {why}", child.id())
             }
         };
-        let now = self.shared.now();
-        self.shared.lock().scheduler.worker_ended(now, worker, &why);
+        let (now, place) = (self.shared.now(), &mut self.places[*index]);
+        let comes = place.left > 0 && self.restarter.want(*index, place);
+        let mut state = self.shared.lock();
+        if comes {
+            place.left -= 1;
+            state.scheduler.worker_comes(place.node);
+        }
+        state.scheduler.worker_ended(now, worker, &why);
     }
 }

@@ -52,6 +52,7 @@ mod error;
 mod executor;
 mod function;
 mod handle;
+mod restart;
 mod starter;
 mod worker;
 

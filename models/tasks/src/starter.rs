@@ -62,7 +62,9 @@ impl Tasks {
                 }
             }
         }
-        let channels = match connected(&listener, &children) {
+        let started: Vec<(&Child, &str)> =
+            children.iter().map(|(child, node)| (child, node.name.as_str())).collect();
+        let channels = match connected(&listener, &started, &|| false) {
             Ok(channels) => channels,
             Err(error) => {
                 end_all(children.iter().map(|(child, _)| child));
@@ -75,7 +77,7 @@ impl Tasks {
             Employed { child, channel, node: number, name: node.name.clone(), speed }
         };
         let workers = children.into_iter().zip(channels).map(employ).collect();
-        let (shared, driver) = Driver::start(workers)?;
+        let (shared, driver) = Driver::start(workers, domain, listener, service)?;
         let inner = Inner { shared, nodes, driver: Mutex::new(Some(driver)) };
         Ok(Tasks { inner: Arc::new(inner), node: None, timeout: TIMEOUT })
     }
@@ -142,7 +144,7 @@ fn places(on: &str, nodes: &[NodeInfo], facts: &Facts) -> Result<Vec<usize>, Tas
     Ok(place(None, &placements, Order::Block, nodes, Some(&mut auto))?)
 }
 
-fn spawn(domain: &Domain, node: &str, service: &str) -> Result<Child, Error> {
+pub(crate) fn spawn(domain: &Domain, node: &str, service: &str) -> Result<Child, Error> {
     let options = if domain.was_spawned() {
         SpawnOptions::this_image()
     } else {
@@ -152,14 +154,18 @@ fn spawn(domain: &Domain, node: &str, service: &str) -> Result<Child, Error> {
     domain.spawn(&options.on(node).env(STARTER_VARIABLE, service))
 }
 
-/// A channel from each of them, in their order.
-fn connected(listener: &Listener, children: &[(Child, &NodeInfo)]) -> Result<Vec<Channel>, TaskError> {
+/// A channel from each of them, which are named with their nodes, in their order.
+pub(crate) fn connected(
+    listener: &Listener,
+    children: &[(&Child, &str)],
+    stopped: &impl Fn() -> bool,
+) -> Result<Vec<Channel>, TaskError> {
     let (deadline, slices) = (Instant::now() + STARTING, listener.within(Duration::from_millis(100)));
     let mut channels: Vec<Option<Channel>> = children.iter().map(|_| None).collect();
     while let Some(missing) = channels.iter().position(Option::is_none) {
         match slices.accept() {
             Ok(channel) => {
-                let is_its = |(child, _): &(Child, &NodeInfo)| child.id() == channel.peer();
+                let is_its = |(child, _): &(&Child, &str)| child.id() == channel.peer();
                 if let Some(index) = children.iter().position(is_its) {
                     channels[index] = Some(channel);
                 }
@@ -170,12 +176,12 @@ fn connected(listener: &Listener, children: &[(Child, &NodeInfo)]) -> Result<Vec
         }
         for ((child, node), _) in children.iter().zip(&channels).filter(|(_, channel)| channel.is_none()) {
             if let Ok(exit) = child.wait(Duration::ZERO) {
-                return Err(not_started(&node.name, &format_args!("it has ended: {exit}")));
+                return Err(not_started(node, &format_args!("it has ended: {exit}")));
             }
         }
-        if Instant::now() >= deadline {
+        if stopped() || Instant::now() >= deadline {
             let why = format_args!("it has not connected in {} s", STARTING.as_secs()).to_string();
-            return Err(not_started(&children[missing].1.name, &why));
+            return Err(not_started(children[missing].1, &why));
         }
     }
     Ok(channels.into_iter().flatten().collect())

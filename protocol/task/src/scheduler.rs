@@ -127,6 +127,8 @@ pub struct Scheduler {
     pub(crate) shared: VecDeque<TaskId>,
     /// Tasks for one node, in order.
     pinned: BTreeMap<u16, VecDeque<TaskId>>,
+    /// Workers that are being started on each node, in the place of others: tasks wait for them.
+    coming: BTreeMap<u16, u32>,
     /// What a task of each function takes: its time in nanoseconds, times the speed of its worker.
     pub(crate) work: BTreeMap<u64, u64>,
     next: TaskId,
@@ -144,6 +146,7 @@ impl Scheduler {
             begun: BTreeMap::new(),
             shared: VecDeque::new(),
             pinned: BTreeMap::new(),
+            coming: BTreeMap::new(),
             work: BTreeMap::new(),
             next: 0,
             outputs: Vec::new(),
@@ -167,6 +170,33 @@ impl Scheduler {
             passed_over: None,
         });
         worker
+    }
+
+    /// A worker is being started on this node. Until it is [there](Self::worker_came) or [does not
+    /// come](Self::worker_stays_away), tasks wait for it that no other can run.
+    pub fn worker_comes(&mut self, node: u16) {
+        *self.coming.entry(node).or_default() += 1;
+    }
+
+    /// A worker that was to come is there, as with [`add_worker`](Self::add_worker).
+    pub fn worker_came(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
+        self.comes_no_more(node);
+        self.add_worker(node, name, speed)
+    }
+
+    /// A worker that was to come on the node with this number and name does not, and why.
+    pub fn worker_stays_away(&mut self, node: u16, name: &str, why: &str) {
+        self.comes_no_more(node);
+        self.strand(node, name, why);
+    }
+
+    fn comes_no_more(&mut self, node: u16) {
+        if let Some(count) = self.coming.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.coming.remove(&node);
+            }
+        }
     }
 
     /// What is known of each worker.
@@ -261,8 +291,7 @@ impl Scheduler {
         function: u64,
         argument: Bytes,
     ) -> Result<TaskId, Refusal> {
-        let fits = |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node);
-        if !self.workers.iter().any(fits) {
+        if !self.can_run(node) {
             return Err(Refusal::NoWorker);
         }
         if self.tasks.len() >= self.limits.tasks as usize {
@@ -398,21 +427,30 @@ impl Scheduler {
         for id in lost {
             self.finish(id, End::Failed(failure(FailureKind::Lost)));
         }
-        // What no worker can run any more does not wait for ever.
-        let alive = |node: Option<u16>| {
-            move |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node)
-        };
+        self.strand(node, &name, why);
+        self.assign(now);
+    }
+
+    /// Whether a worker on this node, or on any, lives or is to come.
+    fn can_run(&self, node: Option<u16>) -> bool {
+        let fits = |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node);
+        let comes = node.map_or(!self.coming.is_empty(), |node| self.coming.contains_key(&node));
+        comes || self.workers.iter().any(fits)
+    }
+
+    /// What no worker can run any more, after one on this node has ended, does not wait for ever.
+    fn strand(&mut self, node: u16, name: &str, why: &str) {
         let mut stranded = Vec::new();
-        if !self.workers.iter().any(alive(Some(node))) {
+        if !self.can_run(Some(node)) {
             stranded.extend(self.pinned.remove(&node).into_iter().flatten());
         }
-        if !self.workers.iter().any(alive(None)) {
+        if !self.can_run(None) {
             stranded.extend(core::mem::take(&mut self.shared));
         }
+        let failure = Failure { kind: FailureKind::NoWorker, node: name.into(), text: why.into() };
         for id in stranded {
-            self.finish(id, End::Failed(failure(FailureKind::NoWorker)));
+            self.finish(id, End::Failed(failure.clone()));
         }
-        self.assign(now);
     }
 
     /// When [`tick`](Self::tick) has something to do.

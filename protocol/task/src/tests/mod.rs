@@ -198,3 +198,37 @@ fn limits_hold() {
     scheduler.wants(0, worker, 3, 0).unwrap();
     assert_eq!(scheduler.wants(0, worker, 3, 0), Err(Violation::Wants(4)));
 }
+
+#[test]
+fn tasks_wait_for_a_worker_that_is_started_again() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
+    let lost = start(&mut scheduler, 0, Some(1));
+    let waits = start(&mut scheduler, 0, Some(1));
+    assert_eq!(given(&mut scheduler), [(1, lost)]);
+    scheduler.worker_comes(1);
+    scheduler.worker_ended(0, SLOW, "it died");
+    let outputs = scheduler.take_outputs();
+    assert_eq!(failed(&outputs), [(lost, FailureKind::Lost, "arm0")], "it is not run again");
+    let later = start(&mut scheduler, 0, Some(1));
+    let again = scheduler.worker_came(1, "arm0", 10);
+    scheduler.wants(0, again, 2, 0).unwrap();
+    assert_eq!(given(&mut scheduler), [(2, waits), (2, later)]);
+    let alive: Vec<bool> = scheduler.workers().map(|worker| worker.alive).collect();
+    assert_eq!(alive, [true, false, true]);
+}
+
+#[test]
+fn tasks_do_not_wait_for_a_worker_that_does_not_come() {
+    let mut scheduler = unlike();
+    scheduler.worker_comes(1);
+    scheduler.worker_ended(0, SLOW, "it died");
+    scheduler.worker_ended(0, FAST, "it died");
+    let (pinned, shared) = (start(&mut scheduler, 0, Some(1)), start(&mut scheduler, 0, None));
+    assert_eq!(scheduler.start(0, Some(0), 7, Bytes::default()), Err(Refusal::NoWorker));
+    scheduler.worker_stays_away(1, "arm0", "its node is down");
+    let none = FailureKind::NoWorker;
+    assert_eq!(failed(&scheduler.take_outputs()), [(pinned, none, "arm0"), (shared, none, "arm0")]);
+    assert_eq!(scheduler.start(0, None, 7, Bytes::default()), Err(Refusal::NoWorker));
+    assert!(scheduler.is_empty() && scheduler.held().iter().all(|(_, count)| *count == 0));
+}

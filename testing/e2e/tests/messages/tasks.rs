@@ -62,6 +62,8 @@ fn ends(machine: &Machine, primes: &str, node: &str) {
     let ended = waiting.finish().ok();
     let lost = format!("task 'forever' is lost: its worker on {node} has ended (domain {worker}: ");
     assert!(ended.contains(&lost), "{lost}: {ended}");
-    assert!(ended.contains("no worker for task 'divide' lives on any node"), "{ended}");
+    assert!(ended.contains("it ended with a result"), "another worker came in its place: {ended}");
+    let died = machine.tombolo(["run", primes, "die", node]).ok();
+    assert!(died.contains("4 workers died; no worker for task 'die' lives on any node"), "{died}");
     assert!(eventually(|| machine.domains_on(node).len() == before), "nothing of it is left");
 }

@@ -1,0 +1,109 @@
+//! Starts workers in the place of those that died, on a thread of its own: that takes as long as a program
+//! needs to start.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use tombolo::waitset::Waker;
+use tombolo::{Domain, Error, Listener};
+
+use crate::driver::Employed;
+use crate::starter::{connected, end_all, spawn};
+
+/// How often a worker is started again in one place. One that dies with each task it gets, say, is left.
+pub(crate) const RESTARTS: u32 = 3;
+
+/// Where a worker runs: what stays the same when it is started again.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) node: u16,
+    pub(crate) name: String,
+    pub(crate) speed: u32,
+    /// How often a worker may be started here.
+    pub(crate) left: u32,
+}
+
+/// A worker for a place, by its index, or why there is none.
+pub(crate) type Started = (usize, Result<Employed, String>);
+
+/// Starts workers when it is asked to.
+#[derive(Debug)]
+pub(crate) struct Restarter {
+    wanted: Sender<(usize, Place)>,
+    started: Receiver<Started>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Restarter {
+    /// Of workers that connect to this service. `waker` wakes the thread that takes what was
+    /// [started](Self::take), and `stopped` says that nothing is wanted any more.
+    pub(crate) fn start(
+        domain: &Domain,
+        listener: Listener,
+        service: String,
+        waker: Waker,
+        stopped: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Restarter, Error> {
+        let (wanted, requests) = mpsc::channel::<(usize, Place)>();
+        let (results, started) = mpsc::channel();
+        let domain = domain.clone();
+        let run = move || {
+            for (index, place) in requests {
+                let result = restart(&domain, &listener, &service, &place, &stopped);
+                if let Err(mpsc::SendError((_, Ok(unwanted)))) = results.send((index, result)) {
+                    end_all(std::iter::once(&unwanted.child));
+                }
+                waker.wake();
+            }
+        };
+        let thread = thread::Builder::new().name("restart".into()).spawn(run).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            Error::Os { operation: "start a thread".into(), errno }
+        })?;
+        Ok(Restarter { wanted, started, thread })
+    }
+
+    /// A worker is wanted in this place.
+    pub(crate) fn want(&self, index: usize, place: &Place) -> bool {
+        self.wanted.send((index, place.clone())).is_ok()
+    }
+
+    /// What was started since the last call.
+    pub(crate) fn take(&self) -> Option<Started> {
+        self.started.try_recv().ok()
+    }
+
+    /// Ends it, and the workers that were not taken.
+    pub(crate) fn end(self) {
+        drop(self.wanted);
+        let _ = self.thread.join();
+        for (_, worker) in self.started.try_iter() {
+            if let Ok(worker) = worker {
+                end_all(std::iter::once(&worker.child));
+            }
+        }
+    }
+}
+
+fn restart(
+    domain: &Domain,
+    listener: &Listener,
+    service: &str,
+    place: &Place,
+    stopped: &impl Fn() -> bool,
+) -> Result<Employed, String> {
+    if stopped() {
+        return Err("its program has ended its tasks".to_owned());
+    }
+    let child = spawn(domain, &place.name, service).map_err(|error| error.to_string())?;
+    let mut channels = match connected(listener, &[(&child, &place.name)], stopped) {
+        Ok(channels) => channels,
+        Err(error) => {
+            end_all(std::iter::once(&child));
+            return Err(error.to_string());
+        }
+    };
+    let channel = channels.pop().ok_or("it has not connected")?;
+    let Place { node, name, speed, .. } = place.clone();
+    Ok(Employed { child, channel, node, name, speed })
+}
