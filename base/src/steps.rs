@@ -96,9 +96,7 @@ impl Add for Steps {
 }
 
 #[cfg(any(sim, loom))]
-pub(crate) use counting::count;
-#[cfg(any(sim, loom))]
-pub use counting::counted;
+pub use counting::{count, counted};
 
 #[cfg(any(sim, loom))]
 mod counting {
@@ -138,9 +136,10 @@ mod counting {
         (result, steps)
     }
 
-    /// Adds one step to what this thread counts, if it does.
+    /// Adds one step to what this thread counts, if it does: also one in memory that is not shared, of code
+    /// that has a bound of such.
     #[inline]
-    pub(crate) fn count(step: fn(&mut Steps) -> &mut u64) {
+    pub fn count(step: fn(&mut Steps) -> &mut u64) {
         COUNTS.with_borrow_mut(|counts| {
             if counts.is_empty() {
                 return;

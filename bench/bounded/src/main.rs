@@ -8,6 +8,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fft;
+mod hubs;
 mod measure;
 mod operations;
 #[cfg(not(target_os = "none"))]
@@ -50,7 +51,7 @@ fn report() -> u8 {
     println!("times in {}", if instruction_ns.is_some() { "instructions" } else { "ns" });
     println!("{:<28} {:>6} {:>9} {:>9}", "operation", "steps", "longest", "bound");
     let mut exceeded = 0;
-    for row in operations::rows(&clock) {
+    for row in operations::rows(&clock).into_iter().chain(hubs::rows(&clock)) {
         println!("{row}");
         exceeded += u32::from(row.exceeds());
     }

@@ -21,6 +21,10 @@ const PASSES: usize = 4;
 /// aligned, a word of a message is taken apart or put together byte by byte.
 const INSTRUCTIONS: Costs = Costs { load: 70, store: 64, read_modify_write: 80, fence: 8, call: 250 };
 
+/// The same for the tables of hubs, of up to two levels of nodes: entries move within nodes, which are
+/// allocated and freed.
+const OF_TABLES: Costs = Costs { load: 200, store: 350, read_modify_write: 0, fence: 0, call: 3000 };
+
 /// The clock of this processor.
 pub(crate) struct Clock {
     instruction_ns: Option<u64>,
@@ -67,7 +71,18 @@ impl Clock {
         (operation, before): (impl FnMut(&mut S) -> R, impl FnMut(&mut S) -> B),
     ) -> Row {
         let longest = self.longest_apart(state, operation, before);
-        Row { what, steps, longest, in_instructions: self.instruction_ns.is_some() }
+        Row { what, steps, costs: INSTRUCTIONS, longest, in_instructions: self.instruction_ns.is_some() }
+    }
+
+    /// The same of requests to hubs, whose steps are in tables.
+    pub(crate) fn row_of_tables<S, R, B>(
+        &self,
+        what: &'static str,
+        steps: Steps,
+        state: &mut S,
+        both: (impl FnMut(&mut S) -> R, impl FnMut(&mut S) -> B),
+    ) -> Row {
+        Row { costs: OF_TABLES, ..self.row_apart(what, steps, state, both) }
     }
 }
 
@@ -92,13 +107,14 @@ fn longest_ns<S, R, B>(
 pub(crate) struct Row {
     what: &'static str,
     steps: Steps,
+    costs: Costs,
     pub(crate) longest: u64,
     in_instructions: bool,
 }
 
 impl Row {
     fn bound(&self) -> u64 {
-        INSTRUCTIONS.time(self.steps)
+        self.costs.time(self.steps)
     }
 
     /// Whether it took more instructions than its bound.

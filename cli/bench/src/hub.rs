@@ -14,7 +14,7 @@ use serde::Serialize;
 use tombolo::{Child, Domain, SpawnOptions};
 use tombolo_cli_common::nodes::named;
 use tombolo_hubs::plan::to_word;
-use tombolo_hubs::{Description, HubError, Kind, Task};
+use tombolo_hubs::{Description, HubError, Kind, MAX_WINDOW, Task};
 use tombolo_machine::Kit;
 
 use crate::context::{Context, print, print_json};
@@ -63,8 +63,18 @@ pub(super) struct Options {
 /// Sizes of packets in bytes; the paper's largest is 4 KiB.
 const PACKETS: [usize; 4] = [8, 64, 512, 4096];
 
-/// Values under way of a pipelined sender or receiver.
+/// Values under way of a pipelined sender or receiver: in the small fifo and in the large one.
 const WINDOW: usize = 64;
+const LARGE_WINDOW: usize = MAX_WINDOW;
+
+/// Values of the large fifo.
+const LARGE_FIFO: u32 = 4096;
+
+/// Values through the large fifo for each operation that is measured otherwise.
+const LARGE_COUNT: u64 = 100;
+
+/// Senders, and receivers, of the large fifo where many share it.
+const MANY: u64 = 4;
 
 const FIFO_BYTES: usize = 64;
 
@@ -187,6 +197,7 @@ fn serve(domain: &Domain, node: &str, image: &Path) -> Result<Child, Failure> {
         of("bench/b", Kind::Semaphore, 16),
         Description { value_bytes, ..of("bench/port", Kind::Port, 0) },
         of("bench/fifo", Kind::Fifo, 64),
+        of("bench/large", Kind::Fifo, LARGE_FIFO),
     ];
     domain.on_output(|_, _, _| {});
     Ok(domain.spawn(&SpawnOptions::image(image).on(node).args(hubs.iter().map(to_word)))?)
@@ -237,9 +248,19 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     finish(peer, "fifo")?;
     rows.push(row("fifo of 64", node, FIFO_BYTES, count, time));
     let peer = start(domain, "pipelined", count)?;
-    let time = receive_pipelined(&task, count).map_err(hub_failure)?;
+    let time = receive_pipelined(&task, "bench/fifo", WINDOW, count).map_err(hub_failure)?;
     finish(peer, "pipelined fifo")?;
     rows.push(row("fifo of 64, pipelined", node, FIFO_BYTES, count, time));
+
+    let count = count * LARGE_COUNT;
+    let peer = start(domain, "large", count)?;
+    let time = receive_pipelined(&task, "bench/large", LARGE_WINDOW, count).map_err(hub_failure)?;
+    finish(peer, "large fifo")?;
+    rows.push(row("fifo of 4096, pipelined", node, FIFO_BYTES, count, time));
+    let peer = start(domain, "many", count)?;
+    let time = receive_by_many(domain, count).map_err(hub_failure)?;
+    finish(peer, "large fifo of many")?;
+    rows.push(row("fifo of 4096, 4 to 4", node, FIFO_BYTES, count, time));
     Ok(())
 }
 
@@ -271,11 +292,27 @@ fn receive(task: &Task, name: &str, count: u64) -> Result<Times, HubError> {
     Times::of(count, || chan.recv().map(drop))
 }
 
-fn receive_pipelined(task: &Task, count: u64) -> Result<Times, HubError> {
-    let chan = task.chan::<Vec<u8>>("bench/fifo")?;
-    let mut receiver = chan.receiver(WINDOW);
+fn receive_pipelined(task: &Task, name: &str, window: usize, count: u64) -> Result<Times, HubError> {
+    let chan = task.chan::<Vec<u8>>(name)?;
+    let mut receiver = chan.receiver(window);
     receiver.recv()?;
     Times::of(count, || receiver.recv().map(drop))
+}
+
+/// Several receivers take what as many senders of the other process send. Each begins with its first value.
+fn receive_by_many(domain: &Domain, count: u64) -> Result<Times, HubError> {
+    let one = || {
+        let task = Task::attach(domain)?.within(PATIENCE);
+        receive_pipelined(&task, "bench/large", LARGE_WINDOW, count / MANY)
+    };
+    let times: Vec<Result<Times, HubError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let times: Vec<Times> = times.into_iter().collect::<Result<_, _>>()?;
+    // They share the rate.
+    let mean = |of: fn(&Times) -> f64| times.iter().map(of).sum::<f64>() / (MANY * MANY) as f64;
+    Ok(Times { mean_ns: mean(|times| times.mean_ns), p50_ns: mean(|times| times.p50_ns) })
 }
 
 /// What the other process does.
@@ -290,7 +327,9 @@ fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
     let done = match role.split_once(':') {
         Some(("port", bytes)) => send(&task, "bench/port", bytes.parse().unwrap_or(8), count),
         _ if role == "fifo" => send(&task, "bench/fifo", FIFO_BYTES, count),
-        _ if role == "pipelined" => send_pipelined(&task, count),
+        _ if role == "pipelined" => send_pipelined(&task, "bench/fifo", WINDOW, count),
+        _ if role == "large" => send_pipelined(&task, "bench/large", LARGE_WINDOW, count),
+        _ if role == "many" => send_by_many(&domain, count),
         _ => wait_first(&task, count),
     };
     done.map_err(hub_failure)
@@ -306,13 +345,24 @@ fn wait_first(task: &Task, count: u64) -> Result<(), HubError> {
 }
 
 /// As many more as the receiver has asked for at its end.
-fn send_pipelined(task: &Task, count: u64) -> Result<(), HubError> {
-    let chan = task.chan::<Vec<u8>>("bench/fifo")?;
-    let mut sender = chan.sender(WINDOW);
-    for _ in 0..count + WINDOW as u64 {
+fn send_pipelined(task: &Task, name: &str, window: usize, count: u64) -> Result<(), HubError> {
+    let chan = task.chan::<Vec<u8>>(name)?;
+    let mut sender = chan.sender(window);
+    for _ in 0..count + window as u64 {
         sender.send(vec![7; FIFO_BYTES])?;
     }
     Ok(sender.flush()?)
+}
+
+fn send_by_many(domain: &Domain, count: u64) -> Result<(), HubError> {
+    let one = || {
+        let task = Task::attach(domain)?.within(PATIENCE);
+        send_pipelined(&task, "bench/large", LARGE_WINDOW, count / MANY)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })
 }
 
 fn send(task: &Task, name: &str, bytes: usize, count: u64) -> Result<(), HubError> {

@@ -1,12 +1,14 @@
 //! One hub: its store, and those that wait to put or to get.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::batch;
 use crate::hubs::{Client, Key, Nanos};
 use crate::status::{Status, Waiting};
 use crate::store::{Item, Store};
-use crate::{Bytes, Description, Fault, Kind};
+use crate::table::{Ordered, Table};
+use crate::{BatchBuf, Bytes, Description, Fault, Kind};
 
 /// What an operation brought.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +17,8 @@ pub enum Taken {
     Put,
     /// A value.
     Value(Bytes),
+    /// One value or more, in order, of those that were asked for together.
+    Values(BatchBuf),
     /// An event or a unit of a semaphore.
     Unit,
     /// A block, or the lock of a resource.
@@ -44,6 +48,13 @@ pub enum Outcome {
     Withdrawn,
     /// It failed, and had no effect.
     Failed(Fault),
+    /// Of several values the first ones were put in, one at least, and the others are still their sender's.
+    Partial {
+        /// How many were put in.
+        put: u32,
+        /// Why not the others; `None`: the request was withdrawn.
+        fault: Option<Fault>,
+    },
     /// The hub that was asked for by name.
     Opened {
         /// Its number on its node.
@@ -98,6 +109,21 @@ enum State {
     },
 }
 
+/// How many values a request is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Extent {
+    One,
+    /// Puts the values that are packed in [`Waiter::value`]: how many were put, and where the next begins.
+    Put {
+        done: u32,
+        at: usize,
+    },
+    /// Takes up to this many.
+    Get {
+        most: u32,
+    },
+}
+
 /// A request that waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Waiter {
@@ -111,13 +137,27 @@ pub(crate) struct Waiter {
     pub(crate) tentative: bool,
     pub(crate) deadline: Nanos,
     pub(crate) value: Bytes,
+    pub(crate) extent: Extent,
     state: State,
 }
 
 impl Waiter {
     pub(crate) fn new(side: Side, (priority, effective): (u8, u8), arrival: u64, deadline: Nanos) -> Waiter {
-        let (tentative, value, state) = (false, Bytes::default(), State::Waiting);
-        Waiter { side, priority, effective, arrival, tentative, deadline, value, state }
+        let (tentative, value, extent, state) = (false, Bytes::default(), Extent::One, State::Waiting);
+        Waiter { side, priority, effective, arrival, tentative, deadline, value, extent, state }
+    }
+
+    /// What to say of a request that ends so, if some of its values were put in before.
+    fn ends_with(&self, outcome: Outcome) -> Outcome {
+        match (self.extent, outcome) {
+            (Extent::Put { done: put @ 1.., .. }, Outcome::Failed(fault)) => {
+                Outcome::Partial { put, fault: Some(fault) }
+            }
+            (Extent::Put { done: put @ 1.., .. }, Outcome::Withdrawn) => {
+                Outcome::Partial { put, fault: None }
+            }
+            (_, outcome) => outcome,
+        }
     }
 }
 
@@ -129,7 +169,7 @@ pub(crate) struct Context<'a> {
     /// How long an offer stands while others wait.
     pub(crate) offer_ns: u64,
     pub(crate) answers: &'a mut Vec<(Key, Outcome)>,
-    pub(crate) deadlines: &'a mut BTreeSet<(Nanos, u32, Key)>,
+    pub(crate) deadlines: &'a mut Ordered<(Nanos, u32, Key)>,
 }
 
 impl Context<'_> {
@@ -139,7 +179,7 @@ impl Context<'_> {
 }
 
 /// Requests in the order in which they are served: by priority, then by arrival.
-type Queue = BTreeSet<(u8, u64, Key)>;
+type Queue = Ordered<(u8, u64, Key)>;
 
 fn rank(waiter: &Waiter, key: Key) -> (u8, u64, Key) {
     let first_come = tombolo_base::canary!("hub serves in order of arrival");
@@ -151,7 +191,7 @@ pub(crate) struct Hub {
     pub(crate) description: Description,
     pub(crate) store: Store,
     pub(crate) closed: bool,
-    waiters: BTreeMap<Key, Waiter>,
+    waiters: Table<Key, Waiter>,
     /// Those of the waiters that have no offer.
     putters: Queue,
     getters: Queue,
@@ -165,9 +205,9 @@ impl Hub {
             description,
             store,
             closed: false,
-            waiters: BTreeMap::new(),
-            putters: Queue::new(),
-            getters: Queue::new(),
+            waiters: Table::default(),
+            putters: Queue::default(),
+            getters: Queue::default(),
             offers: 0,
         }
     }
@@ -234,21 +274,43 @@ impl Hub {
         if waiter.tentative {
             self.store.set_aside();
             self.offer(context, key, Basis::Room, false);
-        } else {
-            let value = core::mem::take(&mut waiter.value);
-            self.store.put(value);
-            self.end(context, key, Outcome::Done(Taken::Put));
+            return;
         }
+        match &mut waiter.extent {
+            Extent::Put { done, at } => {
+                while self.store.has_room() {
+                    let Some((value, rest)) = waiter.value.get(*at..).and_then(batch::first) else { break };
+                    self.store.put(value.into());
+                    *done += 1;
+                    *at = waiter.value.len() - rest.len();
+                }
+                if *at < waiter.value.len() {
+                    return;
+                }
+            }
+            _ => self.store.put(core::mem::take(&mut waiter.value)),
+        }
+        self.finish(context, key, Outcome::Done(Taken::Put));
     }
 
     fn serve_getter(&mut self, context: &mut Context<'_>, key: Key) {
-        let (Some(waiter), Some(item)) = (self.waiters.get(&key), self.store.take()) else { return };
-        if waiter.tentative {
+        let Some(waiter) = self.waiters.get(&key) else { return };
+        if let Extent::Get { most } = waiter.extent {
+            let mut values = BatchBuf::new();
+            while values.count() < most && self.store.first_value().is_some_and(|value| values.push(value)) {
+                self.store.take();
+            }
+            self.finish(context, key, Outcome::Done(Taken::Values(values)));
+            return;
+        }
+        let tentative = waiter.tentative;
+        let Some(item) = self.store.take() else { return };
+        if tentative {
             self.store.set_aside();
             self.offer(context, key, Basis::Item(item), false);
         } else {
             let taken = self.taken(key.client, item);
-            self.end(context, key, Outcome::Done(taken));
+            self.finish(context, key, Outcome::Done(taken));
         }
     }
 
@@ -350,9 +412,9 @@ impl Hub {
         }
     }
 
-    /// Ends a request that was not done.
+    /// Ends a request on behalf of its client.
     pub(crate) fn withdraw(&mut self, context: &mut Context<'_>, key: Key) {
-        if self.waiters.contains_key(&key) {
+        if self.waiters.get(&key).is_some() {
             self.end(context, key, Outcome::Withdrawn);
             self.settle(context);
         }
@@ -363,8 +425,19 @@ impl Hub {
         self.remove(context, key);
     }
 
+    /// Ends a request that was not done, or not to its end.
     fn end(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
+        let outcome = match self.waiters.get(&key) {
+            Some(waiter) => waiter.ends_with(outcome),
+            None => outcome,
+        };
         self.remove(context, key);
+        context.answer(key, outcome);
+    }
+
+    /// Ends a request that was done.
+    fn finish(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
+        self.discard(context, key);
         context.answer(key, outcome);
     }
 
@@ -483,8 +556,8 @@ impl Hub {
 
     /// The highest priority that waits for the owner of a resource.
     pub(crate) fn waiting_priority(&self) -> u8 {
-        let effective = self.getters.iter().filter_map(|(_, _, key)| self.waiters.get(key));
-        effective.map(|waiter| waiter.effective).max().unwrap_or(0)
+        let first = self.getters.first().and_then(|(_, _, key)| self.waiters.get(key));
+        first.map_or(0, |waiter| waiter.effective)
     }
 
     /// Requests that wait, with an offer or without.
@@ -499,7 +572,8 @@ impl Hub {
     pub(crate) fn status(&self, domain: impl Fn(Client) -> u64) -> Status {
         let waiting = |side: Side| {
             let mut by_priority: BTreeMap<u8, u32> = BTreeMap::new();
-            for waiter in self.waiters.values().filter(|waiter| waiter.side == side) {
+            let waiters = self.waiters.iter().map(|(_, waiter)| waiter);
+            for waiter in waiters.filter(|waiter| waiter.side == side) {
                 *by_priority.entry(waiter.effective).or_default() += 1;
             }
             let all = by_priority.into_iter().rev();
@@ -509,7 +583,7 @@ impl Hub {
         Status {
             description: self.description.clone(),
             depth: u32::try_from(self.store.depth()).unwrap_or(u32::MAX),
-            held: u32::try_from(self.store.holders().count()).unwrap_or(u32::MAX),
+            held: self.store.held(),
             owner: owner.map(|(token, holding)| (domain(holding.client), token)),
             closed: self.closed,
             putters: waiting(Side::Put),

@@ -1,11 +1,12 @@
 //! The hubs of a node, and the clients that use them.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::hub::{Context, Hub, Outcome, Side, Waiter};
-use crate::{BadDescription, Description, Fault, Kind, Operation, Request, Violation};
+use crate::hub::{Context, Extent, Hub, Outcome, Side, Waiter};
+use crate::table::{Ordered, Table};
+use crate::{BadDescription, Batch, Description, Fault, Kind, Operation, Request, Violation};
 
 /// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
@@ -54,7 +55,7 @@ pub(crate) struct ClientState {
     /// The domain of the client, as a number.
     domain: u64,
     /// The hub of each request that waits.
-    pub(crate) waits: BTreeMap<u32, u32>,
+    pub(crate) waits: Table<u32, u32>,
     /// What the client inherits by resources on other nodes, as it says.
     told: u8,
     /// What it inherits by resources here.
@@ -71,9 +72,9 @@ impl ClientState {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hubs {
     pub(crate) hubs: Vec<Hub>,
-    names: BTreeMap<String, u32>,
-    pub(crate) clients: BTreeMap<Client, ClientState>,
-    deadlines: BTreeSet<(Nanos, u32, Key)>,
+    names: Table<String, u32>,
+    pub(crate) clients: Table<Client, ClientState>,
+    pub(crate) deadlines: Ordered<(Nanos, u32, Key)>,
     arrivals: u64,
     answers: Vec<(Key, Outcome)>,
     pub(crate) outputs: Vec<Output>,
@@ -88,9 +89,9 @@ impl Hubs {
         let limits = Limits { offer_ns: limits.offer_ns.max(1), ..limits };
         Hubs {
             hubs: Vec::new(),
-            names: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            names: Table::default(),
+            clients: Table::default(),
+            deadlines: Ordered::default(),
             arrivals: 0,
             answers: Vec::new(),
             outputs: Vec::new(),
@@ -145,7 +146,7 @@ impl Hubs {
 
     /// A client connected. `domain` is who it is, for [`Status`](crate::Status).
     pub fn joined(&mut self, client: Client, domain: u64) {
-        self.clients.entry(client).or_default().domain = domain;
+        self.clients.get_or_default(client).domain = domain;
     }
 
     /// A client ended: it waits for nothing and holds nothing any more.
@@ -155,7 +156,8 @@ impl Hubs {
             return;
         }
         let mut touched: BTreeSet<u32> = BTreeSet::new();
-        for (number, hub) in state.waits {
+        for (number, hub) in state.waits.iter() {
+            let (number, hub) = (*number, *hub);
             self.at(now, hub, |hub, context| hub.forget(context, Key { client, number }));
             touched.insert(hub);
         }
@@ -168,6 +170,11 @@ impl Hubs {
             self.at(now, *hub, |hub, context| hub.settle(context));
         }
         self.relift(touched);
+    }
+
+    /// The hub where a request of a client waits.
+    pub(crate) fn waits_at(&self, client: Client, number: u32) -> Option<u32> {
+        self.clients.get(&client)?.waits.get(&number).copied()
     }
 
     /// When [`tick`](Self::tick) has something to do.
@@ -271,6 +278,14 @@ impl Hubs {
             }
             Operation::Put { value } => self.put(now, key, request, value)?,
             Operation::Get => self.get(now, key, request)?,
+            Operation::PutMany { values } => self.put_many(now, key, request, values)?,
+            Operation::GetMany { most } => {
+                let kind = hub.description.kind;
+                if kind != Kind::Fifo {
+                    return Err(Fault::WrongOperation(kind));
+                }
+                self.arrive(now, key, request, (Side::Get, Extent::Get { most }), &[])?;
+            }
             // Handled before.
             _ => return Ok(()),
         }
@@ -303,7 +318,28 @@ impl Hubs {
         if value.len() > description.value_bytes as usize {
             return Err(Fault::TooLong(description.value_bytes));
         }
-        self.arrive(now, key, request, Side::Put, value)
+        self.arrive(now, key, request, (Side::Put, Extent::One), value)
+    }
+
+    fn put_many(
+        &mut self,
+        now: Nanos,
+        key: Key,
+        request: &Request<'_>,
+        values: Batch<'_>,
+    ) -> Result<(), Fault> {
+        let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
+        let Description { kind, value_bytes, .. } = hub.description;
+        if kind != Kind::Fifo {
+            return Err(Fault::WrongOperation(kind));
+        }
+        if hub.closed {
+            return Err(Fault::Closed);
+        }
+        if values.iter().any(|value| value.len() > value_bytes as usize) {
+            return Err(Fault::TooLong(value_bytes));
+        }
+        self.arrive(now, key, request, (Side::Put, Extent::Put { done: 0, at: 0 }), values.bytes())
     }
 
     fn get(&mut self, now: Nanos, key: Key, request: &Request<'_>) -> Result<(), Fault> {
@@ -312,7 +348,7 @@ impl Hubs {
         if is_resource && hub.store.holders().any(|(_, holding)| holding.client == key.client) {
             return Err(Fault::AlreadyHeld);
         }
-        self.arrive(now, key, request, Side::Get, &[])
+        self.arrive(now, key, request, (Side::Get, Extent::One), &[])
     }
 
     fn arrive(
@@ -320,7 +356,7 @@ impl Hubs {
         now: Nanos,
         key: Key,
         request: &Request<'_>,
-        side: Side,
+        (side, extent): (Side, Extent),
         value: &[u8],
     ) -> Result<(), Fault> {
         let most = self.limits.requests_per_client;
@@ -339,6 +375,7 @@ impl Hubs {
         let mut waiter = Waiter::new(side, (request.priority, effective), arrival, deadline);
         waiter.tentative = request.tentative;
         waiter.value = value.into();
+        waiter.extent = extent;
         self.at(now, request.hub, |hub, context| hub.arrive(context, key, waiter, try_only));
         Ok(())
     }

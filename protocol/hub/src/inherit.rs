@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::hubs::{Client, Hubs, Key, Output};
-use crate::{Fault, Kind};
+use crate::{Fault, Kind, table};
 
 impl Hubs {
     /// Brings what clients inherit up to date, after the queues of these hubs or their owners changed.
@@ -50,6 +50,7 @@ impl Hubs {
     fn inherit(&mut self, client: Client, next: &mut BTreeSet<u32>) {
         let owns = |hub: &&crate::hub::Hub| {
             let description = &hub.description;
+            table::looked();
             description.kind == Kind::Resource
                 && description.inheritance
                 && hub.store.holders().any(|(_, holding)| holding.client == client)
@@ -75,7 +76,8 @@ impl Hubs {
         let Some(state) = self.clients.get(&client) else { return Vec::new() };
         let priority = state.priority();
         let mut changed = Vec::new();
-        for (number, hub) in state.waits.clone() {
+        let waits: Vec<(u32, u32)> = state.waits.iter().map(|(number, hub)| (*number, *hub)).collect();
+        for (number, hub) in waits {
             let Some(at) = self.hubs.get_mut(hub as usize) else { continue };
             if at.lift(Key { client, number }, priority) && self.passes_on(hub) {
                 changed.push(hub);

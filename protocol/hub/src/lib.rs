@@ -32,6 +32,8 @@
 
 extern crate alloc;
 
+mod batch;
+pub mod bound;
 mod description;
 mod fault;
 mod hub;
@@ -40,10 +42,12 @@ mod inherit;
 mod select;
 mod status;
 mod store;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod wire;
 
+pub use batch::{Batch, BatchBuf, BatchReader, MAX_BATCH};
 pub use description::{
     BadDescription, Description, Kind, MAX_BLOCKS, MAX_CAPACITY, MAX_COUNT, MAX_HUB_BYTES, MAX_VALUE_BYTES,
     type_number,

@@ -1,8 +1,9 @@
 //! What a hub holds.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 
 use crate::hubs::Client;
+use crate::table::{Table, changed, looked};
 use crate::{Bytes, Description, Kind};
 
 /// A block of a pool; a resource is its only one.
@@ -46,7 +47,7 @@ pub(crate) enum Store {
     /// Held blocks by fencing token. Tokens increase, so that a later holder has a larger one.
     Blocks {
         free: VecDeque<Block>,
-        held: BTreeMap<u64, Holding>,
+        held: Table<u64, Holding>,
         last_token: u64,
         aside: u32,
     },
@@ -60,7 +61,7 @@ impl Store {
             Kind::Event | Kind::Semaphore => Store::Count { count: initial, aside: 0, capacity },
             Kind::Resource | Kind::Pool => Store::Blocks {
                 free: (0..capacity).map(|number| Block { number, abandoned: false }).collect(),
-                held: BTreeMap::new(),
+                held: Table::default(),
                 last_token: 0,
                 aside: 0,
             },
@@ -102,6 +103,7 @@ impl Store {
 
     /// Puts an item in. The caller has found room, or has a place aside.
     pub(crate) fn put(&mut self, value: Bytes) {
+        changed();
         match self {
             Store::Values { items, sent, .. } => {
                 *sent += 1;
@@ -112,8 +114,18 @@ impl Store {
         }
     }
 
+    /// The first value, if the items are values and there is one.
+    pub(crate) fn first_value(&self) -> Option<&[u8]> {
+        looked();
+        match self {
+            Store::Values { items, .. } => items.front().map(|(_, value)| &**value),
+            _ => None,
+        }
+    }
+
     /// Takes the first item.
     pub(crate) fn take(&mut self) -> Option<Item> {
+        changed();
         match self {
             Store::Values { items, .. } => {
                 items.pop_front().map(|(number, value)| Item::Value(number, value))
@@ -139,6 +151,7 @@ impl Store {
 
     /// Takes an item back that an offer did not use, at the place where it was.
     pub(crate) fn put_back(&mut self, item: Item) {
+        changed();
         match (self, item) {
             (Store::Values { items, .. }, Item::Value(number, value)) => {
                 let at = items.partition_point(|(earlier, _)| *earlier < number);
@@ -147,6 +160,8 @@ impl Store {
                 } else {
                     at
                 };
+                // Those before it move: they were put back for offers that were made later.
+                (0..at.min(items.len() - at)).for_each(|_| looked());
                 items.insert(at, (number, value));
             }
             (Store::Count { count, .. }, Item::Unit) => *count = count.saturating_add(1),
@@ -172,6 +187,7 @@ impl Store {
             return false;
         }
         held.remove(&token);
+        changed();
         free.push_back(Block { number: holding.number, abandoned: false });
         true
     }
@@ -183,15 +199,24 @@ impl Store {
         let tokens: alloc::vec::Vec<u64> = tokens.collect();
         for token in &tokens {
             if let Some(Holding { number, .. }) = held.remove(token) {
+                changed();
                 free.push_back(Block { number, abandoned: true });
             }
         }
         !tokens.is_empty()
     }
 
+    /// How many blocks are held.
+    pub(crate) fn held(&self) -> u32 {
+        match self {
+            Store::Blocks { held, .. } => u32::try_from(held.len()).unwrap_or(u32::MAX),
+            _ => 0,
+        }
+    }
+
     /// Who holds blocks, by fencing token.
     pub(crate) fn holders(&self) -> impl Iterator<Item = (u64, Holding)> + '_ {
         let held = if let Store::Blocks { held, .. } = self { Some(held) } else { None };
-        held.into_iter().flatten().map(|(token, holding)| (*token, *holding))
+        held.into_iter().flat_map(Table::iter).map(|(token, holding)| (*token, *holding))
     }
 }

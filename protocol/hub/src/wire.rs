@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::hub::{Outcome, Taken};
 use crate::status::{Status, Waiting};
-use crate::{Description, Fault, Kind, Violation};
+use crate::{Batch, BatchBuf, Description, Fault, Kind, MAX_BATCH, Violation};
 
 /// Bytes before the value of a request.
 pub const REQUEST_BYTES: usize = 24;
@@ -18,7 +18,7 @@ pub const REQUEST_BYTES: usize = 24;
 pub const ANSWER_BYTES: usize = 16;
 
 /// Compared by the two sides when a channel opens; changes with the format.
-pub const INTERFACE_HASH: u64 = 0x6875_6273_0000_0001;
+pub const INTERFACE_HASH: u64 = 0x6875_6273_0000_0002;
 
 /// What a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,6 +62,16 @@ pub enum Operation<'m> {
     Raise,
     /// Asks what a hub looks like.
     Status,
+    /// Puts several values into a fifo, in order, each as soon as there is room.
+    PutMany {
+        /// The values.
+        values: Batch<'m>,
+    },
+    /// Takes what a fifo has, as soon as that is one value or more.
+    GetMany {
+        /// The most values, 1 to [`MAX_BATCH`].
+        most: u32,
+    },
 }
 
 /// A request of a client.
@@ -108,6 +118,8 @@ impl<'m> Request<'m> {
             Operation::Close => (8, 0, 0, &[]),
             Operation::Raise => (9, 0, 0, &[]),
             Operation::Status => (10, 0, 0, &[]),
+            Operation::PutMany { values } => (11, 0, 0, values.bytes()),
+            Operation::GetMany { most } => (12, 0, most.into(), &[]),
         };
         message.extend([code, self.priority, u8::from(self.tentative) * TENTATIVE, detail]);
         message.extend(self.number.to_le_bytes());
@@ -145,12 +157,16 @@ impl<'m> Request<'m> {
             8 => Operation::Close,
             9 => Operation::Raise,
             10 => Operation::Status,
+            11 => Operation::PutMany { values: Batch::read(tail)? },
+            12 => Operation::GetMany { most: offer.ok().filter(|most| (1..=MAX_BATCH).contains(most))? },
             _ => return None,
         };
-        let has_tail = matches!(code, 1 | 2);
-        let has_argument = matches!(code, 1 | 4 | 5 | 6);
+        let has_tail = matches!(code, 1 | 2 | 11);
+        let has_argument = matches!(code, 1 | 4 | 5 | 6 | 12);
         let is_plain = (has_tail || tail.is_empty()) && (has_argument || argument == 0);
-        if !is_plain || flags & !TENTATIVE != 0 || (code != 1 && detail != 0) {
+        // A select takes one value, so that no batch is tentative.
+        let allowed = if matches!(code, 11 | 12) { 0 } else { TENTATIVE };
+        if !is_plain || flags & !allowed != 0 || (code != 1 && detail != 0) {
             return None;
         }
         let tentative = flags & TENTATIVE != 0;
@@ -194,6 +210,15 @@ impl Answer {
                 header(message, [12, 0], number, 0);
                 status.encode(message);
             }
+            Outcome::Done(Taken::Values(values)) => {
+                header(message, [13, 0], number, 0);
+                message.extend(values.batch().map_or(&[][..], |batch| batch.bytes()));
+            }
+            Outcome::Partial { put, fault } => {
+                let (code, argument) = fault.map_or((0, 0), Fault::to_wire);
+                header(message, [14, code], number, argument);
+                message.extend(put.to_le_bytes());
+            }
         }
     }
 
@@ -231,6 +256,11 @@ impl Answer {
                 Outcome::Opened { hub, kind, capacity, value_bytes, memory }
             }
             12 => Outcome::Status(Status::read(tail)?),
+            13 => Outcome::Done(Taken::Values(BatchBuf::from(Batch::read(tail)?))),
+            14 => {
+                let fault = if detail == 0 { None } else { Some(Fault::from_wire(detail, argument)?) };
+                Outcome::Partial { put: word(tail, 0).filter(|put| (1..MAX_BATCH).contains(put))?, fault }
+            }
             _ => return None,
         };
         let answer = Answer::Outcome(number, outcome);

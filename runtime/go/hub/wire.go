@@ -18,7 +18,7 @@ import (
 )
 
 // interfaceHash changes with the format of requests.
-const interfaceHash = 0x6875_6273_0000_0001
+const interfaceHash = 0x6875_6273_0000_0002
 
 // Operations of requests.
 const (

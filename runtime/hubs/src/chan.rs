@@ -128,7 +128,11 @@ impl<T: Value> Chan<T> {
 
     pub(crate) fn value(&self, taken: Taken) -> Result<T, HubError> {
         let bytes = if let Taken::Value(bytes) = taken { bytes } else { Box::default() };
-        T::decode(&bytes).ok_or_else(|| HubError::BadValue {
+        self.decode(&bytes)
+    }
+
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Result<T, HubError> {
+        T::decode(bytes).ok_or_else(|| HubError::BadValue {
             hub: self.hub.name().to_owned(),
             node: self.hub.node().to_owned(),
             wanted: T::type_name(),

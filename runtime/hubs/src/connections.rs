@@ -187,6 +187,14 @@ impl Connections {
         self.services[hub.service].late.get_mut(&hub.number)?.pop_front()
     }
 
+    /// Keeps values for the next operations on this hub, before what is kept already.
+    pub(crate) fn keep(&mut self, hub: &About, values: Vec<Taken>) {
+        if !values.is_empty() {
+            let late = self.services[hub.service].late.entry(hub.number).or_default();
+            values.into_iter().rev().for_each(|value| late.push_front(value));
+        }
+    }
+
     /// Stops waiting for a request. What it still brings is for the next operation on this hub. Whether it
     /// was waited for.
     pub(crate) fn forget(&mut self, hub: &About, ticket: Ticket) -> bool {
@@ -381,6 +389,10 @@ impl Service {
                 Outcome::Done(Taken::Block { token, .. }) => self.give_back.push((*hub, token)),
                 Outcome::Done(taken @ (Taken::Value(_) | Taken::Unit)) => {
                     self.late.entry(*hub).or_default().push_back(taken);
+                }
+                Outcome::Done(Taken::Values(values)) => {
+                    let late = self.late.entry(*hub).or_default();
+                    late.extend(values.iter().map(|value| Taken::Value(value.into())));
                 }
                 _ => {}
             },

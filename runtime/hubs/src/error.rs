@@ -16,6 +16,18 @@ pub enum HubError {
         /// Why not.
         fault: Fault,
     },
+    /// Of several values the first ones are in the hub, and it did not take the others.
+    #[error("hub '{hub}' on {node} took {put} of the values: {}", of_rest(*fault))]
+    Partial {
+        /// The name of the hub.
+        hub: String,
+        /// The node that it is on.
+        node: String,
+        /// How many it took.
+        put: u32,
+        /// Why not the others; `None`: the operation was withdrawn.
+        fault: Option<Fault>,
+    },
     /// The hub is of another kind than it was opened as.
     #[error("hub '{hub}' on {node} is a {actual}, and was opened as a {wanted}; open it as a {actual}")]
     OtherKind {
@@ -114,12 +126,18 @@ pub enum HubError {
     Tombolo(#[from] tombolo::Error),
 }
 
+/// What became of the values that a hub did not take.
+fn of_rest(fault: Option<Fault>) -> String {
+    fault.map_or_else(|| "the rest was withdrawn".to_owned(), |fault| fault.to_string())
+}
+
 impl HubError {
     /// What the hub said, if it said something.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
             HubError::Fault { fault, .. } => Some(*fault),
+            HubError::Partial { fault, .. } => *fault,
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tombolo::region::{CapabilityId, Mapping, Rights};
-use tombolo_hub::{Fault, Kind, Operation, Outcome, Status, Taken, Violation};
+use tombolo_hub::{Batch, BatchReader, Fault, Kind, Operation, Outcome, Status, Taken, Violation};
 
 use crate::HubError;
 use crate::connections::{GRACE, Ticket};
@@ -154,10 +154,47 @@ impl Hub {
         self.start(Operation::Get)
     }
 
+    /// Begins to put several values into a fifo, in order and in one message, each as soon as there is room.
+    /// If not all could be put, the result is [`HubError::Partial`], or another error when none was.
+    ///
+    /// # Errors
+    /// As [`start_put`](Self::start_put).
+    pub fn start_put_many(&self, values: Batch<'_>) -> Result<Pending, HubError> {
+        self.start(Operation::PutMany { values })
+    }
+
+    /// Begins to take what a fifo has, up to `most` values in one message, as soon as that is one or more:
+    /// the result is [`Taken::Values`], or [`Taken::Value`] with what came too late for an earlier operation.
+    ///
+    /// # Errors
+    /// As [`start_put`](Self::start_put).
+    pub fn start_get_many(&self, most: u32) -> Result<Pending, HubError> {
+        if let Some(late) = self.task.lock().take_late(&self.about) {
+            return Ok(Pending { hub: self.clone(), state: State::Done(late) });
+        }
+        self.start(Operation::GetMany { most: most.clamp(1, tombolo_hub::MAX_BATCH) })
+    }
+
+    /// Keeps values that were received and not used for the next operations of the task on this hub.
+    pub(crate) fn keep(&self, mut unused: BatchReader, others: Vec<Taken>) {
+        let mut values = Vec::new();
+        while let Some(value) = unused.next_value() {
+            values.push(Taken::Value(value.into()));
+        }
+        for taken in others {
+            match taken {
+                Taken::Values(batch) => values.extend(batch.iter().map(|value| Taken::Value(value.into()))),
+                taken => values.push(taken),
+            }
+        }
+        self.task.lock().keep(&self.about, values);
+    }
+
     fn start(&self, operation: Operation<'_>) -> Result<Pending, HubError> {
         let deadline = Instant::now() + self.task.timeout() + GRACE;
         let ticket = self.task.send(&self.about, operation, false)?;
-        Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline } })
+        let gets = matches!(operation, Operation::Get | Operation::GetMany { .. });
+        Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } })
     }
 
     /// Gives back a block or a lock that was taken with this fencing token.
@@ -216,7 +253,7 @@ pub struct Pending {
 
 #[derive(Debug)]
 enum State {
-    Asked { ticket: Ticket, deadline: Instant },
+    Asked { ticket: Ticket, deadline: Instant, gets: bool },
     Done(Taken),
     Taken,
 }
@@ -228,13 +265,22 @@ impl Pending {
     /// Those of the operation. Then, and after a result, it is over.
     pub fn try_take(&mut self) -> Result<Option<Taken>, HubError> {
         let about = &self.hub.about;
-        let State::Asked { ticket, deadline } = self.state else {
+        let State::Asked { ticket, deadline, gets } = self.state else {
             return match std::mem::replace(&mut self.state, State::Taken) {
                 State::Done(taken) => Ok(Some(taken)),
                 _ => Err(about.fault(Fault::NotHeld)),
             };
         };
         let heard = self.hub.task.lock().heard(about, ticket);
+        // What an earlier operation brought meanwhile is for this one, which asks for nothing more then.
+        if gets
+            && matches!(heard, Ok(None))
+            && let Some(late) = self.hub.task.lock().take_late(about)
+        {
+            self.hub.task.forget(about, ticket, true);
+            self.state = State::Taken;
+            return Ok(Some(late));
+        }
         let result = match heard {
             Ok(None) if Instant::now() < deadline => return Ok(None),
             Ok(None) => {
@@ -246,6 +292,10 @@ impl Pending {
                 Ok(Some(taken))
             }
             Ok(Some(Outcome::Failed(fault))) => Err(about.fault(fault)),
+            Ok(Some(Outcome::Partial { put, fault })) => {
+                let (hub, node) = (about.name.clone(), about.node.clone());
+                Err(HubError::Partial { hub, node, put, fault })
+            }
             Ok(Some(_)) => Err(about.wrong_answer()),
             Err(error) => Err(error),
         };
@@ -260,6 +310,26 @@ impl Pending {
             State::Asked { deadline, .. } => deadline,
             _ => Instant::now(),
         }
+    }
+
+    /// Withdraws it, and waits up to 5 seconds for the hub's word: what it brought all the same.
+    pub(crate) fn withdraw(mut self) -> Option<Taken> {
+        let about = &self.hub.about;
+        if let State::Asked { ticket, .. } = self.state {
+            self.hub.task.send_about(about, ticket, Operation::Withdraw).ok()?;
+            let deadline = Instant::now() + GRACE;
+            loop {
+                let heard = self.hub.task.lock().heard(about, ticket);
+                if let Some(outcome) = heard.ok()? {
+                    self.state = State::Taken;
+                    return if let Outcome::Done(taken) = outcome { Some(taken) } else { None };
+                }
+                if !self.hub.task.listen_until(deadline).ok()? {
+                    return None;
+                }
+            }
+        }
+        self.try_take().ok()?
     }
 
     /// Waits until it is done.

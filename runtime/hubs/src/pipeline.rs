@@ -1,31 +1,48 @@
-//! Several operations of one task under way at once, so that a value does not cost a round trip.
+//! Several values of one task under way at once, so that a value costs neither a round trip nor a message.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use tombolo_hub::{BatchBuf, BatchReader, Fault, Kind, MAX_BATCH, Taken};
 
 use crate::hub::Pending;
 use crate::{Chan, HubError, Value};
 
-/// The most operations that one sender or receiver has under way.
-pub const MAX_WINDOW: usize = 256;
+/// The most values that one sender or receiver has under way.
+pub const MAX_WINDOW: usize = 2 * MAX_BATCH as usize;
 
 /// Sends values without waiting for the answer to each. From [`Chan::sender`].
 ///
-/// Dropped before [`flush`](Self::flush), what is under way is withdrawn: it may have been sent.
+/// A value is sent at once when nothing is under way. Otherwise it may stay here until half a window has come
+/// together, a value is sent after the answer to earlier ones, or [`flush`](Self::flush) is called: a fifo
+/// takes them as one message. Dropped before `flush`, what is under way is withdrawn: it may have been sent.
 #[derive(Debug)]
 pub struct Sender<'c, T> {
     chan: &'c Chan<T>,
     window: usize,
-    under_way: VecDeque<(Pending, T)>,
+    /// The most values of one message.
+    most: usize,
+    /// Values for the next message, also as they are sent.
+    collected: Vec<T>,
+    batch: BatchBuf,
+    /// Messages without an answer, and the values of each.
+    under_way: VecDeque<(Pending, Vec<T>)>,
+    /// Values in these messages.
+    sent: usize,
+    bytes: Vec<u8>,
 }
 
 /// Receives values, asking for several before the first has come. From [`Chan::receiver`].
 ///
-/// It takes values that other receivers could have. What comes for one that was dropped is for the next
-/// operations of the task on this channel, and may come after values that were sent later.
+/// It takes values that other receivers could have. Dropped, it withdraws what it asked for, which takes a
+/// round trip; what it has then is for the next operations of the task on this channel, selects too.
 #[derive(Debug)]
-pub struct Receiver<'c, T> {
+pub struct Receiver<'c, T: Value> {
     chan: &'c Chan<T>,
-    window: usize,
+    /// The most values of one message, and messages that are asked for at once.
+    most: u32,
+    messages: usize,
+    received: BatchReader,
     under_way: VecDeque<Pending>,
 }
 
@@ -62,14 +79,36 @@ impl<T: Value> Chan<T> {
     /// nearest.
     #[must_use]
     pub fn sender(&self, window: usize) -> Sender<'_, T> {
-        Sender { chan: self, window: window.clamp(1, MAX_WINDOW), under_way: VecDeque::new() }
+        let window = window.clamp(1, MAX_WINDOW);
+        Sender {
+            chan: self,
+            window,
+            most: if self.takes_batches() { half(window) } else { 1 },
+            collected: Vec::new(),
+            batch: BatchBuf::new(),
+            under_way: VecDeque::new(),
+            sent: 0,
+            bytes: Vec::new(),
+        }
     }
 
     /// Receives with up to `window` values asked for, as [`sender`](Self::sender).
     #[must_use]
     pub fn receiver(&self, window: usize) -> Receiver<'_, T> {
-        Receiver { chan: self, window: window.clamp(1, MAX_WINDOW), under_way: VecDeque::new() }
+        let window = window.clamp(1, MAX_WINDOW);
+        let (most, messages) = if self.takes_batches() { (half(window), 1) } else { (1, window) };
+        let most = u32::try_from(most).unwrap_or(MAX_BATCH);
+        Receiver { chan: self, most, messages, received: BatchReader::default(), under_way: VecDeque::new() }
     }
+
+    fn takes_batches(&self) -> bool {
+        self.hub().kind() == Kind::Fifo
+    }
+}
+
+/// While half of a window is on its way, the other is put together or used.
+fn half(window: usize) -> usize {
+    (window / 2).clamp(1, MAX_BATCH as usize)
 }
 
 impl<T: Value> Sender<'_, T> {
@@ -78,15 +117,35 @@ impl<T: Value> Sender<'_, T> {
     /// # Errors
     /// Of this value or earlier ones, which come back. Nothing is under way then.
     pub fn send(&mut self, value: T) -> Result<(), NotAllSent<T>> {
-        while self.under_way.len() >= self.window {
-            if let Err(mut failed) = self.settle_first() {
-                failed.values.push(value);
-                return Err(failed);
-            }
+        if let Err(mut failed) = self.make_room(&value) {
+            failed.values.push(value);
+            return Err(failed);
         }
-        match self.chan.hub().start_put(&crate::chan::bytes_of(&value)) {
-            Ok(pending) => self.under_way.push_back((pending, value)),
-            Err(error) => return Err(self.fail(error, value)),
+        self.batch.push(&self.bytes);
+        self.collected.push(value);
+        if self.under_way.is_empty() || self.collected.len() >= self.most { self.start() } else { Ok(()) }
+    }
+
+    /// Encodes a value, and waits until it can be collected.
+    fn make_room(&mut self, value: &T) -> Result<(), NotAllSent<T>> {
+        self.bytes.clear();
+        value.encode(&mut self.bytes);
+        let most = self.chan.hub().value_bytes();
+        if self.bytes.len() > most as usize {
+            let error = self.chan.hub().about.fault(Fault::TooLong(most));
+            return Err(self.fail(error, Vec::new()));
+        }
+        if !self.batch.has_room(self.bytes.len()) {
+            self.start()?;
+        }
+        if self.collected.is_empty() {
+            self.settle_answered()?;
+        }
+        while self.sent + self.collected.len() >= self.window {
+            if self.under_way.is_empty() {
+                self.start()?;
+            }
+            self.settle_first()?;
         }
         Ok(())
     }
@@ -96,26 +155,85 @@ impl<T: Value> Sender<'_, T> {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn flush(&mut self) -> Result<(), NotAllSent<T>> {
+        self.start()?;
         while !self.under_way.is_empty() {
             self.settle_first()?;
         }
         Ok(())
     }
 
+    /// Sends what was collected.
+    fn start(&mut self) -> Result<(), NotAllSent<T>> {
+        let Some(batch) = self.batch.batch() else { return Ok(()) };
+        let hub = self.chan.hub();
+        let started = match batch.iter().next() {
+            Some(value) if batch.count() == 1 => hub.start_put(value),
+            _ => hub.start_put_many(batch),
+        };
+        let values = std::mem::take(&mut self.collected);
+        self.batch.clear();
+        match started {
+            Ok(pending) => {
+                self.sent += values.len();
+                self.under_way.push_back((pending, values));
+                Ok(())
+            }
+            Err(error) => Err(self.fail(error, values)),
+        }
+    }
+
+    /// Takes in answers that have come.
+    fn settle_answered(&mut self) -> Result<(), NotAllSent<T>> {
+        for _ in 0..self.under_way.len() {
+            let heard = self.chan.hub().task.lock().listen(Duration::ZERO);
+            match heard {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Err(self.fail(error, Vec::new())),
+            }
+        }
+        while let Some((pending, _)) = self.under_way.front_mut() {
+            let result = pending.try_take();
+            if matches!(result, Ok(None)) {
+                break;
+            }
+            let values = self.under_way.pop_front().map(|(_, values)| values).unwrap_or_default();
+            self.sent -= values.len();
+            result.map_err(|error| self.fail(error, values))?;
+        }
+        Ok(())
+    }
+
     fn settle_first(&mut self) -> Result<(), NotAllSent<T>> {
-        let Some((pending, value)) = self.under_way.pop_front() else { return Ok(()) };
-        pending.wait().map(drop).map_err(|error| self.fail(error, value))
+        let Some((pending, values)) = self.under_way.pop_front() else { return Ok(()) };
+        self.sent -= values.len();
+        pending.wait().map(drop).map_err(|error| self.fail(error, values))
     }
 
     /// Waits for the ends of all others: some may be sent.
-    fn fail(&mut self, error: HubError, value: T) -> NotAllSent<T> {
-        let mut values = vec![value];
-        for (pending, value) in self.under_way.drain(..) {
-            if pending.wait().is_err() {
-                values.push(value);
+    fn fail(&mut self, error: HubError, values: Vec<T>) -> NotAllSent<T> {
+        let mut failed = not_sent(error, values);
+        // Values that were sent before this one and are sent come to their end first.
+        for (pending, values) in self.under_way.drain(..) {
+            if let Err(error) = pending.wait() {
+                failed.values.extend(not_sent(error, values).values);
             }
         }
-        NotAllSent { error, values }
+        failed.values.append(&mut self.collected);
+        self.batch.clear();
+        self.sent = 0;
+        failed
+    }
+}
+
+/// Those of the values that a hub did not take.
+fn not_sent<T>(error: HubError, mut values: Vec<T>) -> NotAllSent<T> {
+    match error {
+        HubError::Partial { hub, node, put, fault: Some(fault) } => {
+            let values = values.split_off(values.len().min(put as usize));
+            NotAllSent { error: HubError::Fault { hub, node, fault }, values }
+        }
+        error => NotAllSent { error, values },
     }
 }
 
@@ -125,11 +243,42 @@ impl<T: Value> Receiver<'_, T> {
     /// # Errors
     /// As [`Chan::recv`].
     pub fn recv(&mut self) -> Result<T, HubError> {
-        while self.under_way.len() < self.window {
-            self.under_way.push_back(self.chan.hub().start_get()?);
+        if let Some(value) = self.received.next_value() {
+            return self.chan.decode(value);
         }
+        self.ask()?;
         let Some(first) = self.under_way.pop_front() else { return self.chan.recv() };
-        self.chan.value(first.wait()?)
+        match first.wait()? {
+            Taken::Values(values) => {
+                self.received = values.into();
+                // The next ones are on their way while these are used.
+                self.ask()?;
+                match self.received.next_value() {
+                    Some(value) => self.chan.decode(value),
+                    None => self.chan.recv(),
+                }
+            }
+            taken => self.chan.value(taken),
+        }
+    }
+
+    fn ask(&mut self) -> Result<(), HubError> {
+        let hub = self.chan.hub();
+        while self.under_way.len() < self.messages {
+            self.under_way.push_back(if self.most > 1 {
+                hub.start_get_many(self.most)?
+            } else {
+                hub.start_get()?
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<T: Value> Drop for Receiver<'_, T> {
+    fn drop(&mut self) {
+        let brought = self.under_way.drain(..).filter_map(Pending::withdraw).collect();
+        self.chan.hub().keep(std::mem::take(&mut self.received), brought);
     }
 }
 

@@ -108,10 +108,22 @@ impl Selecting {
         // What is only tried is answered at once.
         let gave_up = self.task.timeout().is_zero();
         let (tickets, withdrawn) = (Vec::new(), vec![false; self.arms.len()]);
+        let kept = self.kept();
         let mut started =
-            Selection { selecting: self, select, tickets, withdrawn, lost: None, deadline, gave_up };
-        started.post()?;
+            Selection { selecting: self, select, kept, tickets, withdrawn, lost: None, deadline, gave_up };
+        if started.kept.is_none() {
+            started.post()?;
+        }
         Ok(started)
+    }
+
+    /// What an earlier operation of the task took and did not use, of the first of the hubs that has such.
+    fn kept(&self) -> Option<Chosen> {
+        let mut taking = self.arms.iter().enumerate().filter(|(_, arm)| arm.value.is_none());
+        taking.find_map(|(index, arm)| {
+            let taken = self.task.lock().take_late(&arm.hub.about)?;
+            Some(Chosen { index, hub: arm.hub.clone(), taken })
+        })
     }
 
     /// Waits up to the deadline of the task until one operation is done. The others have no effect.
@@ -147,6 +159,8 @@ impl Selecting {
 pub struct Selection {
     selecting: Selecting,
     select: Select,
+    /// The result, where it was there from the beginning.
+    kept: Option<Chosen>,
     tickets: Vec<Option<Ticket>>,
     /// Whether each operation was withdrawn already.
     withdrawn: Vec<bool>,
@@ -175,6 +189,9 @@ impl Selection {
     /// # Errors
     /// As [`Selecting::wait`].
     pub fn try_take(&mut self) -> Result<Option<Chosen>, HubError> {
+        if let Some(kept) = self.kept.take() {
+            return Ok(Some(kept));
+        }
         self.hear()?;
         if let Some((index, result)) = self.select.take_result() {
             let hub = &self.selecting.arms[index].hub;

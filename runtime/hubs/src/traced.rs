@@ -21,6 +21,7 @@ pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
     };
     let value = match taken {
         Taken::Value(bytes) => bytes.len() as u64,
+        Taken::Values(values) => values.iter().map(|value| value.len() as u64).sum(),
         Taken::Block { token, .. } => *token,
         Taken::Put | Taken::Unit => 0,
     };

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stateright::{Model, Property};
 use tombolo_hub::{
-    Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output, Request, Select,
-    Taken,
+    BatchBuf, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output,
+    Request, Select, Taken,
 };
 
 /// Nodes, with one hub each.
@@ -30,6 +30,10 @@ pub enum Wants {
     Get,
     /// Only tries to take something.
     TryGet,
+    /// Puts two values by one request.
+    PutTwo,
+    /// Takes up to two values by one request.
+    GetTwo,
 }
 
 /// What a client does: one operation at one node, or a select over both.
@@ -123,10 +127,12 @@ pub struct HubState {
     to_client: [[VecDeque<ToClient>; NODES]; CLIENTS],
     /// How often the operation of each client was done, by any hub.
     done: [u8; CLIENTS],
-    /// How often each client's value was delivered.
-    delivered: [u8; CLIENTS],
-    /// Whether each client's value was accepted.
-    accepted: [bool; CLIENTS],
+    /// How often the first and the second value of each client were delivered.
+    delivered: [[u8; 2]; CLIENTS],
+    /// Whether each client puts two values by one request.
+    puts_two: [bool; CLIENTS],
+    /// How many of each client's values were accepted, as it was told.
+    accepted: [u8; CLIENTS],
     deaths: u8,
     losses: u8,
     gives_up: u8,
@@ -178,7 +184,10 @@ impl HubModel {
         let now = state.now;
         let id = Client(client as u64);
         let Some(hubs) = &mut state.nodes[node] else { return Some(()) };
-        let value = [client as u8];
+        let (value, second) = ([client as u8, 0], [client as u8, 1]);
+        let mut both = BatchBuf::new();
+        assert!(both.push(&value) && both.push(&second), "two short values fit");
+        let values = both.batch()?;
         let has_values = self.hubs[node].0.has_values();
         let value: &[u8] = if has_values { &value } else { &[] };
         let (number, operation, tentative, timeout_us) = match message {
@@ -194,6 +203,12 @@ impl HubModel {
             }
             ToNode::Begin { wants: Wants::Get, tentative } => {
                 (OPERATION, Operation::Get, tentative, 1_000_000)
+            }
+            ToNode::Begin { wants: Wants::PutTwo, tentative } => {
+                (OPERATION, Operation::PutMany { values }, tentative, 1_000_000)
+            }
+            ToNode::Begin { wants: Wants::GetTwo, tentative } => {
+                (OPERATION, Operation::GetMany { most: 2 }, tentative, 1_000_000)
             }
             ToNode::Begin { wants: Wants::TryGet, tentative } => (OPERATION, Operation::Get, tentative, 0),
             ToNode::Claim(offer) => (OPERATION, Operation::Claim { offer }, false, 0),
@@ -216,20 +231,34 @@ impl HubModel {
         for output in hubs.take_outputs() {
             let Output::Answer(Key { client, number }, outcome) = output else { continue };
             let client = client.0 as usize;
-            if number == OPERATION
-                && let Outcome::Done(taken) = &outcome
-            {
-                state.done[client] += 1;
-                match taken {
-                    Taken::Put => state.accepted[client] = true,
-                    Taken::Value(value) => state.delivered[usize::from(value[0])] += 1,
-                    _ => {}
-                }
+            if number == OPERATION {
+                self.note(state, client, &outcome);
             }
             if !state.clients[client].dead {
                 state.to_client[client][node].push_back(ToClient::Outcome(number, outcome));
             }
         }
+    }
+
+    /// Keeps the book of what became of a client's operation.
+    fn note(&self, state: &mut HubState, client: usize, outcome: &Outcome) {
+        let mut deliver = |value: &[u8]| state.delivered[usize::from(value[0])][usize::from(value[1])] += 1;
+        match outcome {
+            Outcome::Done(Taken::Put) => {
+                state.accepted[client] = if self.puts_two(client) { 2 } else { 1 };
+            }
+            Outcome::Partial { put, .. } => state.accepted[client] = *put as u8,
+            Outcome::Done(Taken::Value(value)) => deliver(value),
+            Outcome::Done(Taken::Values(values)) => values.iter().for_each(deliver),
+            _ => {}
+        }
+        if matches!(outcome, Outcome::Done(_) | Outcome::Partial { .. }) {
+            state.done[client] += 1;
+        }
+    }
+
+    fn puts_two(&self, client: usize) -> bool {
+        matches!(self.does[client], Does::One(_, Wants::PutTwo))
     }
 
     fn hear(&self, state: &mut HubState, client: usize, node: usize) -> Option<()> {
@@ -315,6 +344,11 @@ impl HubState {
         }
     }
 
+    /// How many values of a client were delivered.
+    fn received(&self, client: usize) -> u8 {
+        self.delivered[client].iter().sum()
+    }
+
     /// Whether a client has what it wanted, or never will.
     fn is_over(&self, client: usize) -> bool {
         let record = &self.clients[client];
@@ -346,10 +380,12 @@ impl HubState {
         if self.done.iter().any(|done| *done > 1) {
             return Some("a select took two");
         }
-        if self.delivered.iter().any(|delivered| *delivered > 1) {
+        if self.delivered.iter().flatten().any(|delivered| *delivered > 1) {
             return Some("a value was delivered twice");
         }
-        if (0..CLIENTS).any(|client| self.delivered[client] > 0 && !self.accepted[client]) {
+        // One answer is for both values of a request, and comes when it is over.
+        let told = |client: usize| self.done[client] > 0 || !self.puts_two[client];
+        if (0..CLIENTS).any(|client| told(client) && self.received(client) > self.accepted[client]) {
             return Some("a value was delivered, and its sender was not told that it was sent");
         }
         if !self.is_quiet() {
@@ -370,8 +406,8 @@ impl HubState {
 
     /// When all is quiet a value that was accepted and not delivered is in a store, or was lost with a node.
     fn lost_value(&self) -> Option<&'static str> {
-        let accepted = (0..CLIENTS).filter(|client| self.accepted[*client] && self.delivered[*client] == 0);
-        let missing = accepted.count();
+        let missing = (0..CLIENTS).map(|client| self.accepted[client].saturating_sub(self.received(client)));
+        let missing: usize = missing.map(usize::from).sum();
         let all_alive = self.nodes.iter().all(Option::is_some);
         let stored: usize = (0..NODES).map(|node| self.depth(node)).sum();
         let values = all_alive && (0..NODES).any(|node| self.has_values(node));
@@ -429,8 +465,9 @@ impl Model for HubModel {
             to_node: Default::default(),
             to_client: Default::default(),
             done: [0; CLIENTS],
-            delivered: [0; CLIENTS],
-            accepted: [false; CLIENTS],
+            delivered: [[0; 2]; CLIENTS],
+            puts_two: std::array::from_fn(|client| self.puts_two(client)),
+            accepted: [0; CLIENTS],
             deaths: self.deaths,
             losses: self.losses,
             gives_up: self.gives_up,

@@ -54,6 +54,22 @@ fn all_kinds_closed_at_every_step() {
     }
 }
 
+/// Two values in one message, through a fifo with room for one or two.
+#[test]
+fn several_values_of_one_request() {
+    for capacity in [1, 2] {
+        let hubs = [(Kind::Fifo, capacity), (Kind::Event, 1)];
+        let to_one = [Does::One(0, Wants::PutTwo), Does::One(0, Wants::GetTwo), Does::One(0, Wants::Get)];
+        check(HubModel { deaths: 1, gives_up: 1, ..model(hubs, to_one) });
+        check(HubModel { closes: true, ..model(hubs, to_one) });
+        let by_two = [Does::One(0, Wants::PutTwo), Does::One(0, Wants::PutTwo), Does::One(0, Wants::GetTwo)];
+        check(HubModel { deaths: 1, gives_up: 1, ..model(hubs, by_two) });
+        let select = Does::Either(Wants::Get, Wants::Get);
+        let and_select = [Does::One(0, Wants::PutTwo), select, Does::One(0, Wants::GetTwo)];
+        check(HubModel { deaths: 1, ticks: 1, ..model(hubs, and_select) });
+    }
+}
+
 #[test]
 fn two_that_select_at_ports_of_two_nodes_and_a_third() {
     let third = [Does::Nothing, Does::One(0, Wants::Get), Does::One(1, Wants::Put)];

@@ -1,12 +1,13 @@
 //! Random requests, beside a plain book of what was sent, taken and held.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
 use super::{Node, hub, request};
-use crate::{Kind, Operation, Outcome, Request, Taken};
+use crate::{BatchBuf, Kind, Operation, Outcome, Request, Taken};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +21,18 @@ enum Step {
         client: u64,
         priority: u8,
         tentative: bool,
+        timeout_us: u32,
+    },
+    PutMany {
+        client: u64,
+        priority: u8,
+        count: usize,
+        timeout_us: u32,
+    },
+    GetMany {
+        client: u64,
+        priority: u8,
+        most: u32,
         timeout_us: u32,
     },
     /// Claims, or withdraws, one of the client's offers.
@@ -45,10 +58,13 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let asked = || (1..=4_u64, 0..3_u8, any::<bool>(), prop_oneof![Just(0_u32), Just(3), Just(1000)]);
+    let many = || (1..=4_u64, 0..3_u8, 1..5_usize, prop_oneof![Just(0_u32), Just(3), Just(1000)]);
     let which = || (1..=4_u64, 0..4_usize);
     let step = prop_oneof![
         6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Put { client, priority, tentative, timeout_us }),
         6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Get { client, priority, tentative, timeout_us }),
+        4 => many().prop_map(|(client, priority, count, timeout_us)| Step::PutMany { client, priority, count, timeout_us }),
+        4 => many().prop_map(|(client, priority, most, timeout_us)| Step::GetMany { client, priority, most: most as u32, timeout_us }),
         6 => which().prop_map(|(client, which)| Step::Claim { client, which }),
         3 => which().prop_map(|(client, which)| Step::Withdraw { client, which }),
         3 => (1..=4_u64).prop_map(|client| Step::GiveBack { client }),
@@ -62,22 +78,41 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// What a client of the test knows.
 #[derive(Default)]
 struct Book {
-    /// Requests that wait, by client and number: the value of those that put.
-    waits: BTreeMap<(u64, u32), Option<u8>>,
+    /// Requests that wait, by client and number: the values of those that put.
+    waits: BTreeMap<(u64, u32), Vec<u16>>,
     offers: BTreeMap<(u64, u32), u32>,
     /// Values that were accepted and not taken, by sender, in order of acceptance.
-    sent: BTreeMap<u8, u64>,
-    received: BTreeSet<u8>,
+    sent: BTreeMap<u16, u64>,
+    received: BTreeSet<u16>,
     /// Acceptance in order, for a fifo.
-    order: VecDeque<u8>,
+    order: VecDeque<u16>,
     units: i64,
     /// Tokens by holder.
     held: BTreeMap<u64, u64>,
     last_token: u64,
     dead: BTreeSet<u64>,
+    /// Values of the dead that waited to be put with others, which may have been put.
+    unknown: BTreeSet<u16>,
+}
+
+fn number_of(value: &[u8]) -> u16 {
+    value.try_into().map_or(u16::MAX, u16::from_le_bytes)
 }
 
 impl Book {
+    fn accept(&mut self, client: u64, values: &[u16]) -> Result<(), TestCaseError> {
+        for value in values {
+            prop_assert!(self.sent.insert(*value, client).is_none());
+            self.order.push_back(*value);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, value: &[u8]) -> Result<(), TestCaseError> {
+        prop_assert!(self.received.insert(number_of(value)), "a value is delivered once");
+        Ok(())
+    }
+
     fn hear(&mut self, kind: Kind, said: Vec<(u64, u32, Outcome)>) -> Result<(), TestCaseError> {
         // A rendezvous is told to the receiver first; acceptance is what orders a fifo.
         for (client, number, outcome) in said {
@@ -104,13 +139,18 @@ impl Book {
             match outcome {
                 Outcome::Done(Taken::Put) => {
                     self.units += 1;
-                    if let Some(value) = waited.filter(|_| kind.has_values()) {
-                        prop_assert!(self.sent.insert(value, client).is_none());
-                        self.order.push_back(value);
+                    if kind.has_values() {
+                        self.accept(client, &waited)?;
                     }
                 }
-                Outcome::Done(Taken::Value(value)) => {
-                    prop_assert!(self.received.insert(value[0]), "a value is delivered once");
+                Outcome::Partial { put, .. } => {
+                    prop_assert!((put as usize) < waited.len());
+                    self.accept(client, &waited[..put as usize])?;
+                }
+                Outcome::Done(Taken::Value(value)) => self.receive(&value)?,
+                Outcome::Done(Taken::Values(values)) => {
+                    prop_assert!(values.count() > 0);
+                    values.iter().try_for_each(|value| self.receive(value))?;
                 }
                 Outcome::Done(Taken::Unit) => self.units -= 1,
                 Outcome::Done(Taken::Block { token, .. }) => {
@@ -128,7 +168,7 @@ impl Book {
 fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut node = Node::new(&[hub(kind, capacity)]);
     let mut book = Book::default();
-    let mut number = 0;
+    let (mut number, mut values) = (0, 0_u16);
     for step in steps {
         match *step {
             Step::Put { client, priority, tentative, timeout_us }
@@ -138,14 +178,35 @@ fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> 
                     continue;
                 }
                 number += 1;
-                let value = [number as u8];
+                values += 1;
+                let value = values.to_le_bytes();
                 let bytes: &[u8] = if kind.has_values() { &value } else { &[] };
                 let operation = if puts { Operation::Put { value: bytes } } else { Operation::Get };
-                book.waits.insert((client, number), puts.then_some(value[0]));
+                book.waits.insert((client, number), if puts { vec![values] } else { vec![] });
                 node.ask(
                     client,
                     Request { priority, tentative, timeout_us, ..request(number, 0, operation) },
                 );
+            }
+            Step::PutMany { client, priority, timeout_us, .. }
+            | Step::GetMany { client, priority, timeout_us, .. } => {
+                if book.dead.contains(&client) {
+                    continue;
+                }
+                number += 1;
+                let mut batch = BatchBuf::new();
+                let (mut sent, mut operation) = (Vec::new(), None);
+                match step {
+                    Step::GetMany { most, .. } => operation = Some(Operation::GetMany { most: *most }),
+                    Step::PutMany { count, .. } => sent.extend(values + 1..=values + *count as u16),
+                    _ => {}
+                }
+                values += sent.len() as u16;
+                sent.iter().for_each(|value| assert!(batch.push(&value.to_le_bytes())));
+                let put = batch.batch().map(|values| Operation::PutMany { values });
+                let Some(operation) = operation.or(put) else { continue };
+                book.waits.insert((client, number), sent);
+                node.ask(client, Request { priority, timeout_us, ..request(number, 0, operation) });
             }
             Step::Claim { client, which } => {
                 let mut mine = book.offers.iter().filter(|((of, _), _)| *of == client);
@@ -168,6 +229,8 @@ fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> 
             Step::Close => node.ask(4, request(20_000, 0, Operation::Close)),
             Step::Die { client } if client != 4 => {
                 book.dead.insert(client);
+                let ended = book.waits.iter().filter(|((of, _), values)| *of == client && values.len() > 1);
+                book.unknown.extend(ended.flat_map(|(_, values)| values));
                 book.waits.retain(|(of, _), _| *of != client);
                 book.offers.retain(|(of, _), _| *of != client);
                 book.held.retain(|_, holder| *holder != client);
@@ -181,10 +244,16 @@ fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> 
         prop_assert!(book.held.len() <= capacity as usize || kind.has_values() || !kind.has_holders());
         prop_assert_eq!(node.hubs.held()[1].1, book.waits.len(), "what waits is what was not answered");
     }
-    check_end(kind, capacity, &mut node, &mut book)
+    let batches = steps.iter().any(|step| matches!(step, Step::PutMany { .. }));
+    check_end((kind, capacity), batches, &mut node, &mut book)
 }
 
-fn check_end(kind: Kind, capacity: u32, node: &mut Node, book: &mut Book) -> Result<(), TestCaseError> {
+fn check_end(
+    (kind, capacity): (Kind, u32),
+    batches: bool,
+    node: &mut Node,
+    book: &mut Book,
+) -> Result<(), TestCaseError> {
     // Whatever still waits times out, and what is left can be taken by one that is alive.
     node.pass(1_000_000_000);
     book.hear(kind, node.said())?;
@@ -194,17 +263,24 @@ fn check_end(kind: Kind, capacity: u32, node: &mut Node, book: &mut Book) -> Res
     for number in 30_000.. {
         node.ask(4, Request { timeout_us: 0, ..request(number, 0, Operation::Get) });
         match node.said().pop() {
-            Some((.., Outcome::Done(Taken::Value(value)))) => left.push(value[0]),
+            Some((.., Outcome::Done(Taken::Value(value)))) => left.push(number_of(&value)),
             Some((.., Outcome::Done(Taken::Unit))) => book.units -= 1,
             Some((.., Outcome::Done(Taken::Block { token, .. }))) => drop(book.held.insert(token, 4)),
             _ => break,
         }
     }
     if kind.has_values() {
-        let undelivered: Vec<u8> =
+        let undelivered: Vec<u16> =
             book.order.iter().copied().filter(|value| !book.received.contains(value)).collect();
-        prop_assert_eq!(left, undelivered, "what was accepted and not received is there, in order");
-        prop_assert!(book.received.iter().all(|value| book.sent.contains_key(value)));
+        let known = |value: &&u16| !book.unknown.contains(value);
+        prop_assert!(book.received.iter().filter(known).all(|value| book.sent.contains_key(value)));
+        if batches {
+            // Values of a batch are in before its answer is, and others may go between.
+            let left: BTreeSet<u16> = left.iter().filter(known).copied().collect();
+            prop_assert_eq!(left, undelivered.into_iter().collect::<BTreeSet<_>>());
+        } else {
+            prop_assert_eq!(left, undelivered, "what was accepted and not received is there, in order");
+        }
     } else if !kind.has_holders() {
         prop_assert_eq!(book.units, 0, "units that were put were taken");
     } else if !node.hubs.hubs[0].closed {

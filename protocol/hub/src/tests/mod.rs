@@ -1,5 +1,6 @@
 //! Hubs of all kinds, by hand.
 
+mod batches;
 mod book;
 mod inheritance;
 mod selecting;

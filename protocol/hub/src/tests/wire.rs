@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use crate::{Answer, Description, Fault, Kind, Operation, Outcome, Request, Status, Taken, Waiting};
+use crate::{
+    Answer, BatchBuf, Description, Fault, Kind, MAX_BATCH, Operation, Outcome, Request, Status, Taken,
+    Waiting,
+};
 
 fn encoded(request: &Request<'_>) -> Vec<u8> {
     let mut message = Vec::new();
@@ -38,9 +41,34 @@ fn golden_bytes() {
     let answer = Answer::Outcome(7, Outcome::Failed(Fault::TooLong(256)));
     assert_eq!(said(&answer), b"\x0a\x08\x00\x00\x07\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00");
     assert_eq!(
+        said(&Answer::Outcome(7, Outcome::Partial { put: 3, fault: Some(Fault::Closed) })),
+        b"\x0e\x03\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00"
+    );
+    assert_eq!(
         said(&Answer::Inherits(9)),
         b"\x01\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
     );
+}
+
+#[test]
+fn golden_bytes_of_batches() {
+    let mut batch = BatchBuf::new();
+    assert!(batch.push(b"ab") && batch.push(b"c"));
+    let operation = Operation::PutMany { values: batch.batch().unwrap() };
+    let request = Request { number: 1, hub: 3, priority: 0, tentative: false, timeout_us: 0, operation };
+    let expected = b"\x0b\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00ab\x01\x00c";
+    assert_eq!(encoded(&request), expected);
+    let most = Request { operation: Operation::GetMany { most: 256 }, ..request };
+    let expected =
+        b"\x0c\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+    assert_eq!(encoded(&most), expected);
+    let tentative = Request { tentative: true, ..most };
+    assert!(Request::decode(&encoded(&tentative)).is_err(), "a select takes one value");
+    let most = Request { operation: Operation::GetMany { most: 257 }, ..request };
+    assert!(Request::decode(&encoded(&most)).is_err());
+    let answer = Answer::Outcome(7, Outcome::Done(Taken::Values(batch)));
+    let expected = b"\x0d\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00ab\x01\x00c";
+    assert_eq!(said(&answer), expected);
 }
 
 fn faults() -> impl Strategy<Value = Fault> {
@@ -79,6 +107,15 @@ fn statuses() -> impl Strategy<Value = Status> {
     )
 }
 
+fn batches() -> impl Strategy<Value = BatchBuf> {
+    let value = proptest::collection::vec(any::<u8>(), 0..100);
+    proptest::collection::vec(value, 1..20).prop_map(|values| {
+        let mut batch = BatchBuf::new();
+        values.iter().for_each(|value| assert!(batch.push(value)));
+        batch
+    })
+}
+
 fn outcomes() -> impl Strategy<Value = Outcome> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..100);
     let kind = proptest::sample::select(Kind::ALL.to_vec());
@@ -86,6 +123,9 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Done(Taken::Put)),
         Just(Outcome::Done(Taken::Unit)),
         bytes.prop_map(|bytes| Outcome::Done(Taken::Value(bytes.into()))),
+        batches().prop_map(|values| Outcome::Done(Taken::Values(values))),
+        (1..MAX_BATCH, proptest::option::of(faults()))
+            .prop_map(|(put, fault)| Outcome::Partial { put, fault }),
         any::<(u32, u64, bool)>().prop_map(|(number, token, abandoned)| Outcome::Done(Taken::Block {
             number,
             token,
@@ -113,8 +153,9 @@ proptest! {
     #[test]
     fn requests_come_back(
         (number, hub, priority, tentative, timeout_us) in any::<(u32, u32, u8, bool, u32)>(),
-        (code, argument) in (0_u8..10, any::<u64>()),
+        (code, argument) in (0_u8..12, any::<u64>()),
         value in proptest::collection::vec(any::<u8>(), 0..100),
+        batch in batches(),
         name in "[a-z/]{0,20}",
     ) {
         let offer = argument as u32;
@@ -128,8 +169,11 @@ proptest! {
             6 => Operation::Withdraw,
             7 => Operation::Close,
             8 => Operation::Raise,
-            _ => Operation::Status,
+            9 => Operation::Status,
+            10 => Operation::PutMany { values: batch.batch().unwrap() },
+            _ => Operation::GetMany { most: offer.clamp(1, MAX_BATCH) },
         };
+        let tentative = tentative && code < 10;
         let request = Request { number, hub, priority, tentative, timeout_us, operation };
         let message = encoded(&request);
         prop_assert_eq!(Request::decode(&message), Ok(request));

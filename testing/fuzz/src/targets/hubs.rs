@@ -1,7 +1,7 @@
 //! What tasks ask of hubs, what hubs answer, and the files that declare and place them.
 
 use tombolo_hub::{
-    Answer, Client, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Request, Taken,
+    Answer, BatchBuf, Client, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Request, Taken,
 };
 use tombolo_hubs::plan::{Application, Plan, Topology, from_word, to_word};
 
@@ -46,6 +46,9 @@ pub(super) fn hubs_seeds() -> Vec<Vec<u8>> {
         request.encode(&mut message);
         message
     };
+    let mut batch = BatchBuf::new();
+    assert!(batch.push(b"one") && batch.push(b"two"));
+    let values = batch.batch().expect("it has two values");
     let open = Operation::Open { name: "fifo", kind: Some(Kind::Fifo), value_type: 0 };
     let messages = [
         (0, request(1, 0, false, open)),
@@ -57,6 +60,8 @@ pub(super) fn hubs_seeds() -> Vec<Vec<u8>> {
         (2, request(2, 4, false, Operation::GiveBack { token: 1 })),
         (1, request(2, 1, false, Operation::Close)),
         (0, request(4, 0, false, Operation::Status)),
+        (0, request(5, 1, false, Operation::PutMany { values })),
+        (1, request(3, 1, false, Operation::GetMany { most: 2 })),
     ];
     let mut all = Vec::new();
     for (client, message) in messages {
@@ -75,10 +80,14 @@ pub(super) fn answer(input: &[u8]) {
 }
 
 pub(super) fn answer_seeds() -> Vec<Vec<u8>> {
+    let mut values = BatchBuf::new();
+    assert!(values.push(b"one") && values.push(b"two"));
     let block = Taken::Block { number: 1, token: 2, abandoned: true };
     let outcomes = [
         Outcome::Done(Taken::Value((*b"value").into())),
         Outcome::Done(block),
+        Outcome::Done(Taken::Values(values)),
+        Outcome::Partial { put: 1, fault: Some(Fault::Closed) },
         Outcome::Offered(7),
         Outcome::Failed(Fault::TooLong(256)),
         Outcome::Opened { hub: 1, kind: Kind::Pool, capacity: 2, value_bytes: 4096, memory: 9 },

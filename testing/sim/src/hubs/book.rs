@@ -22,7 +22,8 @@ pub(super) struct Open {
     pub(super) gets: bool,
     pub(super) tentative: bool,
     pub(super) port: bool,
-    pub(super) value: Option<Value>,
+    /// The first value that it puts, and how many.
+    pub(super) values: Option<(Value, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +35,8 @@ pub(super) struct Book {
     /// Values in order of acceptance, by hub.
     pub(super) accepted: BTreeMap<HubLife, Vec<Value>>,
     pub(super) delivered: BTreeSet<Value>,
+    /// Values of requests that were not answered when their tasks ended. Of several at once some may be in.
+    unknown: BTreeSet<Value>,
     /// Units that are in a hub.
     pub(super) units: BTreeMap<HubLife, i64>,
     /// Tokens by hub, with the task that holds each.
@@ -47,7 +50,14 @@ impl Book {
             return Ok(());
         }
         let Some(open) = self.open.remove(&key) else { return Ok(()) };
-        let Outcome::Done(taken) = outcome else { return Ok(()) };
+        let taken = match outcome {
+            Outcome::Done(taken) => taken,
+            Outcome::Partial { put, .. } => {
+                self.accept(&open, u64::from(*put));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
         if !self.done.insert(open.deed) {
             return Err(format!("operation {:?} was done twice", open.deed));
         }
@@ -55,21 +65,34 @@ impl Book {
         match taken {
             Taken::Put => {
                 *self.units.entry(open.hub).or_default() += 1;
-                if let Some(value) = open.value {
-                    self.accepted.entry(open.hub).or_default().push(value);
-                }
+                self.accept(&open, u64::MAX);
             }
-            Taken::Value(bytes) => {
-                let bytes: [u8; 8] = (**bytes).try_into().map_err(|_| "a value of another length")?;
-                let value = Value::from_le_bytes(bytes);
-                if !self.delivered.insert(value) {
-                    return Err(format!("value {value} was delivered twice"));
-                }
-            }
+            Taken::Value(bytes) => self.deliver(bytes)?,
+            Taken::Values(values) => values.iter().try_for_each(|value| self.deliver(value))?,
             Taken::Unit => *self.units.entry(open.hub).or_default() -= 1,
             Taken::Block { token, .. } => drop(self.held.insert((open.hub, *token), key.0)),
         }
         Ok(())
+    }
+
+    /// The first values of a request, or all of them, are in the hub.
+    fn accept(&mut self, open: &Open, most: u64) {
+        if let Some((first, count)) = open.values {
+            self.accepted.entry(open.hub).or_default().extend(first..first + count.min(most));
+        }
+    }
+
+    fn deliver(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let value = Value::from_le_bytes(bytes.try_into().map_err(|_| "a value of another length")?);
+        if self.delivered.insert(value) { Ok(()) } else { Err(format!("value {value} was delivered twice")) }
+    }
+
+    /// Compares what was taken out of a hub with what is to be in it, in any order.
+    pub(super) fn check_left(&self, hub: HubLife, taken: &[Value]) -> Result<(), String> {
+        let known = |value: &&Value| !self.unknown.contains(value);
+        let taken: BTreeSet<Value> = taken.iter().filter(known).copied().collect();
+        let left: BTreeSet<Value> = self.left(hub).into_iter().collect();
+        if taken == left { Ok(()) } else { Err(format!("{taken:?} are in {hub:?}, and should be {left:?}")) }
     }
 
     /// The one that got something was at least as urgent as the others that waited for it. At a port a pair
@@ -105,6 +128,10 @@ impl Book {
 
     /// A task ended: what it waited for and held.
     pub(super) fn ended(&mut self, task: u64) {
+        let ended = self.open.iter().filter(|((of, _), _)| *of == task);
+        let values =
+            ended.filter_map(|(_, open)| open.values).flat_map(|(first, count)| first..first + count);
+        self.unknown.extend(values);
         self.open.retain(|(of, _), _| *of != task);
         self.arriving.retain(|(of, _), _| *of != task);
         self.held.retain(|_, holder| *holder != task);

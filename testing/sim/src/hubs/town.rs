@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::Random;
 use tombolo_hub::{
-    Answer, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output, Request,
-    Select, Taken,
+    Answer, BatchBuf, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output,
+    Request, Select, Taken,
 };
 
 use super::book::{Book, HubLife, Open};
@@ -14,8 +14,18 @@ const NODES: usize = 2;
 const TASKS: usize = 4;
 
 /// The hubs of each node.
-const HUBS: [(Kind, u32); 5] =
-    [(Kind::Port, 0), (Kind::Fifo, 2), (Kind::Semaphore, 2), (Kind::Resource, 1), (Kind::Pool, 2)];
+const HUBS: [(Kind, u32); 6] = [
+    (Kind::Port, 0),
+    (Kind::Fifo, 2),
+    (Kind::Semaphore, 2),
+    (Kind::Resource, 1),
+    (Kind::Pool, 2),
+    (Kind::Fifo, 3),
+];
+
+/// The fifo that also takes several values at once. Others may go between these, so that their order is not
+/// looked at.
+const BATCHES: u32 = 5;
 
 /// Steps with faults, and steps in which everything has to come to rest.
 const FAULTY_STEPS: u64 = 400;
@@ -99,7 +109,8 @@ pub fn simulate(seed: u64) -> Result<u64, String> {
 fn hubs() -> Hubs {
     let mut hubs = Hubs::new(Limits { requests_per_client: 16, offer_ns: 50_000 });
     for (kind, capacity) in HUBS {
-        let description = Description { capacity, ..Description::new(kind.name(), kind) };
+        let name = format!("{kind}/{}", hubs.len());
+        let description = Description { capacity, ..Description::new(&name, kind) };
         hubs.add(description).expect("the simulation has good hubs");
     }
     hubs
@@ -183,14 +194,32 @@ impl Town {
     /// Puts or gets, as the hub allows; the number of the request.
     fn ask_something(&mut self, index: usize, node: usize, hub: u32, tentative: bool) -> u32 {
         let (kind, _) = HUBS[hub as usize];
+        if hub == BATCHES && !tentative && self.random.chance(600) {
+            return self.ask_many(index, node);
+        }
         if kind.has_holders() || self.random.chance(500) {
             return self.ask(index, node, hub, tentative, &Operation::Get, None);
         }
         self.values += 1;
         let bytes = self.values.to_le_bytes();
-        let value = kind.has_values().then_some(self.values);
+        let value = kind.has_values().then_some((self.values, 1));
         let bytes: &[u8] = if kind.has_values() { &bytes } else { &[] };
         self.ask(index, node, hub, tentative, &Operation::Put { value: bytes }, value)
+    }
+
+    /// Puts or gets several values at once; the number of the request.
+    fn ask_many(&mut self, index: usize, node: usize) -> u32 {
+        let count = 1 + self.random.below(4);
+        let mut batch = BatchBuf::new();
+        if self.random.chance(500) {
+            (1..=count).for_each(|value| assert!(batch.push(&(self.values + value).to_le_bytes())));
+        }
+        let (operation, values) = match batch.batch() {
+            Some(values) => (Operation::PutMany { values }, Some((self.values + 1, count))),
+            None => (Operation::GetMany { most: count as u32 }, None),
+        };
+        self.values += count;
+        self.ask(index, node, BATCHES, false, &operation, values)
     }
 
     fn ask(
@@ -200,7 +229,7 @@ impl Town {
         hub: u32,
         tentative: bool,
         operation: &Operation<'_>,
-        value: Option<u64>,
+        values: Option<(u64, u64)>,
     ) -> u32 {
         let priority = self.random.below(4) as u8;
         let timeout_us = if self.random.chance(200) { 0 } else { self.random.magnitude(1, 2000) as u32 };
@@ -209,11 +238,11 @@ impl Town {
         let number = task.next_number;
         let request = Request { number, hub, priority, tentative, timeout_us, operation: *operation };
         let life = self.nodes[node].life;
-        if matches!(operation, Operation::Put { .. } | Operation::Get) {
-            let gets = matches!(operation, Operation::Get);
+        let gets = matches!(operation, Operation::Get | Operation::GetMany { .. });
+        if gets || matches!(operation, Operation::Put { .. } | Operation::PutMany { .. }) {
             let deed = (task.id, task.operations);
             let port = HUBS[hub as usize].0 == Kind::Port;
-            let open = Open { deed, hub: (node, life, hub), priority, gets, tentative, port, value };
+            let open = Open { deed, hub: (node, life, hub), priority, gets, tentative, port, values };
             task.send(node, &request);
             // Whether a request waits is known once the node has it.
             self.book.open.insert((task.id, number), Open { priority: 0, ..open });
@@ -414,12 +443,13 @@ impl Town {
                 }
                 Some(Taken::Unit) => units += 1,
                 Some(Taken::Block { .. }) => blocks += 1,
-                Some(Taken::Put) | None => break,
+                Some(Taken::Put | Taken::Values(_)) | None => break,
             }
         }
         let (kind, capacity) = HUBS[hub.2 as usize];
         let held = self.book.held.keys().filter(|(of, _)| *of == hub).count() as u32;
         match kind {
+            Kind::Fifo if hub.2 == BATCHES => self.book.check_left(hub, &values),
             Kind::Port | Kind::Fifo if values != self.book.left(hub) => {
                 Err(format!("{values:?} are in {hub:?}, and should be {:?}", self.book.left(hub)))
             }
