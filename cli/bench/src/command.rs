@@ -26,6 +26,7 @@ use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
 use super::progress::showing;
 use super::rcce;
+use super::realtime;
 use super::report::show;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
@@ -62,7 +63,8 @@ Examples:
   tombolo bench messages                 messages as Popcorn's were measured
   tombolo bench tracing                  what counters and traces cost
   tombolo bench devices                  a network and a disk across nodes
-  tombolo bench hub                      semaphores, ports and fifos that tasks share")]
+  tombolo bench hub                      semaphores, ports and fifos that tasks share
+  tombolo bench realtime                 a periodic task by scheduling policy")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -96,6 +98,7 @@ enum BenchCommand {
     Messages(figures::MessagesOptions),
     Devices(devices::Options),
     Hub(hub::Options),
+    Realtime(realtime::Options),
     All(AllOptions),
     #[command(hide = true)]
     Report(ReportOptions),
@@ -311,6 +314,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
         BenchCommand::Hub(options) => hub::run(context, options).map(|()| 0),
+        BenchCommand::Realtime(options) => realtime::run(context, options).map(|()| 0),
         BenchCommand::Pages(options) => figures::pages(context, options),
         BenchCommand::Messages(options) => figures::messages(context, options),
         BenchCommand::Devices(options) => {

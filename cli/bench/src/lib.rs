@@ -17,6 +17,7 @@ mod omp;
 mod placement;
 mod progress;
 mod rcce;
+mod realtime;
 mod report;
 mod rpc;
 mod suite;

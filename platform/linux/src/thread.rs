@@ -69,6 +69,55 @@ pub(crate) fn set_policy_here(policy: Policy) -> Result<(), Errno> {
     result(answer).map(|_| ())
 }
 
+/// What `SCHED_DEADLINE` reserves for a thread: time of a processor in each period, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// How long it may run in each period.
+    pub runtime_ns: u64,
+    /// By when after the beginning of a period it has run so long.
+    pub deadline_ns: u64,
+    /// The period.
+    pub period_ns: u64,
+}
+
+/// The kernel's `struct sched_attr`, in its first version.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Lets this thread precede all others with a later deadline, for as long as it reserves in each period
+/// (`SCHED_DEADLINE`). [`set_policy`] ends it.
+///
+/// # Errors
+/// `EPERM` without the capability `CAP_SYS_NICE`, or for a thread that is kept on some of the processors;
+/// `EBUSY` when others have reserved too much already; `EINVAL` for a run time above the deadline, or a
+/// deadline above the period; `ENOSYS` on emulators without real-time scheduling.
+pub fn set_reservation(reservation: Reservation) -> Result<(), OsError> {
+    let Reservation { runtime_ns, deadline_ns, period_ns } = reservation;
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_DEADLINE as u32,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime_ns,
+        deadline_ns,
+        period_ns,
+    };
+    // SAFETY: the kernel reads one `struct sched_attr` of the size that is in it at the pointer during the
+    // call; it only changes the scheduling of this thread (0).
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    result(answer).map(|_| ()).context("reserve time of a processor for a thread")
+}
+
 /// The scheduling of this thread.
 ///
 /// # Errors
@@ -166,6 +215,28 @@ mod tests {
                 match set_policy(scheduling.into()) {
                     Ok(()) => assert_eq!(policy().unwrap(), scheduling.into()),
                     Err(error) => assert_eq!(error.errno, Errno::PERM),
+                }
+            }
+            set_policy(before).unwrap();
+            assert_eq!(policy().unwrap(), before);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn time_is_reserved_as_far_as_this_user_may() {
+        let reserve = |runtime_ns, deadline_ns, period_ns| {
+            set_reservation(Reservation { runtime_ns, deadline_ns, period_ns })
+        };
+        std::thread::spawn(move || {
+            let before = policy().unwrap();
+            let refused = reserve(2_000_000, 1_000_000, 10_000_000).unwrap_err().errno;
+            assert!([Errno::INVAL, Errno::PERM, Errno::NOSYS].contains(&refused), "{refused}");
+            match reserve(100_000, 5_000_000, 10_000_000) {
+                Ok(()) => assert_ne!(policy().unwrap(), before),
+                Err(error) => {
+                    assert!([Errno::PERM, Errno::BUSY, Errno::NOSYS].contains(&error.errno), "{error}")
                 }
             }
             set_policy(before).unwrap();
