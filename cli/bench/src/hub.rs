@@ -26,9 +26,10 @@ use crate::text::Table;
 /// Two processes of this host are the tasks; the hubs are on each node of --on in turn. The semaphore loop
 /// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other. A
 /// pair is signal and wait by one task, without contention. Packets go through a port, so that a sender
-/// waits for its receiver each time, and values of 64 bytes through a fifo of 64. Beside them, in the same
-/// run: two semaphores of the kernel (eventfd), a pipe, and the standard library's channels (crossbeam's)
-/// between two threads.
+/// waits for its receiver each time, and values of 64 bytes through a fifo of 64, one by one and with 64
+/// under way, and through one of 4096 with 512 under way, from one task to one and from four to four.
+/// Beside them, in the same run: two semaphores of the kernel (eventfd), a pipe, and the standard
+/// library's channels (crossbeam's) between two threads.
 ///
 /// The JSON has, for each of `rows`: what, where, bytes, count, ns_each, p50_ns and paper_ns (null where the
 /// paper has none).
