@@ -193,7 +193,12 @@ fn with_load<R: Send>(load: u64, act: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         for _ in 0..load {
             scope.spawn(|| {
+                // Threads inherit the scheduling of the command, and would not leave a processor.
+                let fair = set_policy(Scheduling::Fair.into());
                 begun.wait();
+                if fair.is_err() {
+                    return;
+                }
                 while !stopped.load(Ordering::Relaxed) {
                     black_box(compute(1000));
                 }
@@ -209,7 +214,7 @@ fn with_load<R: Send>(load: u64, act: impl FnOnce() -> R + Send) -> R {
 
 fn schedule(policy: Choice, shape: Shape) -> Result<(), String> {
     let set = match policy {
-        Choice::Other => return Ok(()),
+        Choice::Other => set_policy(Scheduling::Fair.into()),
         Choice::Fifo => set_policy(Scheduling::Fifo(PRIORITY).into()),
         Choice::Deadline => {
             // A quarter more than a job needs alone, and no less than the kernel grants.
