@@ -4,8 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tombolo_base::CacheMaintenance;
-use tombolo_base::coherence::Flushed;
-use tombolo_link::RingCounter;
+use tombolo_link::either::EitherRings;
 use tombolo_link::end::Signals;
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{OpenError, Opening, Park};
@@ -39,26 +38,8 @@ pub(crate) enum Bell {
         /// The means to ring the peer.
         outgoing: Ring,
         /// Says that this side rang, where the peer shares its doorbell with others.
-        rings: Rings,
+        rings: EitherRings,
     },
-}
-
-/// Says that this side rang.
-#[derive(Debug)]
-pub(crate) enum Rings {
-    /// In a window that is coherent.
-    Coherent(RingCounter),
-    /// In a window whose lines are written back.
-    Flushed(RingCounter<Flushed>),
-}
-
-impl Rings {
-    fn count(&mut self) {
-        match self {
-            Rings::Coherent(rings) => rings.count(),
-            Rings::Flushed(rings) => rings.count(),
-        }
-    }
 }
 
 /// How to ring a peer across a window.
@@ -152,14 +133,15 @@ impl Signals for Connection {
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(_) => self.peer_gone = true,
             },
-            Bell::Window { outgoing: Ring::Counter(counter), rings, .. } => {
+            Bell::Window { outgoing, rings, .. } => {
                 rings.count();
-                // An event counter fails only when it is full, which wakes the peer as well.
-                let _ = event::signal(counter);
-            }
-            Bell::Window { outgoing: Ring::Register { registers, peer, vector }, rings, .. } => {
-                rings.count();
-                registers.ring(*peer, *vector);
+                match outgoing {
+                    Ring::Counter(counter) => {
+                        // An event counter fails only when it is full, which wakes the peer as well.
+                        let _ = event::signal(counter);
+                    }
+                    Ring::Register { registers, peer, vector } => registers.ring(*peer, *vector),
+                }
             }
         }
     }

@@ -8,14 +8,15 @@ use std::os::fd::OwnedFd;
 
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{Caches, Flushed};
+use tombolo_link::either::EitherMemory;
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelLayout, Hello, RingCounter, Side, TransportKind};
+use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
-use crate::connection::{Bell, Connection, Ring, Rings};
+use crate::connection::{Bell, Connection, Ring};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 
@@ -64,13 +65,11 @@ impl Lent {
             },
         };
         let short = |error: tombolo_base::OutOfRange| ChannelError::Violation(error.to_string());
-        let rings = match self.caches {
-            None => Rings::Coherent(RingCounter::new(&memory, side).map_err(short)?),
-            Some(caches) => {
-                let view = flushed(caches, memory.clone())?;
-                Rings::Flushed(RingCounter::new(&view, side).map_err(short)?)
-            }
+        let view = match self.caches {
+            None => EitherMemory::Coherent(memory.clone()),
+            Some(caches) => EitherMemory::Flushed(flushed(caches, memory.clone())?),
         };
+        let rings = view.rings(side).map_err(short)?;
         let bell = Bell::Window { incoming: self.bell, outgoing, rings };
         Ok((memory, Connection::new(bell, self.lifeline)))
     }

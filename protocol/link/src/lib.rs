@@ -11,6 +11,8 @@ extern crate alloc;
 #[cfg(feature = "alloc")]
 pub mod copy_cost;
 pub mod cost;
+#[cfg(all(feature = "alloc", not(loom)))]
+pub mod either;
 pub mod end;
 pub mod far_end;
 pub mod handshake;

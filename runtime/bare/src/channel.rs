@@ -7,13 +7,12 @@ use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory};
 use tombolo_control::{Grant, RelayNode, WindowPlace};
+use tombolo_link::either::{EitherEnd, EitherMemory, EitherRings};
 pub use tombolo_link::end::Stats;
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
-use tombolo_link::open::{OpenError, Opening, Park};
+use tombolo_link::end::{Announced, Awaited, EndError, Signals};
+use tombolo_link::open::{OpenError, Park};
 use tombolo_link::wait::{Spin, Waiter, until};
-use tombolo_link::{
-    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, RingCounter, Side, TransportKind, far_end,
-};
+use tombolo_link::{ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Side, TransportKind};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
@@ -60,9 +59,9 @@ impl ChannelOptions {
 ///
 /// Dropping it closes it in order: the peer receives everything sent before and then that it is closed.
 pub struct Channel {
-    end: ChannelEnd<BoardSignals>,
+    end: EitherEnd<BoardSignals>,
     spin: Spin,
-    memory: SharedMemory,
+    memory: EitherMemory,
     timeout: OperationTimeout,
     peer: DomainId,
     peer_node: String,
@@ -77,7 +76,7 @@ struct BoardSignals {
     id: ChannelId,
     bell: u32,
     /// Says that this side rang, where the peer shares its doorbell with others.
-    rings: RingCounter,
+    rings: EitherRings,
     /// What the monitor said that makes no sense, until an operation reports it.
     failure: Option<Error>,
 }
@@ -176,22 +175,21 @@ impl Channel {
             // The depth is the connecting side's; the slot size is what this side expects.
             Side::B => ChannelConfig { slot: options.config.slot, ..grant.config },
         };
-        let place = grant.window.as_ref();
-        let (memory, bell) = place
-            .and_then(|place| granted_memory(place, config))
-            .ok_or_else(|| Error::MonitorProtocol("a channel without a place in the window".to_string()))?;
+        let no_place = || Error::MonitorProtocol("a channel without a place in the window".to_string());
+        let place = grant.window.as_ref().ok_or_else(no_place)?;
+        let (memory, bell) = granted_memory(place, config).ok_or_else(no_place)?;
+        let memory = EitherMemory::view(memory, place.caches)?;
         let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
         let deadline_ns = after_ns(timeout);
         // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let rings = RingCounter::new(&memory, grant.side).map_err(|error| unusable(&error))?;
+        let rings = memory.rings(grant.side).map_err(|error| unusable(&error))?;
         let link = Rc::clone(link);
         let mut signals = BoardSignals { link, id: grant.hop, bell, rings, failure: None };
-        let mut opening =
-            Opening::start(&memory, grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
+        let mut opening = memory.open(grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
         let agreed = opening
             .wait(&mut signals, deadline_ns)
-            .map_err(|error| not_opened(error, grant, timeout, far_end::told(&memory, grant.side)))?;
+            .map_err(|error| not_opened(error, grant, timeout, memory.told(grant.side)))?;
         let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
         let (spin, timeout) = (Spin::new(SPIN_NS), OperationTimeout::new(timeout));
@@ -239,12 +237,7 @@ impl Channel {
     /// The end of the peer, after everything it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        let received = self.end.try_recv(|message| {
-            buffer.resize(message.len(), 0);
-            // The buffer has just been given the message's length.
-            message.copy_to(buffer).unwrap_or(0)
-        });
-        match received {
+        match self.end.try_recv_into(buffer) {
             Ok(Some(length)) => Ok(Some(length)),
             Ok(None) => self.check_monitor().map(|()| None),
             Err(error) => Err(self.failed(error, 0)),
@@ -286,7 +279,7 @@ impl Channel {
             EndError::Full => self.check_monitor().err().unwrap_or(Error::WouldBlock),
             EndError::TooLong => Error::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() },
             EndError::Closed => Error::Closed { peer, node },
-            EndError::PeerDied => died(peer, node, &self.via, far_end::told(&self.memory, self.side)),
+            EndError::PeerDied => died(peer, node, &self.via, self.memory.told(self.side)),
             EndError::Broken => {
                 let what = self.end.violation().map(|violation| violation.to_string()).unwrap_or_default();
                 Error::Violation { peer, node, what }
@@ -375,11 +368,12 @@ impl Channel {
         self.end.stats()
     }
 
-    /// The bare memory under the channel, for measuring. Both ends must do this: the rings are of no use
-    /// afterwards.
+    /// The bare memory under the channel, for measuring; `None` in a window that is not coherent. Both ends
+    /// must do this: the rings are of no use afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
-        Some(RawMemory { memory: self.memory.clone(), _channel: self })
+        let EitherMemory::Coherent(memory) = self.memory.clone() else { return None };
+        Some(RawMemory { memory, _channel: self })
     }
 
     /// Closes this end in order: the peer receives everything sent before.

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_base::coherence::NoCacheInstructions;
 pub use tombolo_control::Fault;
 use tombolo_control::{JobError, Unsendable};
 use tombolo_link::HandshakeError;
@@ -77,6 +78,9 @@ pub enum Error {
         /// What it sent, and what it should have sent.
         what: String,
     },
+    /// The window is not coherent, and this processor has nothing to do about it.
+    #[error(transparent)]
+    NoCacheInstructions(#[from] NoCacheInstructions),
     /// The program has no place in a job, or not the one that was asked for.
     #[error(transparent)]
     Job(#[from] JobError),

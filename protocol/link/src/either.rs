@@ -1,0 +1,241 @@
+//! A channel in memory that is coherent or is not, for programs that learn at run time which it is.
+//!
+//! Everything else here has the kind of its memory as a parameter, so that code for coherent memory has no
+//! branch for it. A board, and what rings across a window, decide by the window that they were given.
+
+use alloc::vec::Vec;
+
+use tombolo_base::coherence::{Caches, Flushed, NoCacheInstructions};
+use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_ring::Violation;
+
+use crate::end::{Announced, Awaited, ChannelEnd, EndError, Signals, Stats};
+use crate::far_end::{self, FarEnd};
+use crate::hello::Agreed;
+use crate::layout::AttachError;
+use crate::open::{OpenError, Opening, Park};
+use crate::{Hello, RingCounter, Side};
+
+/// Does the same with what is in either variant.
+macro_rules! of {
+    ($either:expr, $inner:ident => $then:expr) => {
+        match $either {
+            Either::Coherent($inner) => $then,
+            Either::Flushed($inner) => $then,
+        }
+    };
+}
+
+/// What is the same but for the memory that it is in.
+#[derive(Clone, Debug)]
+pub enum Either<A, B> {
+    /// Memory that is coherent.
+    Coherent(A),
+    /// Memory whose lines are written back and invalidated.
+    Flushed(B),
+}
+
+/// The memory of a channel.
+pub type EitherMemory = Either<SharedMemory, SharedMemory<Flushed>>;
+
+impl EitherMemory {
+    /// One side's view of `memory`, which is coherent unless it says how its caches are kept consistent.
+    ///
+    /// # Errors
+    /// [`NoCacheInstructions`], see [`Caches::view`].
+    pub fn view(memory: SharedMemory, caches: Option<Caches>) -> Result<Self, NoCacheInstructions> {
+        Ok(match caches {
+            None => Either::Coherent(memory),
+            Some(caches) => Either::Flushed(caches.view(memory)?),
+        })
+    }
+
+    /// Counts the rings of `side`.
+    ///
+    /// # Errors
+    /// As [`RingCounter::new`].
+    pub fn rings(&self, side: Side) -> Result<EitherRings, OutOfRange> {
+        Ok(match self {
+            Either::Coherent(memory) => Either::Coherent(RingCounter::new(memory, side)?),
+            Either::Flushed(memory) => Either::Flushed(RingCounter::new(memory, side)?),
+        })
+    }
+
+    /// Begins to open a channel, as [`Opening::start`] does.
+    ///
+    /// # Errors
+    /// As [`Opening::start`].
+    pub fn open(
+        &self,
+        side: Side,
+        hello: Hello,
+        signals: &mut impl Signals,
+    ) -> Result<EitherOpening, OutOfRange> {
+        Ok(match self {
+            Either::Coherent(memory) => Either::Coherent(Opening::start(memory, side, hello, signals)?),
+            Either::Flushed(memory) => Either::Flushed(Opening::start(memory, side, hello, signals)?),
+        })
+    }
+
+    /// As [`far_end::told`].
+    #[must_use]
+    pub fn told(&self, side: Side) -> Option<FarEnd> {
+        of!(self, memory => far_end::told(memory, side))
+    }
+}
+
+/// Counts the rings of one side.
+pub type EitherRings = Either<RingCounter, RingCounter<Flushed>>;
+
+impl EitherRings {
+    /// Call it before each ring.
+    pub fn count(&mut self) {
+        of!(self, rings => rings.count());
+    }
+}
+
+/// One side of a channel that is being opened.
+pub type EitherOpening = Either<Opening, Opening<Flushed>>;
+
+impl EitherOpening {
+    /// As [`Opening::step`].
+    ///
+    /// # Errors
+    /// As [`Opening::step`].
+    pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
+        of!(self, opening => opening.step(signals))
+    }
+
+    /// As [`Opening::wait`].
+    ///
+    /// # Errors
+    /// As [`Opening::wait`].
+    pub fn wait<S: Park>(&mut self, signals: &mut S, until_ns: u64) -> Result<Agreed, OpenError<S::Error>> {
+        of!(self, opening => opening.wait(signals, until_ns))
+    }
+
+    /// As [`Opening::end`].
+    ///
+    /// # Errors
+    /// As [`Opening::end`].
+    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<EitherEnd<S>, AttachError> {
+        Ok(match self {
+            Either::Coherent(opening) => Either::Coherent(opening.end(agreed, signals)?),
+            Either::Flushed(opening) => Either::Flushed(opening.end(agreed, signals)?),
+        })
+    }
+}
+
+/// One end of a channel: [`ChannelEnd`], whose methods these are.
+pub type EitherEnd<S> = Either<ChannelEnd<S>, ChannelEnd<S, Flushed>>;
+
+#[expect(missing_docs, reason = "the documentation is that of `ChannelEnd`")]
+#[expect(clippy::missing_errors_doc, reason = "the documentation is that of `ChannelEnd`")]
+impl<S: Signals> EitherEnd<S> {
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        of!(self, end => end.try_send(message))
+    }
+
+    /// Receives a message in place of what `buffer` held, and returns its length; see
+    /// [`ChannelEnd::try_recv`].
+    #[inline]
+    pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+        of!(self, end => end.try_recv(|message| {
+            buffer.resize(message.len(), 0);
+            // The buffer has just been given the message's length.
+            message.copy_to(buffer).unwrap_or(0)
+        }))
+    }
+
+    pub fn readable(&mut self) -> bool {
+        of!(self, end => end.readable())
+    }
+
+    pub fn announce(&mut self, awaited: Awaited) -> Announced {
+        of!(self, end => end.announce(awaited))
+    }
+
+    pub fn about_to_sleep(&mut self, awaited: Awaited) -> bool {
+        of!(self, end => end.about_to_sleep(awaited))
+    }
+
+    pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
+        of!(self, end => end.may_sleep(awaited))
+    }
+
+    pub fn is_ready(&mut self, awaited: Awaited) -> bool {
+        of!(self, end => end.is_ready(awaited))
+    }
+
+    pub fn awake(&mut self, rung: bool) {
+        of!(self, end => end.awake(rung));
+    }
+
+    pub fn close(&mut self) {
+        of!(self, end => end.close());
+    }
+
+    #[must_use]
+    pub fn signals(&self) -> &S {
+        of!(self, end => end.signals())
+    }
+
+    pub fn signals_mut(&mut self) -> &mut S {
+        of!(self, end => end.signals_mut())
+    }
+
+    #[must_use]
+    pub fn violation(&self) -> Option<Violation> {
+        of!(self, end => end.violation())
+    }
+
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        of!(self, end => end.max_message_bytes())
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        of!(self, end => end.stats())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::end::Deferred;
+    use crate::{ChannelConfig, ChannelLayout};
+    use tombolo_base::coherence::{EmulatedCache, Evictions};
+
+    #[test]
+    fn both_kinds_open_and_carry_messages() {
+        let config = ChannelConfig::default();
+        for caches in [None, Some(Caches::Emulated(Evictions::default()))] {
+            let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+            let views = [(); 2].map(|()| EitherMemory::view(memory.clone(), caches).unwrap());
+            let hello = Hello::new(config, 0, None);
+            let mut openings = [(0, Side::A), (1, Side::B)]
+                .map(|(index, side)| views[index].open(side, hello, &mut Deferred::default()).unwrap());
+            let mut agreed = [None, None];
+            for _ in 0..4 {
+                for (opening, agreed) in openings.iter_mut().zip(&mut agreed) {
+                    *agreed = agreed.or(opening.step(&mut Deferred::default()).unwrap());
+                }
+            }
+            let [a, b] = [0, 1].map(|index| openings[index].end(agreed[index].unwrap(), Deferred::default()));
+            let (mut a, mut b) = (a.unwrap(), b.unwrap());
+            a.try_send(b"over").unwrap();
+            let mut buffer = Vec::new();
+            assert_eq!(b.try_recv_into(&mut buffer), Ok(Some(4)));
+            assert_eq!(buffer, b"over");
+            assert_eq!(b.try_recv_into(&mut buffer), Ok(None));
+            if let Either::Flushed(view) = &views[0] {
+                let counters = view.caches().cache().map(EmulatedCache::counters).unwrap();
+                assert!(counters.written_back > 0, "the handshake went through the cache");
+            }
+            a.close();
+            assert_eq!(b.try_recv_into(&mut buffer), Err(EndError::Closed));
+        }
+    }
+}
