@@ -185,6 +185,8 @@ pub struct BareNode {
     /// Makes the board's clock count instructions, 2ⁿ nanoseconds for each, see
     /// [`BareNode::INSTRUCTION_CLOCK`]; it shows time when `None`.
     pub instruction_clock: Option<u8>,
+    /// How the two sides of the window keep their views of it; `None` where it is coherent.
+    pub caches: Option<Caches>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
 }
@@ -208,6 +210,7 @@ impl Default for BareNode {
             doorbells: 16,
             cpu: None,
             instruction_clock: None,
+            caches: None,
             emulator: None,
         }
     }
@@ -412,7 +415,7 @@ impl Node {
     pub(crate) fn own_window(&self) -> Option<OwnWindow> {
         let (size_mib, doorbells, caches) = match &self.settings {
             NodeSettings::Vm(vm) => (vm.window_mib, vm.doorbells, vm.caches),
-            NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, None),
+            NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, bare.caches),
             NodeSettings::Attached(attached) => (attached.window_mib, attached.doorbells, None),
             NodeSettings::Host | NodeSettings::User(_) => return None,
         };

@@ -41,11 +41,11 @@ const KEYS: [(&str, &[&str]); 23] = [
     ("window_mib", &["vm", "bare", "attached"]),
     ("doorbells", &["vm", "bare", "attached"]),
     ("doorbell", &["attached"]),
-    ("coherence", &["vm", "attached"]),
+    ("coherence", &["vm", "bare", "attached"]),
     ("join", &["attached"]),
     ("key", &["attached"]),
-    ("cache_seed", &["vm"]),
-    ("evict_one_in", &["vm"]),
+    ("cache_seed", &["vm", "bare"]),
+    ("evict_one_in", &["vm", "bare"]),
     ("silence_s", &["attached"]),
     ("cpu", &["user", "vm", "bare"]),
     ("instruction_clock", &["bare"]),
@@ -279,6 +279,7 @@ fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNod
         doorbells,
         cpu: read_cpu(reader, table),
         instruction_clock: read_instruction_clock(reader, table),
+        caches: coherence::read(reader, table),
         emulator: read_emulator(reader, table, folder),
     }
 }

@@ -667,10 +667,10 @@ proptest! {
     }
 }
 
-/// The caches of the window with the host of a virtual machine with these keys, or the problems.
-fn caches(keys: &str) -> Result<Option<Caches>, String> {
+/// The caches of the window with the host of a node of a kind with these keys, or the problems.
+fn caches(kind: &str, keys: &str) -> Result<Option<Caches>, String> {
     let text = format!(
-        "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"vm\"\nisa = \
+        "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"{kind}\"\nisa = \
          \"aarch64\"\n{keys}\n"
     );
     let machine =
@@ -690,7 +690,9 @@ fn a_window_says_how_its_caches_are_kept_consistent() {
         ("coherence = \"flush\"\nevict_one_in = 4", emulated(0, 4)),
         ("coherence = \"flush\"\ncache_seed = 1\nevict_one_in = 64", emulated(1, 64)),
     ] {
-        assert_eq!(caches(keys), Ok(expected), "{keys}");
+        for kind in ["vm", "bare"] {
+            assert_eq!(caches(kind, keys), Ok(expected), "{kind}: {keys}");
+        }
     }
     for (keys, said) in [
         ("coherence = \"copy\"", "transport = \"socket\""),
@@ -699,7 +701,7 @@ fn a_window_says_how_its_caches_are_kept_consistent() {
         ("coherence = \"flush\"\nevict_one_in = -1", "out of range"),
         ("coherence = 1", "must be a string"),
     ] {
-        let problems = caches(keys).unwrap_err();
+        let problems = caches("vm", keys).unwrap_err();
         assert!(problems.contains(said), "{keys}: {problems}");
     }
 }

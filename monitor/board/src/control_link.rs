@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use tombolo_base::SharedMemory;
 use tombolo_control::{Report, Unsendable, Wire};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, memory_of};
+use tombolo_link::either::{EitherEnd, EitherMemory, EitherOpening};
+use tombolo_link::end::{Awaited, Deferred, EndError, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Hello, Side};
 
@@ -16,18 +17,19 @@ const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo.control.1");
 
 /// A handshake under way.
 pub(crate) struct Opening {
-    opening: tombolo_link::Opening,
+    opening: EitherOpening,
     signals: Deferred,
 }
 
 impl Opening {
     /// Begins the handshake. Ring the root after this and after every step.
     pub(crate) fn start(window: &SharedMemory) -> Result<Opening, Ended> {
-        WindowHeader::read(window).map_err(Ended::window)?;
+        let header = WindowHeader::read(window).map_err(Ended::window)?;
         let memory = memory_of(window, CONTROL_OFFSET_BYTES, control_config()).map_err(Ended::window)?;
+        let memory = EitherMemory::view(memory, header.caches).map_err(Ended::window)?;
         let hello = Hello::new(control_config(), INTERFACE_HASH, None);
         let mut signals = Deferred::default();
-        let opening = tombolo_link::Opening::start(&memory, Side::A, hello, &mut signals);
+        let opening = memory.open(Side::A, hello, &mut signals);
         Ok(Opening { opening: opening.map_err(Ended::window)?, signals })
     }
 
@@ -44,7 +46,7 @@ impl Opening {
 
 /// An open control link.
 pub(crate) struct ControlLink {
-    end: ChannelEnd<Deferred>,
+    end: EitherEnd<Deferred>,
     /// What the root has not taken yet.
     queue: VecDeque<Vec<u8>>,
     /// A report that could not be sent.
@@ -83,7 +85,8 @@ impl ControlLink {
 
     /// The next order, encoded.
     pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
-        self.end.try_recv(|message| message.to_vec()).map_err(Ended::link)
+        let mut message = Vec::new();
+        Ok(self.end.try_recv_into(&mut message).map_err(Ended::link)?.map(|_| message))
     }
 
     fn awaited(&self) -> Awaited {

@@ -12,6 +12,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire, told,
 };
+use tombolo_link::window::WindowHeader;
 use tombolo_platform_bare::board::{Board, Fault, Trap};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::console::Outgoing;
@@ -317,6 +318,9 @@ impl<B: Board> NodeMonitor<B> {
             let length = usize::try_from(length_bytes).ok()?;
             let offset = usize::try_from(offset_bytes).ok()?;
             let part = self.board.window().slice(offset, length.checked_next_multiple_of(8)?).ok()?;
+            if let Some(caches) = WindowHeader::read(self.board.window()).ok()?.caches {
+                caches.invalidate(&part);
+            }
             let mut program = Vec::new();
             program.try_reserve_exact(length).ok()?;
             program.resize(length, 0);

@@ -30,6 +30,33 @@ fn boards_come_up_talk_both_ways_and_go_down() {
     machine.down();
 }
 
+/// Windows with emulated caches, one of which evicts nothing and one much: the monitor of a board, its
+/// program and the host each have one.
+#[test]
+fn boards_talk_through_windows_that_are_not_coherent() {
+    let flushed = |one_in| format!("coherence = \"flush\"\ncache_seed = 5\nevict_one_in = {one_in}");
+    let file = MachineFile::host()
+        .with_board("arm", "aarch64", &flushed(0))
+        .with_board("riscv", "riscv64", &flushed(2))
+        .with_board("real", "aarch64", "coherence = \"flush\"");
+    let machine = Machine::up(&file);
+    for on in ["host,arm", "riscv,host", "arm,riscv", "real,host"] {
+        let said = pingpong(&machine, on).ok();
+        assert!(said.contains("10000 round trips"), "{said}");
+    }
+    machine.down();
+}
+
+/// RISC-V has no cache instructions for programs, which the board says where its own caches are to be used.
+#[test]
+fn a_board_without_cache_instructions_says_so() {
+    let machine = Machine::new(&MachineFile::host().with_board("riscv", "riscv64", "coherence = \"flush\""));
+    let file = machine.file().to_owned();
+    let said = ["riscv", "no cache instructions"];
+    machine.tombolo(["up".as_ref(), file.as_os_str()]).fails_with(1, &said);
+    machine.assert_gone();
+}
+
 #[test]
 fn a_board_talks_with_big_endian_programs() {
     let machine = Machine::up(&MachineFile::cheap());

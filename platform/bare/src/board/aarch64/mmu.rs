@@ -90,6 +90,9 @@ pub(super) fn switch_on(division: Division, window_bytes: u64, own_bytes: u64) {
             "orr {scratch}, {scratch}, #(1 << 0)",
             "orr {scratch}, {scratch}, #(1 << 2)",
             "orr {scratch}, {scratch}, #(1 << 12)",
+            // Programs may ask for the length of cache lines, write them back and invalidate them.
+            "orr {scratch}, {scratch}, #(1 << 15)",
+            "orr {scratch}, {scratch}, #(1 << 26)",
             "msr sctlr_el1, {scratch}",
             "isb",
             mair = in(reg) MAIR,
