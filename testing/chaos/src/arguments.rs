@@ -46,6 +46,11 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "nodes")]
     pub host_only: bool,
 
+    /// Give the virtual machines windows that are not coherent, with emulated caches that evict a line at
+    /// one in N operations, 0 for never; several rates are of one machine each, in turn
+    #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "host_only")]
+    pub evict_one_in: Vec<u32>,
+
     /// Domains on the host; every other node has two
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=200))]
     pub members: u16,
@@ -143,6 +148,10 @@ impl Arguments {
         } else {
             let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
             words += &format!(" --nodes {}", names.join(","));
+        }
+        if !self.evict_one_in.is_empty() {
+            let rates: Vec<_> = self.evict_one_in.iter().map(u32::to_string).collect();
+            words += &format!(" --evict-one-in {}", rates.join(","));
         }
         words + &format!(" --members {} --pause-us {}", self.members, self.pause_us)
     }

@@ -67,9 +67,18 @@ pub struct Summary {
     time: Duration,
 }
 
-fn machine_file(beside: &[Beside]) -> MachineFile {
+/// A machine with these nodes. Where there are `rates` of evictions, the windows of its virtual machines are
+/// not coherent, and have them in turn.
+fn machine_file(beside: &[Beside], rates: &[u32], seed: u64) -> MachineFile {
+    let mut rates = rates.iter().cycle();
     beside.iter().fold(MachineFile::host(), |file, node| match node {
-        Beside::Arm0 | Beside::Arm1 => file.with_vm(node.name(), ""),
+        Beside::Arm0 | Beside::Arm1 => {
+            let settings = rates.next().map(|one_in| {
+                let seed = seed as u32;
+                format!("coherence = \"flush\"\ncache_seed = {seed}\nevict_one_in = {one_in}")
+            });
+            file.with_vm(node.name(), &settings.unwrap_or_default())
+        }
         Beside::Bare0 => file.with_board("bare0", "aarch64", ""),
         Beside::Bare1 => file.with_board("bare1", "riscv64", ""),
         Beside::RiscvUser => file.with_user("riscv-user", "riscv64"),
@@ -85,7 +94,7 @@ impl Chaos {
     pub fn start(arguments: Arguments, seed: u64, interrupted: Arc<AtomicBool>) -> Result<Chaos, String> {
         let beside = arguments.beside();
         let image = if beside.is_empty() { host_actor() } else { actor_image() };
-        let machine = Machine::up(&machine_file(&beside));
+        let machine = Machine::up(&machine_file(&beside, &arguments.evict_one_in, seed));
         let domain = Domain::attach_to_machine(machine.name()).map_err(text)?;
         let nodes = domain.nodes().map_err(text)?;
         let places: Vec<(String, u16)> = nodes

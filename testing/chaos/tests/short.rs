@@ -44,6 +44,12 @@ fn relays_between_virtual_machines_die_and_so_do_the_ends() {
     chaos(11, "--kills 30 --only relays --nodes arm0,arm1 --members 3");
 }
 
+/// Two windows that are not coherent, with caches that evict nothing and much, and a relay between the two.
+#[test]
+fn everything_dies_beside_windows_that_are_not_coherent() {
+    chaos(12, "--kills 20 --nodes arm0,arm1 --members 3 --evict-one-in 0,4");
+}
+
 #[test]
 fn channels_that_are_closed_in_order_are_no_deaths() {
     chaos(8, "--kills 60 --only channels --host-only");
@@ -89,4 +95,7 @@ fn words_that_make_no_sense_are_refused() {
     let arguments = Arguments::parse_from(["chaos", "--kills", "7", "--only", "vms", "--nodes", "arm0"]);
     let expected = "cargo xtask chaos --seed 3 --kills 7 --only vms --nodes arm0 --members 8 --pause-us 2000";
     assert_eq!(arguments.replay(3), expected);
+    let words = ["chaos", "--kills", "7", "--nodes", "arm0,arm1", "--evict-one-in", "64,2"];
+    let replay = Arguments::parse_from(words).replay(4);
+    assert!(replay.contains(" --nodes arm0,arm1 --evict-one-in 64,2 --members"), "{replay}");
 }
