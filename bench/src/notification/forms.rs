@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_link::end::EndError;
 use tombolo_notification::{payload, ring, tree};
 use tombolo_onesided::{FlagReader, FlagWriter};
 
@@ -57,6 +58,9 @@ pub enum Error {
     /// The memory.
     #[error(transparent)]
     Memory(#[from] OutOfRange),
+    /// The channel of the round trip.
+    #[error("the channel of a round trip failed: {0}")]
+    End(#[from] EndError),
     /// A number of channels that there is no layout for.
     #[error("no layout for the buffer")]
     Layout,

@@ -6,6 +6,7 @@
 //! each other in turn.
 
 mod forms;
+mod round_trip;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use crate::report::BenchReport;
 use crate::table::{align, cells, none, significant};
 pub use forms::{Error, Form};
 use forms::{Notified, Notifiee, Notifier};
+pub use round_trip::{Counted, Note, RoundTrip, Timed};
 
 /// Events of which the lines are counted; fewer where each costs a look at very many channels.
 const EVENTS: usize = 1024;
@@ -86,6 +88,21 @@ pub struct Lines {
     pub scc_cycles: f64,
 }
 
+impl Lines {
+    /// For each of `events`, from what the counters said before and after parts of them.
+    fn of(parts: &[(CacheCounters, CacheCounters)], events: f64) -> Lines {
+        let each = |count: fn(CacheCounters) -> u64| {
+            let total: u64 = parts.iter().map(|(before, after)| count(*after) - count(*before)).sum();
+            total as f64 / events
+        };
+        Lines {
+            written_back: each(|counters| counters.written_back),
+            invalidated: each(|counters| counters.invalidated),
+            scc_cycles: each(|counters| counters.cycles(CacheCosts::SCC)),
+        }
+    }
+}
+
 /// The figures of a form with a number of channels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -116,6 +133,8 @@ pub struct Report {
     pub processors: usize,
     /// By form.
     pub rows: Vec<Row>,
+    /// The break-down of a round trip.
+    pub round_trip: RoundTrip,
 }
 
 /// Measures every form with every number of channels. `progress` hears of each before it begins.
@@ -142,8 +161,10 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
             });
         }
     }
+    progress("a round trip");
+    let round_trip = round_trip::run(options)?;
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Ok(Report { processors, rows })
+    Ok(Report { processors, rows, round_trip })
 }
 
 fn random_channel(random: &mut Random, channels: usize) -> u16 {
@@ -172,16 +193,7 @@ fn count(form: Form, channels: usize, burst: usize) -> Result<[Lines; 2], Error>
     }
     let after = views.each_ref().map(counters);
     let events = (bursts * burst) as f64;
-    let lines = |side: usize| {
-        let each =
-            |count: fn(CacheCounters) -> u64| (count(after[side]) - count(before[side])) as f64 / events;
-        Lines {
-            written_back: each(|counters| counters.written_back),
-            invalidated: each(|counters| counters.invalidated),
-            scc_cycles: each(|counters| counters.cycles(CacheCosts::SCC)),
-        }
-    };
-    Ok([lines(0), lines(1)])
+    Ok([0, 1].map(|side| Lines::of(&[(before[side], after[side])], events)))
 }
 
 fn counters(view: &SharedMemory<Flushed>) -> CacheCounters {
@@ -218,7 +230,26 @@ fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
 /// # Errors
 /// What went wrong, in words.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    members::take_part(trial, |trial| take_part(domain, trial))
+    /// What a process measures.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Any {
+        Event(Trial),
+        RoundTrip(round_trip::Trial),
+    }
+    /// What it finds.
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Found {
+        Event(Figure),
+        RoundTrip(Timed),
+    }
+    members::take_part(trial, |trial| -> Result<Found, Box<dyn std::error::Error>> {
+        Ok(match trial {
+            Any::Event(trial) => Found::Event(take_part(domain, trial)?),
+            Any::RoundTrip(trial) => Found::RoundTrip(round_trip::take_part(domain, *trial)?),
+        })
+    })
 }
 
 fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
@@ -337,6 +368,10 @@ impl BenchReport for Report {
             self.processors,
             align(&table),
         );
+        text += &format!("\n{}", self.round_trip.table());
+        if let Some(why) = &self.round_trip.failed {
+            text += &format!("no time for a round trip: {why}\n");
+        }
         for row in &self.rows {
             if let Some(why) = &row.failed {
                 text += &format!("no time for {}, {} channels: {why}\n", row.form.name(), row.channels);
@@ -346,7 +381,7 @@ impl BenchReport for Report {
     }
 
     fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
+        self.rows.iter().all(|row| row.failed.is_none()) && self.round_trip.failed.is_none()
     }
 }
 

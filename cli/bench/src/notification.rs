@@ -19,7 +19,9 @@ use crate::failure::Failure;
 /// events are accepted before the receiver looks.
 ///
 /// The JSON has, for each of `rows`: form, channels, bytes, alone and burst (of sender and receiver:
-/// written_back, invalidated, scc_cycles), accepted, merged, and event_ns or failed.
+/// written_back, invalidated, scc_cycles), accepted, merged, and event_ns or failed. `round_trip` has the
+/// steps of a round trip between two sides that sleep: note (cycles of Barrelfish's technical note), counted
+/// (lines of each step), and timed (send_ns, peer_ns, receive_ns) with wake_up_ns, or failed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

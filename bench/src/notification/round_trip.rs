@@ -1,0 +1,336 @@
+//! The break-down of a round trip between two sides that sleep, as Barrelfish's technical note has it: the
+//! message is written and the peer interrupted (λ₂, with the call of the program λ₁), the peer wakes, reads
+//! and answers (λ₃), and the first reads the answer (λ₄, with the way back to the program λ₅). What an
+//! interrupt takes follows: λ = (λ₃ − λ₂ − λ₄) / 2.
+//!
+//! *Counted*: the lines of each step, with emulated caches. *Timed*: two processes of this host whose
+//! waitsets sleep at once.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tombolo::{Channel, Domain, Token, WaitSet};
+use tombolo_base::SharedMemory;
+use tombolo_base::coherence::{CacheCounters, EmulatedCache, Evictions, Flushed};
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::{ChannelConfig, ChannelLayout, Side};
+use tombolo_ring::WakeOrder;
+
+use super::{Lines, counters};
+use crate::members;
+use crate::table::{align, cells, none, significant};
+
+/// A message of one line of the SCC.
+const MESSAGE: [u8; 32] = [1; 32];
+
+/// Round trips of which the lines are counted.
+const COUNTED: u32 = 512;
+
+/// Round trips that are timed in a trial; a tenth of them comes before.
+const TIMED: usize = 2000;
+
+/// How long a process waits for the other.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the technical note measured, in cycles: on one tile, means of 100,000.
+const NOTE: Note =
+    Note { call_and_send: 1135, send: 684, peer: 3662, receive: 1754, receive_and_return: 3864, all: 8746 };
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names of fields are those of the steps")]
+pub struct Note {
+    pub call_and_send: u32,
+    pub send: u32,
+    pub peer: u32,
+    pub receive: u32,
+    pub receive_and_return: u32,
+    pub all: u32,
+}
+
+impl Note {
+    /// What an interrupt takes, in cycles.
+    #[must_use]
+    pub fn interrupt(self) -> u32 {
+        (self.peer - self.send - self.receive) / 2
+    }
+}
+
+/// The lines of each step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counted {
+    /// λ₂: the message is written, and the peer found asleep.
+    pub send: Lines,
+    /// λ₃ without its interrupts: the peer reads, says that it sleeps and answers.
+    pub peer: Lines,
+    /// λ₄: the answer is read.
+    pub receive: Lines,
+    /// What neither step has: the first says that it sleeps.
+    pub sleep: Lines,
+}
+
+impl Counted {
+    /// An estimate of λ₃ with the interrupts that the note measured, in cycles.
+    fn peer_cycles(&self) -> f64 {
+        self.peer.scc_cycles + 2.0 * f64::from(NOTE.interrupt())
+    }
+
+    /// An estimate of the whole, in cycles.
+    fn cycles(&self) -> f64 {
+        let steps = [&self.send, &self.receive, &self.sleep];
+        steps.iter().map(|lines| lines.scc_cycles).sum::<f64>() + self.peer_cycles()
+    }
+}
+
+/// The steps between two processes of this host: medians, in ns.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "metric")]
+pub struct Timed {
+    /// λ₁ + λ₂: the call that sends.
+    pub send_ns: f64,
+    /// λ₃: until this side's waitset reports the answer.
+    pub peer_ns: f64,
+    /// λ₄ + λ₅: the call that receives.
+    pub receive_ns: f64,
+}
+
+impl Timed {
+    /// What a wake-up takes: that of the waitset and of the kernel.
+    #[must_use]
+    pub fn wake_up_ns(self) -> f64 {
+        (self.peer_ns - self.send_ns - self.receive_ns) / 2.0
+    }
+}
+
+/// A round trip between two sides that sleep.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundTrip {
+    /// What the note measured.
+    pub note: Note,
+    /// Counted.
+    pub counted: Counted,
+    /// Timed.
+    pub timed: Option<Timed>,
+    /// What a wake-up of the two processes took, in ns.
+    pub wake_up_ns: Option<f64>,
+    /// Why it was not timed.
+    pub failed: Option<String>,
+}
+
+/// What the processes are told.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Trial {
+    round_trips: usize,
+}
+
+/// Measures the round trip.
+///
+/// # Errors
+/// [`EndError`], which only a fault of the channel can cause.
+pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
+    let (arguments, patience) = (&options.member_arguments, options.patience);
+    let trial = Trial { round_trips: TIMED };
+    let timed = members::repeat::<Timed>(options.rounds, "round-trip", 2, arguments, &trial, patience)
+        .and_then(|mut rounds| {
+            rounds.sort_by(|a, b| a.peer_ns.total_cmp(&b.peer_ns));
+            rounds.get(rounds.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
+        });
+    Ok(RoundTrip {
+        note: NOTE,
+        counted: count()?,
+        timed: timed.as_ref().ok().copied(),
+        wake_up_ns: timed.as_ref().ok().map(|timed| timed.wake_up_ns()),
+        failed: timed.err(),
+    })
+}
+
+type End = ChannelEnd<Deferred, Flushed>;
+
+/// Counts on `view` what `step` does, `total` times in all.
+fn counting<R>(
+    view: &SharedMemory<Flushed>,
+    into: &mut Vec<(CacheCounters, CacheCounters)>,
+    step: impl FnOnce() -> R,
+) -> R {
+    let before = counters(view);
+    let result = step();
+    into.push((before, counters(view)));
+    result
+}
+
+fn count() -> Result<Counted, EndError> {
+    let config = ChannelConfig::default();
+    let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+    let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
+    let attach = |index: usize, side| {
+        let attached = End::attach(&views[index], side, config, WakeOrder::Fence, Deferred::default());
+        // The memory was made for this layout.
+        attached.map_err(|_| EndError::Broken)
+    };
+    let (mut first, mut peer) = (attach(0, Side::A)?, attach(1, Side::B)?);
+    let send = |end: &mut End| {
+        end.try_send(&MESSAGE)?;
+        let rings = end.signals_mut().take_ring();
+        if rings { Ok(()) } else { Err(EndError::Broken) }
+    };
+    let receive = |end: &mut End| {
+        end.awake(true);
+        let read = end.try_recv(|message| message.len())?;
+        if read == Some(MESSAGE.len()) { Ok(()) } else { Err(EndError::Broken) }
+    };
+    let [mut sent, mut answered, mut received, mut slept] = [(); 4].map(|()| Vec::new());
+    if !peer.about_to_sleep(Awaited::Message) {
+        return Err(EndError::Broken);
+    }
+    for _ in 0..COUNTED {
+        counting(&views[0], &mut slept, || first.about_to_sleep(Awaited::Message));
+        counting(&views[0], &mut sent, || send(&mut first))?;
+        counting(&views[1], &mut answered, || {
+            receive(&mut peer)?;
+            let slept = peer.about_to_sleep(Awaited::Message);
+            send(&mut peer).and(if slept { Ok(()) } else { Err(EndError::Broken) })
+        })?;
+        counting(&views[0], &mut received, || receive(&mut first))?;
+    }
+    let [send, peer, receive, sleep] =
+        [sent, answered, received, slept].map(|steps| Lines::of(&steps, f64::from(COUNTED)));
+    Ok(Counted { send, peer, receive, sleep })
+}
+
+/// Runs as a process of a trial.
+pub(super) fn take_part(domain: &Domain, trial: Trial) -> Result<Timed, Box<dyn std::error::Error>> {
+    let job = domain.job()?;
+    let is_first = job.rank() == 0;
+    let mut set = WaitSet::new()?;
+    set.set_spin_ns(0);
+    let channel = set.add(job.channel_to(1 - job.rank())?)?;
+    let warm_up = trial.round_trips / 10;
+    let mut steps = [(); 3].map(|()| Vec::with_capacity(trial.round_trips));
+    let mut buffer = Vec::new();
+    for trip in 0..warm_up + trial.round_trips {
+        if is_first {
+            let started = Instant::now();
+            set.try_send(channel, &MESSAGE)?;
+            let sent = started.elapsed();
+            set.wait(PATIENCE)?;
+            let woken = started.elapsed();
+            receive(&mut set, channel, &mut buffer)?;
+            let received = started.elapsed();
+            if trip >= warm_up {
+                let each = [sent, woken - sent, received - woken];
+                steps.iter_mut().zip(each).for_each(|(all, step)| all.push(step.as_nanos() as f64));
+            }
+        } else {
+            set.wait(PATIENCE)?;
+            receive(&mut set, channel, &mut buffer)?;
+            set.try_send(channel, &MESSAGE)?;
+        }
+    }
+    let [send_ns, peer_ns, receive_ns] = steps.map(|mut all| {
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or_default()
+    });
+    Ok(Timed { send_ns, peer_ns, receive_ns })
+}
+
+fn receive(
+    set: &mut WaitSet<Channel>,
+    channel: Token,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let channel = set.get_mut(channel).ok_or("the channel is not there")?;
+    match channel.try_recv_into(buffer)? {
+        Some(_) => Ok(()),
+        None => Err("the waitset told of a message that is not there".into()),
+    }
+}
+
+impl RoundTrip {
+    /// A table, with what it says.
+    pub(super) fn table(&self) -> String {
+        let Note { call_and_send, send, peer, receive, receive_and_return, all } = self.note;
+        let timed = |of: fn(Timed) -> f64| self.timed.map_or_else(none, |timed| significant(of(timed)));
+        let Counted { send: sent, peer: answered, receive: received, sleep } = &self.counted;
+        let row = |step: &str, note: String, lines: Option<&Lines>, cycles: String, ns: String| {
+            let moved = |of: fn(&Lines) -> f64| lines.map_or_else(none, |lines| significant(of(lines)));
+            let [written, invalidated] =
+                [moved(|lines| lines.written_back), moved(|lines| lines.invalidated)];
+            vec![step.to_owned(), note, written, invalidated, cycles, ns]
+        };
+        let cycles = |lines: &Lines| significant(lines.scc_cycles);
+        let sum = self
+            .timed
+            .map_or_else(none, |timed| significant(timed.send_ns + timed.peer_ns + timed.receive_ns));
+        let rows = [
+            cells(&[
+                "STEP OF A ROUND TRIP",
+                "note, cycles",
+                "written",
+                "invalid.",
+                "estimate, cycles",
+                "here, ns",
+            ]),
+            row(
+                "send (2; 1 + 2)",
+                format!("{send}; {call_and_send}"),
+                Some(sent),
+                cycles(sent),
+                timed(|timed| timed.send_ns),
+            ),
+            row(
+                "peer, two wake-ups (3)",
+                peer.to_string(),
+                Some(answered),
+                significant(self.counted.peer_cycles()),
+                timed(|timed| timed.peer_ns),
+            ),
+            row(
+                "receive (4; 4 + 5)",
+                format!("{receive}; {receive_and_return}"),
+                Some(received),
+                cycles(received),
+                timed(|timed| timed.receive_ns),
+            ),
+            row("go to sleep", none(), Some(sleep), cycles(sleep), none()),
+            row(
+                "a wake-up, (3 - 2 - 4) / 2",
+                self.note.interrupt().to_string(),
+                None,
+                none(),
+                self.wake_up_ns.map_or_else(none, significant),
+            ),
+            row("all", all.to_string(), None, significant(self.counted.cycles()), sum),
+        ];
+        format!(
+            "{}\nnote: Barrelfish on the SCC, one tile. written, invalid.: lines that move, in a window that is not coherent.\nestimate: \
+             what these take on the SCC, with the note's {} cycles for each of the two interrupts, and no work of\nprocessors. here: \
+             two processes of this host whose waitsets sleep at once; the steps with the calls of the program\n",
+            align(&rows),
+            self.note.interrupt(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_takes_612_cycles_for_an_interrupt() {
+        assert_eq!(NOTE.interrupt(), 612);
+        assert_eq!(
+            NOTE.call_and_send + NOTE.peer + NOTE.receive_and_return,
+            8661,
+            "its sum was measured apart"
+        );
+    }
+
+    #[test]
+    fn each_step_moves_the_lines_of_its_message() {
+        let counted = count().unwrap();
+        assert!(counted.send.written_back >= 1.0 && counted.send.invalidated >= 1.0, "{counted:?}");
+        assert!(counted.receive.invalidated >= 1.0 && counted.receive.written_back < 2.0, "{counted:?}");
+        let parts = counted.send.scc_cycles + counted.receive.scc_cycles;
+        assert!(counted.peer.scc_cycles >= parts, "the peer does both: {counted:?}");
+        assert!(counted.sleep.written_back >= 1.0, "{counted:?}");
+    }
+}
