@@ -70,7 +70,7 @@ static void *run(void *argument) {
     return (void *)(number + 100);
 }
 
-/* Threads that create threads, which nobody joins. */
+/* Threads that create threads, which no thread joins. */
 static sem_t ended;
 
 static void *leaf(void *argument) {

@@ -391,7 +391,7 @@ pub extern "C" fn __wrap_pthread_rwlock_tryrdlock(lock: &ReadWrite) -> c_int {
     if lock.try_read() { 0 } else { libc::EBUSY }
 }
 
-/// Takes a lock for writing if nobody has it.
+/// Takes a lock for writing if no thread has it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_trywrlock(lock: &ReadWrite) -> c_int {
     if lock.try_write() { 0 } else { libc::EBUSY }

@@ -1,5 +1,5 @@
-//! Threads of POSIX in an image: a program's own threads can migrate as `main` can, or run on other nodes from
-//! their beginning.
+//! Threads of POSIX in an image: a program's own threads can migrate as `main` can, or run on other nodes
+//! from their beginning.
 //!
 //! Where workers have address spaces of their own, a thread that the program creates gets its stack in the
 //! arena.
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
 
 /// Calls what the program has registered by `pthread_cleanup_push`, the last first.
 fn clean_up() {
-    unsafe extern "C" fn nothing(_: *mut c_void) {}
+    extern "C" fn nothing(_: *mut c_void) {}
     loop {
         let mut last = Cleanup { function: None, argument: ptr::null_mut(), before: ptr::null_mut() };
         // SAFETY: what is pushed is taken off again, which shows what was there before.

@@ -1,7 +1,7 @@
 //! Ends of domains that are not told yet, because domains that they started are still ending.
 //!
-//! Whoever started a job hears of its end after all that the job has written: also what its descendants wrote
-//! last, which an agent reports before their ends.
+//! The client that started a job hears of its end after all that the job has written: also what its
+//! descendants wrote last, which an agent reports before their ends.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Client, Core};
 #[derive(Debug)]
 struct HeldEnd {
     parent: DomainId,
-    /// Who is to hear of it; nobody if it has left.
+    /// The client that is to hear of it, unless it has left.
     client: Option<Client>,
     exit: Exit,
     /// Descendants that have not ended.
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    /// A domain has ended, and its children are to end: whoever waits for it may have waited for it alone.
+    /// A domain has ended, and its children are to end: an end may have been held back for it alone.
     pub(super) fn tell_held_ends(&mut self, domain: DomainId, children: &[DomainId]) {
         for (domain, held) in self.held_ends.descendant_ended(domain, children) {
             self.deliver_end(held.client, domain, held.exit);

@@ -68,8 +68,8 @@ pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool
     true
 }
 
-/// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with; the
-/// caller waits, and executes what comes back to its node.
+/// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with;
+/// the caller waits, and executes what comes back to its node.
 pub fn live(me: &'static Thread, node: u32, begin: Begin, argument: *mut c_void) -> *mut c_void {
     let migrant = migrant_of(me);
     migrant.want(node);

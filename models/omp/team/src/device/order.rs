@@ -325,8 +325,8 @@ impl Order {
         }
     }
 
-    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile, or that with
-    /// which a thread begins.
+    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile, or that
+    /// with which a thread begins.
     pub(super) fn call(&self, me: &'static Thread) {
         let [argument, errno, _] = self.words.get();
         let argument = argument as *mut libc::c_void;

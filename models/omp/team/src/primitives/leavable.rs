@@ -59,7 +59,7 @@ pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
     )
 }
 
-/// As on x86-64.
+/// Calls `begin` with its argument, as on x86-64.
 ///
 /// # Safety
 /// As on x86-64.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
     )
 }
 
-/// As on x86-64.
+/// Returns `value` from the [`call`] that has its stack there, as on x86-64.
 ///
 /// # Safety
 /// As on x86-64.
@@ -97,7 +97,10 @@ pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
     std::arch::naked_asm!("mov sp, x0", "mov x0, x1", "b {restore}", restore = sym restore)
 }
 
-/// The end of a call, whose stack this is.
+/// The end of a call.
+///
+/// # Safety
+/// The stack is that of a call.
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
 unsafe extern "C" fn restore() {
@@ -123,17 +126,16 @@ mod tests {
 
     thread_local!(static LEFT: Cell<usize> = const { Cell::new(0) });
 
-    unsafe extern "C" fn deep(depth: *mut c_void) -> *mut c_void {
+    extern "C" fn deep(depth: *mut c_void) -> *mut c_void {
         if depth as usize > 1000 {
             // SAFETY: the test below has made the call; the functions between have nothing to clean up.
             unsafe { leave(LEFT.get(), depth) }
         }
-        // SAFETY: as the test calls it.
-        let below = unsafe { deep((depth as usize + 1) as *mut c_void) };
+        let below = deep((depth as usize + 1) as *mut c_void);
         (below as usize + 1) as *mut c_void
     }
 
-    unsafe extern "C" fn plain(argument: *mut c_void) -> *mut c_void {
+    extern "C" fn plain(argument: *mut c_void) -> *mut c_void {
         argument
     }
 
