@@ -30,6 +30,8 @@ struct DomainModel {
     is_started: bool,
     /// The connection of the client that asked for it, as long as it exists.
     parent: Option<Client>,
+    /// The domain of that client.
+    of: Option<DomainId>,
     /// The request that asked for it, until that is answered.
     starting: Option<u32>,
 }
@@ -83,6 +85,8 @@ pub struct Audit {
     /// Regions and capabilities.
     pub rights: RightsModel,
     due: Vec<Due>,
+    /// What is due when all of these domains have ended.
+    held: Vec<(Client, DomainId, BTreeSet<DomainId>)>,
     current: Option<(Client, u32)>,
     failure: Option<String>,
 }
@@ -217,6 +221,7 @@ impl Audit {
             // Another connection may be called the same later.
             child.parent.take_if(|parent| *parent == client);
         }
+        self.held.retain(|(told, ..)| *told != client);
         if let Some(domain) = model.domain
             && model.spawned.is_none()
         {
@@ -237,10 +242,21 @@ impl Audit {
         self.names.retain(|_, (_, owner, _)| *owner != domain);
         let clients = &self.clients;
         self.locks.retain(|_, (by, _)| clients.get(by).is_some_and(|model| model.domain != Some(domain)));
+        let of_it = |(child, model): (&DomainId, &DomainModel)| (model.of == Some(domain)).then_some(*child);
+        let children: BTreeSet<DomainId> = self.domains.iter().filter_map(of_it).collect();
+        for (.., descendants) in &mut self.held {
+            if descendants.remove(&domain) {
+                descendants.extend(&children);
+            }
+        }
+        for (client, ended, _) in self.held.extract_if(.., |(.., descendants)| descendants.is_empty()) {
+            self.due.push(Due::Told(client, ended));
+        }
         let Some(parent) = model.parent.filter(|parent| self.clients.contains_key(parent)) else { return };
         match model.starting {
             Some(request) => self.answer_due(parent, request),
-            None if told => self.due.push(Due::Told(parent, domain)),
+            None if told && children.is_empty() => self.due.push(Due::Told(parent, domain)),
+            None if told => self.held.push((parent, domain, children)),
             None => {}
         }
     }
@@ -322,7 +338,8 @@ impl Audit {
             }
             Order::Start { order } => {
                 let (parent, request) = self.current.unzip();
-                self.admit(order.domain, DomainModel { is_started: true, parent, starting: request });
+                let of = parent.and_then(|parent| self.clients.get(&parent)?.domain);
+                self.admit(order.domain, DomainModel { is_started: true, parent, of, starting: request });
             }
             Order::Program { hash, length_bytes, window_offset_bytes: Some(offset_bytes) } => {
                 let lent = Lent {
@@ -510,7 +527,7 @@ impl Audit {
             let lives = self.domains.contains_key(&domain);
             self.require(lives, || format!("{domain} attached after its end"));
         } else {
-            self.admit(domain, DomainModel { is_started: false, parent: None, starting: None });
+            self.admit(domain, DomainModel { is_started: false, parent: None, of: None, starting: None });
         }
         if let Some(model) = self.clients.get_mut(&to) {
             model.domain = Some(domain);

@@ -249,6 +249,7 @@ impl Core {
         self.happened_to(domain, Happening::DOMAIN_NOT_STARTED, format!("{}: {why}", record.program));
         self.relay_gone(domain, &why);
         self.go_on_moving(domain);
+        self.tell_held_ends(domain, &[]);
         if let (Some(request), Some((_, Some(client)))) = (record.starting, record.parent) {
             let fault = self.start_failed(request, domain.node(), why);
             self.answer(client, request, Err(fault));
