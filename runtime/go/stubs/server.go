@@ -137,8 +137,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		if err != nil {
 			s.mutex.Lock()
 			defer s.mutex.Unlock()
+			// An answer may have found the end before the next message did.
 			if s.err != nil {
-				return s.err
+				err = s.err
 			}
 			if isEnd(err) {
 				return nil

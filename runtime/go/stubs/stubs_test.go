@@ -272,3 +272,28 @@ func TestCallsThatFail(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// ended is a port whose sends find the end of the channel before its receives do.
+type ended struct{ *port }
+
+func (e ended) Send(context.Context, []byte) error { return io.EOF }
+
+func TestAnEndThatAnAnswerFindsIsNoError(t *testing.T) {
+	near, far := ports()
+	server, err := growth.NewGrowthServer(ended{far}, &slow{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(soon(t)) }()
+	client, err := growth.NewGrowthClient(near, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calling, stop := context.WithCancel(soon(t))
+	defer stop()
+	go client.Look(calling, growth.Note{}, true)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
