@@ -27,14 +27,8 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
         "mov rax, rdi",
         "mov rdi, rsi",
         "call rax",
-        "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        "ret",
+        "jmp {restore}",
+        restore = sym restore,
     )
 }
 
@@ -45,9 +39,17 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
+    std::arch::naked_asm!("mov rsp, rdi", "mov rax, rsi", "jmp {restore}", restore = sym restore)
+}
+
+/// The end of a call.
+///
+/// # Safety
+/// The stack is that of a call.
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" fn restore() {
     std::arch::naked_asm!(
-        "mov rsp, rdi",
-        "mov rax, rsi",
         "add rsp, 8",
         "pop r15",
         "pop r14",
