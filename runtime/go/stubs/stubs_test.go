@@ -212,9 +212,8 @@ func (s *slow) Look(_ context.Context, note growth.Note, detail bool) (growth.Gr
 	return growth.GrowthLookReply{Note: note}, nil
 }
 
-func TestCallsThatFail(t *testing.T) {
-	near, far := ports()
-	handler := &slow{cancelled: make(chan struct{}, 300)}
+// serving serves at one end; it returns a client at the other, and what Serve will return.
+func serving(t *testing.T, near, far stubs.Port, handler *slow) (*growth.GrowthClient, <-chan error) {
 	server, err := growth.NewGrowthServer(far, handler)
 	if err != nil {
 		t.Fatal(err)
@@ -225,6 +224,13 @@ func TestCallsThatFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, served
+}
+
+func TestCallsThatFail(t *testing.T) {
+	near, far := ports()
+	handler := &slow{cancelled: make(chan struct{}, 300)}
+	client, served := serving(t, near, far, handler)
 	short, cancel := context.WithTimeout(soon(t), 5*time.Millisecond)
 	defer cancel()
 	if _, err := client.Number(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -280,16 +286,7 @@ func (e ended) Send(context.Context, []byte) error { return io.EOF }
 
 func TestAnEndThatAnAnswerFindsIsNoError(t *testing.T) {
 	near, far := ports()
-	server, err := growth.NewGrowthServer(ended{far}, &slow{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(soon(t)) }()
-	client, err := growth.NewGrowthClient(near, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, served := serving(t, near, ended{far}, &slow{})
 	calling, stop := context.WithCancel(soon(t))
 	defer stop()
 	go client.Look(calling, growth.Note{}, true)

@@ -17,7 +17,7 @@ use crate::team::root::Root;
 pub type Create =
     unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Begin, *mut c_void) -> c_int;
 
-/// How long who waits for all threads sleeps between two looks, in microseconds.
+/// The pause between two looks whether all threads have ended, in microseconds.
 const LOOK_US: u32 = 1000;
 
 /// No thread has begun on the stack yet.
