@@ -145,7 +145,7 @@ pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
 
 type End = ChannelEnd<Deferred, Flushed>;
 
-/// Counts on `view` what `step` does, `total` times in all.
+/// Does `step`, and keeps what the counters of `view` said before and after it.
 fn counting<R>(
     view: &SharedMemory<Flushed>,
     into: &mut Vec<(CacheCounters, CacheCounters)>,
