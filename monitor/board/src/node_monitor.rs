@@ -170,12 +170,21 @@ impl<B: Board> NodeMonitor<B> {
                     let rung = running.take_rung();
                     self.board.answer(rung);
                 }
-                let trap = self.board.run();
-                self.trapped(trap);
-                Ok(())
+                self.run()
             }
             _ => self.sleep(),
         }
+    }
+
+    /// Runs the program until it calls or a doorbell rings. The monitor does not look at its link meanwhile:
+    /// to the root it sleeps, so that an order interrupts also a program that never calls.
+    fn run(&mut self) -> Result<(), Ended> {
+        let may_run = self.link()?.may_sleep();
+        self.ring_root();
+        let trap = may_run.then(|| self.board.run());
+        self.link()?.awake();
+        trap.into_iter().for_each(|trap| self.trapped(trap));
+        Ok(())
     }
 
     /// Takes in what rang and what the root says, sends what it takes, and feeds the console.
