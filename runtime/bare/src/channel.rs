@@ -2,6 +2,7 @@
 
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -404,7 +405,8 @@ pub struct RawMemory {
 /// The memory of a channel, and what rings the peer.
 fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedMemory, u32)> {
     let needed = ChannelLayout::new(config).length_bytes() as u64;
-    let memory = (place.length_bytes >= needed).then(|| program::window(place.offset_bytes, needed))??;
+    let memory = (place.length_bytes >= needed)
+        .then(|| program::window(place.offset_bytes, needed, Arc::default()))??;
     Some((memory, place.ring?))
 }
 

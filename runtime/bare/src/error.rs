@@ -3,8 +3,8 @@
 use alloc::string::{String, ToString};
 use core::time::Duration;
 
-use tombolo_base::DomainId;
 use tombolo_base::coherence::NoCacheInstructions;
+use tombolo_base::{DomainId, OutOfRange, RegionId};
 pub use tombolo_control::Fault;
 use tombolo_control::{JobError, Unsendable};
 use tombolo_link::HandshakeError;
@@ -78,6 +78,15 @@ pub enum Error {
         /// What it sent, and what it should have sent.
         what: String,
     },
+    /// The right to the region was taken back.
+    #[error("the right to region {region} was taken back: its memory is not this program's to use any more")]
+    Revoked {
+        /// The region.
+        region: RegionId,
+    },
+    /// Bytes that do not lie in the memory.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// The window is not coherent, and this processor has nothing to do about it.
     #[error(transparent)]
     NoCacheInstructions(#[from] NoCacheInstructions),

@@ -36,6 +36,7 @@ pub mod env;
 pub mod error;
 mod link;
 pub mod output;
+pub mod region;
 mod start;
 pub mod time;
 

@@ -2,11 +2,12 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 
-use tombolo_base::ChannelId;
+use tombolo_base::{ChannelId, SharedMemory};
 use tombolo_control::{
     ClientMessage, Grant, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Order, Reply, Report, Request,
     Wire,
@@ -24,13 +25,23 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What arrived and was not taken yet.
 #[derive(Default)]
 struct Arrived {
-    replies: BTreeMap<u32, Reply>,
+    /// Answers, each with the number of the lifeline that came with it, if one did.
+    replies: BTreeMap<u32, (Reply, ChannelId)>,
     incoming: BTreeMap<u32, VecDeque<Grant>>,
     /// Listeners that there are.
     listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
     /// Requests whose answers are thrown away when they come.
     abandoned: BTreeSet<u32>,
+    mapped: BTreeMap<ChannelId, Mapped>,
+}
+
+/// Memory of a region that is mapped.
+struct Mapped {
+    /// None once the program has let go of it, or the right to it has been taken back.
+    memory: Option<SharedMemory>,
+    /// Kept by `memory` and its clones.
+    users: Arc<()>,
 }
 
 /// A wait for orders of the monitor. What came since the last look at them ends the sleep at once.
@@ -92,13 +103,22 @@ impl Link {
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
+        self.ask_with_lifeline(body, timeout).map(|(reply, _)| reply)
+    }
+
+    /// As [`ask`](Self::ask), of what is answered with a lifeline.
+    pub(crate) fn ask_with_lifeline(
+        &self,
+        body: Request,
+        timeout: Duration,
+    ) -> Result<(Reply, ChannelId), Error> {
         let request = self.next_request();
         self.say(request, body)?;
         let answered = self.wait(timeout, "an answer of the monitor", |link| {
             link.arrived.borrow_mut().replies.remove(&request)
         });
         match answered {
-            Ok(Reply::Failed { fault }) => Err(fault.into()),
+            Ok((Reply::Failed { fault }, _)) => Err(fault.into()),
             Ok(answer) => Ok(answer),
             Err(error) => {
                 self.arrived.borrow_mut().abandoned.insert(request);
@@ -128,6 +148,36 @@ impl Link {
         // Refused only for a channel that the monitor knows nothing of.
         let _ = Report::Released { channel }.to_bytes().map(|report| program::report(&report));
         self.arrived.borrow_mut().hung_up.remove(&channel);
+    }
+
+    /// Keeps memory that was mapped, until [`let_go`](Self::let_go) or the monitor says so.
+    pub(crate) fn map(&self, mapping: ChannelId, memory: SharedMemory, users: Arc<()>) {
+        let mut arrived = self.arrived.borrow_mut();
+        // It may have been taken back at once.
+        let memory = (!arrived.hung_up.remove(&mapping)).then_some(memory);
+        arrived.mapped.insert(mapping, Mapped { memory, users });
+    }
+
+    /// The memory of a mapping; `None` once the right to it has been taken back.
+    pub(crate) fn mapped(&self, mapping: ChannelId) -> Option<SharedMemory> {
+        self.arrived.borrow().mapped.get(&mapping)?.memory.clone()
+    }
+
+    /// The program does not use a mapping any more, other than by clones of its memory.
+    pub(crate) fn let_go(&self, mapping: ChannelId) {
+        if let Some(mapped) = self.arrived.borrow_mut().mapped.get_mut(&mapping) {
+            mapped.memory = None;
+        }
+        self.release_unused();
+    }
+
+    /// Gives mappings back whose memory nothing in the program reaches any more.
+    fn release_unused(&self) {
+        let unused = |mapped: &Mapped| mapped.memory.is_none() && Arc::strong_count(&mapped.users) == 1;
+        let mut arrived = self.arrived.borrow_mut();
+        let unused: Vec<_> = arrived.mapped.extract_if(.., |_, mapped| unused(mapped)).collect();
+        drop(arrived);
+        unused.into_iter().for_each(|(mapping, _)| self.release(mapping));
     }
 
     /// Whether the other end of a channel is gone.
@@ -184,6 +234,7 @@ impl Link {
         loop {
             let length = program::order(&mut buffer);
             if length == 0 {
+                self.release_unused();
                 return Ok(());
             }
             self.file(&buffer[..length])?;
@@ -194,11 +245,12 @@ impl Link {
         let nonsense = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
         let mut arrived = self.arrived.borrow_mut();
         match Order::from_bytes(order).map_err(|error| nonsense(&error))? {
-            Order::HangUp { channel } => {
-                arrived.hung_up.insert(channel);
-            }
+            Order::HangUp { channel } => match arrived.mapped.get_mut(&channel) {
+                Some(mapped) => mapped.memory = None,
+                None => drop(arrived.hung_up.insert(channel)),
+            },
             // Which doorbell is a channel's does not matter: any of them ends a sleep.
-            Order::Deliver { message, .. } => {
+            Order::Deliver { message, channel, .. } => {
                 let message = MonitorMessage::from_bytes(&message).map_err(|error| nonsense(&error))?;
                 let request = message.number();
                 match message.body {
@@ -214,7 +266,12 @@ impl Link {
                             // A peer may connect next, before this answer is looked at.
                             arrived.listeners.insert(listener);
                         }
-                        arrived.replies.insert(request, body);
+                        arrived.replies.insert(request, (body, channel));
+                    }
+                    // An answer that came too late.
+                    Reply::RegionMap { .. } => {
+                        drop(arrived);
+                        self.release(channel);
                     }
                     _ => {}
                 }

@@ -1,10 +1,12 @@
 //! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so
 //! on, and follows the orders of each with a channel of its own; `remote-peer play NAME ROLE SLOT_BYTES SLOTS
-//! USED_FLAG HASH` accepts one and sends, receives or idles until it is killed.
+//! USED_FLAG HASH` accepts one and sends, receives or idles until it is killed; `remote-peer regions NAME`
+//! accepts one and maps regions as it is told.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod place;
 mod play;
+mod regions;
 mod station;
 
 use core::error::Error;
@@ -28,7 +30,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// The error for wrong arguments.
 const USAGE: &str =
-    "remote-peer serve PREFIX COUNT, or remote-peer play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH";
+    "remote-peer serve PREFIX COUNT, play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH, or regions NAME";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -46,6 +48,7 @@ fn begin() -> u8 {
     let outcome = match words.as_slice() {
         ["serve", prefix, count] => serve(prefix, count),
         ["play", name, role, shape @ ..] => play::play(name, role, shape),
+        ["regions", name] => regions::follow(name),
         _ => Err(USAGE.into()),
     };
     match outcome {

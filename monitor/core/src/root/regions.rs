@@ -481,16 +481,14 @@ impl Core {
 
     /// Whether a domain can reach memory of a region of a node.
     fn reaches(&self, domain: DomainId, node: NodeId, memory: Memory) -> bool {
-        let board = self.machine.node(domain.node()).is_some_and(|node| node.as_bare().is_some());
         let kernel = self.machine.kernel_of(domain.node());
-        !board
-            && match memory {
-                Memory::Kernel { .. } | Memory::File => kernel == node,
-                Memory::Window { window, .. } => {
-                    self.machine.window(window).is_some_and(|window| window.members.contains(&kernel))
-                }
-                Memory::Foreign { .. } => false,
+        match memory {
+            Memory::Kernel { .. } | Memory::File => kernel == node,
+            Memory::Window { window, .. } => {
+                self.machine.window(window).is_some_and(|window| window.members.contains(&kernel))
             }
+            Memory::Foreign { .. } => false,
+        }
     }
 
     /// The descriptor by which programs of a node that reach a region map it.

@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
@@ -153,9 +154,10 @@ pub fn connection() -> u32 {
     given().connection as u32
 }
 
-/// A part of the window; `None` when it does not lie inside.
+/// A part of the window; `None` when it does not lie inside. It and its clones keep `owner`, so that who has
+/// that too sees whether any of them is left.
 #[must_use]
-pub fn window(offset_bytes: u64, length_bytes: u64) -> Option<SharedMemory> {
+pub fn window(offset_bytes: u64, length_bytes: u64, owner: Arc<()>) -> Option<SharedMemory> {
     let Start { window_address, window_bytes, .. } = given();
     let end = offset_bytes.checked_add(length_bytes)?;
     if end > window_bytes || !offset_bytes.is_multiple_of(8) || !length_bytes.is_multiple_of(8) {
@@ -165,7 +167,7 @@ pub fn window(offset_bytes: u64, length_bytes: u64) -> Option<SharedMemory> {
     // SAFETY: the window is mapped there, aligned, for as long as the program runs, and a program accesses
     // it only through the result of this function. The monitors' part of it traps, which is sound, if
     // final.
-    Some(unsafe { SharedMemory::from_raw(address, length_bytes as usize, alloc::sync::Arc::new(())) })
+    Some(unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) })
 }
 
 /// Rings a doorbell of a peer on the window: peer in the upper half of `target`, vector in the lower.

@@ -2,6 +2,7 @@
 
 mod attached;
 mod bad_input;
+mod board_regions;
 mod boards;
 mod chaos;
 mod console;
