@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages test-arm-package rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit c board-c mpi omp mpi4py vm-python install dist test-packages test-arm-package rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ kit: setup ## Builds all that nodes are made of, in target/kit
 c: ## Puts the library for programs in C in target/kit/c, for every instruction set
 	@sh scripts/setup.sh c
 	@cargo xtask kit --c
+
+board-c: ## Puts the library for programs in C on boards in target/kit/board-c: RCCE, over picolibc
+	@sh scripts/setup.sh board-c
+	@cargo xtask kit --board-c
 
 mpi: ## Puts MPI for every instruction set in target/kit/mpi: MPICH, what C programs need, the provider
 	@sh scripts/setup.sh mpi

@@ -22,8 +22,8 @@ SCRIPT=setup
 
 purpose=${1:-run}
 case $purpose in
-run | c | mpi | omp | bench-omp | browser | dist | test) ;;
-*) fail "unknown purpose '$purpose'; it is 'run', 'c', 'mpi', 'omp', 'bench-omp', 'browser', 'dist' or 'test'" ;;
+run | c | board-c | mpi | omp | bench-omp | browser | dist | test) ;;
+*) fail "unknown purpose '$purpose'; it is 'run', 'c', 'board-c', 'mpi', 'omp', 'bench-omp', 'browser', 'dist' or 'test'" ;;
 esac
 
 # The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction
@@ -101,6 +101,7 @@ find_missing_packages() {
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
     case $purpose in mpi | test) find_missing_for_mpi ;; esac
+    case $purpose in board-c | test) find_missing_for_board_c ;; esac
     case $purpose in dist) find_missing_for_packages ;; esac
     case $purpose in browser | test) find_missing_for_browser ;; esac
     case $purpose in test)
@@ -124,6 +125,13 @@ find_missing_for_packages() {
         want gcc-aarch64-linux-gnu "links programs of an Arm host"
     has_libc aarch64-linux-gnu-gcc || want libc6-dev-arm64-cross "C library of an Arm host"
     has_python || want python3 "packs wheels"
+}
+
+# The C library of RISC-V boards takes a gigabyte, and is left to who has such boards.
+find_missing_for_board_c() {
+    have aarch64-linux-gnu-gcc || want gcc-aarch64-linux-gnu "compiles and links programs for Arm boards"
+    [ -e /usr/lib/picolibc/aarch64-linux-gnu/picolibc.specs ] ||
+        want picolibc-aarch64-linux-gnu "C library of Arm boards"
 }
 
 # What drives a browser is fetched by scripts/browser.sh; it needs Node 18.

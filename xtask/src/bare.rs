@@ -7,8 +7,15 @@ use crate::workspace::{Workspace, execute};
 const TARGET: &str = "aarch64-unknown-none";
 
 /// Targets of boards.
-const ON_BOARDS: [&str; 5] =
-    ["tombolo-platform-bare", "tombolo-bare", "tombolo-board", "tombolo-litmus", "tombolo-remote-peer"];
+const ON_BOARDS: [&str; 7] = [
+    "tombolo-platform-bare",
+    "tombolo-bare",
+    "tombolo-bare-c",
+    "tombolo-board",
+    "tombolo-litmus",
+    "tombolo-rcce",
+    "tombolo-remote-peer",
+];
 
 /// Crates for boards: lints see their code only when it is compiled for boards.
 fn check_boards(workspace: &Workspace) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::atomic_write::replace_file;
+use crate::board_c::{self, BoardTarget};
 use crate::c_library::{self, CTarget};
 use crate::failure::Failure;
 use crate::gomp;
@@ -46,6 +47,11 @@ pub(crate) struct Options {
     #[arg(conflicts_with_all = ["machine", "programs_only", "images", "mpi", "omp"])]
     c: Option<Vec<CTarget>>,
 
+    /// Build only the library for C programs on boards, for these instruction sets or for both
+    #[arg(long, value_name = "ISA", value_delimiter = ',', num_args = 0.., value_parser = board_c::target)]
+    #[arg(conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
+    board_c: Option<Vec<BoardTarget>>,
+
     /// Build the programs and install MPI; fetch no kernel and pack no images
     #[arg(long, conflicts_with_all = ["programs_only", "images"])]
     mpi: bool,
@@ -80,6 +86,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let kit = workspace.target.join("kit");
     if let Some(targets) = &options.c {
         return c_library::build(workspace, &kit, targets);
+    }
+    if let Some(targets) = &options.board_c {
+        return board_c::build(workspace, &kit, targets);
     }
     if options.synthetic {
         return build_synthetic(workspace);

@@ -2,6 +2,7 @@
 
 mod atomic_write;
 mod bare;
+mod board_c;
 mod bounds;
 mod c_library;
 mod chaos;

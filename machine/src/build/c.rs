@@ -7,13 +7,23 @@ use std::process::{Command, Stdio};
 
 use tombolo_base::{Isa, Target};
 
-use super::gcc::Library;
-use super::toolchain::{Language, installed_compiler};
+use super::gcc::{Installed, Library};
+use super::toolchain::{Language, installed_board_compiler, installed_compiler, picolibc};
 use super::{BuildError, Builder, CProgram, Request};
 
 /// The library for C with its headers, in the kit.
 pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
+
+/// What programs in C on boards are linked with, in the kit: the library, and `lib/board.c` and `lib/board.ld`,
+/// which each program is compiled and linked with.
+pub const BOARD_C_LIBRARY: Library = Library {
+    what: "library for C on boards",
+    name: "board-c",
+    inside: "",
+    proof: "lib/libtombolo.a",
+    isas: &[Isa::Aarch64, Isa::Riscv64],
+};
 
 /// The headers of the library.
 const HEADERS: [&str; 10] = [
@@ -29,16 +39,16 @@ const HEADERS: [&str; 10] = [
     "iRCCE.h",
 ];
 
-/// Whether a program uses the library, as the headers that it includes say. `arguments` are what it is
-/// compiled with. Files that the compiler cannot read include nothing: compiling them says why.
+/// Whether a program uses the library, as the headers that it includes say; on boards all do. `arguments` are
+/// what it is compiled with. Files that the compiler cannot read include nothing: compiling them says why.
 ///
 /// # Errors
 /// [`BuildError`]: the compiler for `target` is not installed or cannot be started.
 pub fn uses_library(program: &CProgram, target: Target, arguments: &[String]) -> Result<bool, BuildError> {
-    if !program.interfaces.is_empty() {
+    let tool = c_compiler_for(target)?;
+    if target.bare || !program.interfaces.is_empty() {
         return Ok(true);
     }
-    let tool = c_compiler_for(target)?;
     let mut command = Command::new(&tool);
     // With -MG a header that is not found is named all the same.
     command.args(["-M", "-MG"]).args(files(program)).args(arguments);
@@ -61,8 +71,13 @@ impl<'a> Compiler<'a> {
 
     /// The arguments that build for `target` into `output`.
     fn arguments(&self, target: Target, output: &Path) -> Vec<PathBuf> {
-        let library = self.request.libraries.iter().find(|library| library.isa == target.isa);
-        let mut words: Vec<PathBuf> = ["-O2", "-pthread"].map(PathBuf::from).into();
+        let libraries = if target.bare { &self.request.board_libraries } else { &self.request.libraries };
+        let library = libraries.iter().find(|library| library.isa == target.isa);
+        let mut words: Vec<PathBuf> = vec!["-O2".into()];
+        match library {
+            Some(library) if target.bare => words.extend(for_board(target.isa, library)),
+            _ => words.push("-pthread".into()),
+        }
         if target != Isa::current().into() {
             words.push("-static".into());
         }
@@ -74,11 +89,28 @@ impl<'a> Compiler<'a> {
             words.extend(["-I".into(), folder]);
         }
         if let Some(library) = library {
+            // Before the library, whose own helpers in C are compiled for RISC-V without floating point.
+            words.extend(target.bare.then(|| "-lgcc".into()));
             words.push(library.folder.join("lib/libtombolo.a"));
-            words.extend(["-Wl,--gc-sections", "-ldl", "-lm"].map(PathBuf::from));
+            words.push("-Wl,--gc-sections".into());
+            words.extend((!target.bare).then(|| "-ldl".into()));
+            words.push("-lm".into());
         }
         words
     }
+}
+
+/// The words for a program on boards: picolibc is its C library, and what that asks of a system is compiled with
+/// the program, so that it is of the same version.
+fn for_board(isa: Isa, library: &Installed) -> Vec<PathBuf> {
+    let part = |name: &str| library.folder.join("lib").join(name);
+    let mut words = vec![format!("--specs={}", picolibc(isa).display()).into(), "-nostartfiles".into()];
+    if isa == Isa::Riscv64 {
+        // Programs lie above the first 2 GiB, which the default model of code reaches.
+        words.extend(["-march=rv64imafdc", "-mabi=lp64d", "-mcmodel=medany"].map(PathBuf::from));
+    }
+    words.extend(["-T".into(), part("board.ld"), part("board.c")]);
+    words
 }
 
 /// The C files, as arguments; `./` keeps a name that starts with a dash from being an option.
@@ -111,11 +143,7 @@ impl Builder for Compiler<'_> {
 }
 
 fn c_compiler_for(target: Target) -> Result<String, BuildError> {
-    if target.bare {
-        Err(BuildError::NotForBoards { target })
-    } else {
-        installed_compiler(Language::C, target.isa)
-    }
+    if target.bare { installed_board_compiler(target) } else { installed_compiler(Language::C, target.isa) }
 }
 
 /// A folder of this process alone, gone with the value.

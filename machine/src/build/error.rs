@@ -87,9 +87,9 @@ pub enum BuildError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Only Rust programs can be built for boards.
+    /// Programs in Go, and for boards that there are none of.
     #[error(
-        "a program in C or Go cannot be built for {target}: programs for boards are Rust packages that stand on \
+        "this program cannot be built for {target}: programs for boards are in C, or Rust packages that stand on \
          `tombolo-bare`"
     )]
     NotForBoards {

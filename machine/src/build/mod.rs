@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::{Isa, Target};
 
-pub use c::{C_LIBRARY, Scratch, uses_library};
+pub use c::{BOARD_C_LIBRARY, C_LIBRARY, Scratch, uses_library};
 pub use error::BuildError;
 pub use source::{CProgram, GoProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
@@ -45,6 +45,8 @@ pub struct Request {
     pub include: Vec<PathBuf>,
     /// The library for C, for each instruction set; empty for a program that does not use it.
     pub libraries: Vec<Installed>,
+    /// The library for C on boards, for each instruction set.
+    pub board_libraries: Vec<Installed>,
     /// The image file; `<program>.tbi` in the current folder when `None`.
     pub output: Option<PathBuf>,
     /// The program can be ended and started again elsewhere.
@@ -62,6 +64,7 @@ impl Request {
             arguments: Vec::new(),
             include: Vec::new(),
             libraries: Vec::new(),
+            board_libraries: Vec::new(),
             output: None,
             restartable: false,
         }

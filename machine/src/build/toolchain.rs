@@ -1,5 +1,7 @@
 //! What builds for each instruction set, and the Debian packages that bring it.
 
+use std::path::PathBuf;
+
 use tombolo_base::{Isa, Target};
 
 use super::BuildError;
@@ -97,4 +99,38 @@ pub fn installed_compiler(language: Language, isa: Isa) -> Result<String, BuildE
     }
     let install = format!("apt-get install {}", packages(language, isa));
     Err(BuildError::MissingTool { target: isa.into(), tool, install })
+}
+
+/// What Debian's packages of picolibc call an instruction set: as the compiler that they are for.
+const fn board_tools(isa: Isa) -> Option<&'static str> {
+    match isa {
+        Isa::Aarch64 => Some("aarch64-linux-gnu"),
+        Isa::Riscv64 => Some("riscv64-unknown-elf"),
+        _ => None,
+    }
+}
+
+/// The file by which a compiler finds picolibc, the C library of programs on boards.
+pub(super) fn picolibc(isa: Isa) -> PathBuf {
+    ["/usr/lib/picolibc", board_tools(isa).unwrap_or_default(), "picolibc.specs"].iter().collect()
+}
+
+/// The compiler of C for boards of an instruction set, if it and its C library are installed.
+///
+/// # Errors
+/// [`BuildError::MissingTool`] with the command that installs them; [`BuildError::NotForBoards`].
+pub(super) fn installed_board_compiler(target: Target) -> Result<String, BuildError> {
+    let tools = board_tools(target.isa).ok_or(BuildError::NotForBoards { target })?;
+    let tool = format!("{tools}-gcc");
+    let missing = |tool: String| {
+        let install = format!("apt-get install gcc-{tools} picolibc-{tools}");
+        BuildError::MissingTool { target, tool, install }
+    };
+    if find_program(&tool).is_none() {
+        return Err(missing(tool));
+    }
+    if !picolibc(target.isa).is_file() {
+        return Err(missing(format!("picolibc for {}", target.isa)));
+    }
+    Ok(tool)
 }

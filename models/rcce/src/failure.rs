@@ -1,5 +1,8 @@
 //! Errors, as numbers of the header and as texts.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
 /// Errors have numbers from here on, as in RCCE 1.x and 2.0.
 const BASE: i32 = 1_234_321;
 

@@ -10,13 +10,23 @@
 //! - [`layout`]: where in the memory everything lies.
 //! - [`job`]: how the ranks of a job come by one memory, and notice that one of them has ended.
 //! - [`abi`]: the functions of the headers.
+//!
+//! Ranks run on boards without an operating system too; `system` is what differs there.
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
 
 pub mod abi;
 pub mod engine;
 pub mod failure;
 pub mod job;
 pub mod layout;
+mod system;
 mod world;
 
 // The library has what programs of `tombolo.h` call as well: two libraries in Rust do not link together.
+#[cfg(not(target_os = "none"))]
 use tombolo_c as _;
+// What starts a C program on a board, and what its C library asks of a system.
+#[cfg(target_os = "none")]
+use tombolo_bare_c as _;

@@ -1,18 +1,19 @@
 //! The one rank that a program is, and how calls reach it.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use alloc::collections::BTreeMap;
+
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
 
 use tombolo::names::LockGuard;
-use tombolo::region::Flushed;
 use tombolo_base::Coherent;
+use tombolo_base::coherence::Flushed;
 
 use crate::engine::{Arrived, CollectiveError, Engine, PrivateBytes, WrongLength};
 use crate::failure::{Code, Failure};
 use crate::job::{Joined, Keeper, Memory};
 use crate::layout::Layout;
+use crate::system::{self, Global, Instant};
 
 /// Memory of the C program that a request uses until it is complete.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl PrivateBytes for Borrowed {
         match self.length {
             None | Some(0) => &[],
             // SAFETY: by the contract of `new`; an empty range may have no address.
-            Some(length) => unsafe { std::slice::from_raw_parts(self.address, length) },
+            Some(length) => unsafe { core::slice::from_raw_parts(self.address, length) },
         }
     }
 
@@ -50,7 +51,7 @@ impl PrivateBytes for Borrowed {
         match self.length.unwrap_or(length).min(length) {
             0 => &mut [],
             // SAFETY: as above; it is no longer than what the program said, or than the message.
-            length => unsafe { std::slice::from_raw_parts_mut(self.address, length) },
+            length => unsafe { core::slice::from_raw_parts_mut(self.address, length) },
         }
     }
 }
@@ -82,12 +83,12 @@ pub(crate) struct World {
     pub(crate) rank: usize,
     /// What `iRCCE_get_source` and `iRCCE_get_length` return without a request.
     pub(crate) recent: Option<Arrived>,
-    pub(crate) locks: HashMap<usize, LockGuard>,
+    pub(crate) locks: BTreeMap<usize, LockGuard>,
     pub(crate) domain: tombolo::Domain,
     pub(crate) job: String,
     /// The first byte of the memory in this program.
     base: usize,
-    _region: Option<tombolo::region::Region>,
+    _region: Option<tombolo::region::Capability>,
 }
 
 /// Where an address of the program lies.
@@ -113,7 +114,7 @@ impl World {
                 (base, AnyEngine::Flushed(Engine::new(memory, layout, rank).map_err(short)?))
             }
         };
-        let (recent, locks) = (None, HashMap::new());
+        let (recent, locks) = (None, BTreeMap::new());
         Ok(World { engine, keeper, layout, rank, recent, locks, domain, job, base, _region: region })
     }
 
@@ -162,12 +163,7 @@ enum State {
     After,
 }
 
-static STATE: Mutex<State> = Mutex::new(State::Before);
-
-fn state() -> MutexGuard<'static, State> {
-    // What a panic leaves half done is at most a message, whose peer is then told that this rank has ended.
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static STATE: Global<State> = Global::new(State::Before);
 
 impl From<WrongLength> for Failure {
     fn from(error: WrongLength) -> Failure {
@@ -187,7 +183,7 @@ impl From<CollectiveError<Failure>> for Failure {
 
 /// Starts the rank.
 pub(crate) fn start(join: impl FnOnce() -> Result<Joined, Failure>) -> Result<(usize, usize), Failure> {
-    let mut state = state();
+    let mut state = STATE.lock();
     if !matches!(*state, State::Before) {
         return Err(Failure::new(Code::Error, "RCCE_init was called before"));
     }
@@ -199,7 +195,7 @@ pub(crate) fn start(join: impl FnOnce() -> Result<Joined, Failure>) -> Result<(u
 
 /// Ends the rank.
 pub(crate) fn finish(body: impl FnOnce(&mut World) -> Result<(), Failure>) -> Result<(), Failure> {
-    let mut state = state();
+    let mut state = STATE.lock();
     let State::Running(world) = &mut *state else { return Err(not_running(&state)) };
     body(world)?;
     world.keeper.say_bye();
@@ -219,7 +215,7 @@ pub(crate) fn call<T>(
     otherwise: impl FnOnce(i32) -> T,
     body: impl FnOnce(&mut World) -> Result<T, Failure>,
 ) -> T {
-    guard(name, otherwise, || match &mut *state() {
+    guard(name, otherwise, || match &mut *STATE.lock() {
         State::Running(world) => body(world),
         other => Err(not_running(other)),
     })
@@ -231,13 +227,13 @@ pub(crate) fn guard<T>(
     otherwise: impl FnOnce(i32) -> T,
     body: impl FnOnce() -> Result<T, Failure>,
 ) -> T {
-    let defect = |_| Err(Failure::end("a defect of the library, which wrote more before: please report it"));
-    match catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(defect) {
+    let defect = |()| Err(Failure::end("a defect of the library, which wrote more before: please report it"));
+    match system::caught(body).unwrap_or_else(defect) {
         Ok(value) => value,
         Err(failure) => {
             report(name, &failure);
             if failure.ends {
-                std::process::exit(1);
+                system::exit(1);
             }
             otherwise(failure.code as i32)
         }
@@ -246,13 +242,13 @@ pub(crate) fn guard<T>(
 
 /// One line on the standard error that names rank and call.
 fn report(name: &str, failure: &Failure) {
-    let variable = |name| std::env::var(name).unwrap_or_else(|_| "?".to_owned());
+    let variable = |name| system::variable(name).unwrap_or_else(|| "?".to_owned());
     eprintln!("RCCE: rank {} of {}: {name}: {failure}", variable("TOMBOLO_RANK"), variable("TOMBOLO_SIZE"));
 }
 
 /// Seconds since the first call of this.
 pub(crate) fn seconds() -> f64 {
-    static START: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut start = START.lock().unwrap_or_else(PoisonError::into_inner);
+    static START: Global<Option<Instant>> = Global::new(None);
+    let mut start = START.lock();
     start.get_or_insert_with(Instant::now).elapsed().as_secs_f64()
 }

@@ -4,6 +4,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory};
@@ -69,6 +70,12 @@ pub struct Channel {
     side: Side,
     via: Vec<RelayNode>,
     released: bool,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").field("peer", &self.peer).field("peer_node", &self.peer_node).finish()
+    }
 }
 
 /// The bell of the window, and the monitor, which watches the peer.

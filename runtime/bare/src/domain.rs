@@ -23,7 +23,7 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 /// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds,
 /// unless [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one
 /// operation.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Rc<Link>,
     id: DomainId,
@@ -161,7 +161,7 @@ impl Domain {
 }
 
 /// The domains that one `tombolo run` started, with ranks from 0, and this one's place among them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Job {
     domain: Domain,
     membership: Membership,
@@ -189,13 +189,14 @@ impl Job {
 }
 
 /// A name that this domain has taken up. Clones are of the same one; dropping the last gives the name back.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     taken: Rc<Taken>,
     timeout: Duration,
 }
 
 /// What clones have in common.
+#[derive(Debug)]
 struct Taken {
     domain: Domain,
     number: u32,

@@ -8,6 +8,7 @@ use tombolo_base::{DomainId, OutOfRange, RegionId};
 pub use tombolo_control::Fault;
 use tombolo_control::{JobError, Unsendable};
 use tombolo_link::HandshakeError;
+use tombolo_naming::NameFault;
 
 /// Why an operation did not happen. What was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -99,6 +100,17 @@ pub enum Error {
     /// The monitor said something that cannot be.
     #[error("the monitor broke the protocol: {0}")]
     MonitorProtocol(String),
+}
+
+impl Error {
+    /// What is wrong with a name, if that is what the monitor said.
+    #[must_use]
+    pub fn name_fault(&self) -> Option<&NameFault> {
+        match self {
+            Error::Monitor(Fault::Name { fault }) => Some(fault),
+            _ => None,
+        }
+    }
 }
 
 impl From<Unsendable> for Error {

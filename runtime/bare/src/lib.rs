@@ -35,6 +35,7 @@ mod domain;
 pub mod env;
 pub mod error;
 mod link;
+pub mod names;
 pub mod output;
 pub mod region;
 mod start;

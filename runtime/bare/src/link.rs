@@ -23,7 +23,7 @@ use crate::time::sleep_until;
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What arrived and was not taken yet.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Arrived {
     /// Answers, each with the number of the lifeline that came with it, if one did.
     replies: BTreeMap<u32, (Reply, ChannelId)>,
@@ -37,6 +37,7 @@ struct Arrived {
 }
 
 /// Memory of a region that is mapped.
+#[derive(Debug)]
 struct Mapped {
     /// None once the program has let go of it, or the right to it has been taken back.
     memory: Option<SharedMemory>,
@@ -75,6 +76,7 @@ impl Waiter for Orders {
 }
 
 /// The line.
+#[derive(Debug)]
 pub(crate) struct Link {
     next_request: Cell<u32>,
     arrived: RefCell<Arrived>,

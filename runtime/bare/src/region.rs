@@ -95,12 +95,13 @@ impl Domain {
 
 /// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone
 /// and the last [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Capability {
     held: Rc<Held>,
 }
 
 /// What is let go with the last who needs it.
+#[derive(Debug)]
 struct Held {
     link: Rc<Link>,
     info: CapabilityInfo,
@@ -221,6 +222,7 @@ impl Capability {
 
 /// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in;
 /// what an access returned was the region's.
+#[derive(Debug)]
 pub struct Mapping {
     held: Rc<Held>,
     lifeline: ChannelId,

@@ -23,6 +23,14 @@ impl Instant {
     }
 }
 
+/// Waits for that long, whatever happens meanwhile.
+pub fn sleep(duration: Duration) {
+    let until_ns = after_ns(duration);
+    while program::clock_ns() < until_ns {
+        sleep_until(until_ns);
+    }
+}
+
 /// When a time-out that begins now has passed, on the board's clock.
 pub(crate) fn after_ns(timeout: Duration) -> u64 {
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);

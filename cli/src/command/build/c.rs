@@ -2,15 +2,13 @@
 //! interfaces.
 
 use std::fs;
-use std::path::Path;
 
-use tombolo::Isa;
 use tombolo::admin::Target;
 use tombolo_cli_common::programs::build_part;
 use tombolo_idl::c::{COptions, generate};
 use tombolo_machine::Kit;
-use tombolo_machine::build::gcc::Installed;
-use tombolo_machine::build::{C_LIBRARY, CProgram, Request, Scratch, uses_library};
+use tombolo_machine::build::gcc::{Installed, Library};
+use tombolo_machine::build::{BOARD_C_LIBRARY, C_LIBRARY, CProgram, Request, Scratch, uses_library};
 
 use super::Targets;
 use crate::command::idl;
@@ -51,6 +49,7 @@ pub(super) fn add_libraries(
             Err(error) => Err(error.into()),
         };
         match found {
+            Ok(library) if target.bare => request.board_libraries.push(library),
             Ok(library) => request.libraries.push(library),
             Err(failure) if targets.leave_out(target) => context.say(format!("left out: {failure}")),
             Err(failure) => return Err(failure),
@@ -61,27 +60,28 @@ pub(super) fn add_libraries(
 
 /// The library for a target, with the headers of this version.
 fn library(context: &Context, target: Target) -> Result<Installed, Failure> {
+    let (library, option) = if target.bare { (BOARD_C_LIBRARY, "--board-c") } else { (C_LIBRARY, "--c") };
     let isa = target.isa;
-    if let Some(library) = Kit::locate().ok().and_then(|kit| C_LIBRARY.find(&kit, isa).ok())
-        && library.version == VERSION
+    if let Some(installed) = Kit::locate().ok().and_then(|kit| library.find(&kit, isa).ok())
+        && installed.version == VERSION
     {
-        return Ok(library);
+        return Ok(installed);
     }
-    build_part(context, &format!("the library for C on {isa}"), &["--c", isa.name()])?;
-    let library = C_LIBRARY.find(&Kit::locate()?, isa)?;
-    if library.version == VERSION {
-        Ok(library)
-    } else {
-        Err(other_version(isa, &library.version, &library.tree))
-    }
+    build_part(context, &format!("the {} for {isa}", library.what), &[option, isa.name()])?;
+    let installed = library.find(&Kit::locate()?, isa)?;
+    if installed.version == VERSION { Ok(installed) } else { Err(other_version(&library, &installed)) }
 }
 
-fn other_version(isa: Isa, version: &str, folder: &Path) -> Failure {
+fn other_version(library: &Library, installed: &Installed) -> Failure {
+    let Installed { isa, tree, version, .. } = installed;
     Failure::Usage {
         message: format!(
-            "the library for C on {isa} in {} is of {version}, and this command of {VERSION}",
-            folder.display()
+            "the {} for {isa} in {} is of {version}, and this command of {VERSION}",
+            library.what,
+            tree.display()
         ),
-        hint: Some("install the command and its kit from one package, or run `make c` in the source tree"),
+        hint: Some(
+            "install the command and its kit from one package, or run `make c` or `make board-c` in the source tree",
+        ),
     }
 }

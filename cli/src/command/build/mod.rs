@@ -33,6 +33,7 @@ Examples:
   tombolo build --bare                             for boards without an operating system too
   tombolo build main.c                             a program in C, into main.tbi
   tombolo build main.c util.c -- -Iinclude -lm     several C files, with arguments for the compiler
+  tombolo build --bare sum.c                       one of RCCE, for boards too
   tombolo build main.c kv.tbl                      one that includes kv.h, of an interface
   tombolo build examples/go/pingpong               a program in Go, into pingpong.tbi")]
 pub(crate) struct Options {
@@ -49,8 +50,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = isas, conflicts_with = "machine_file")]
     isa: Vec<Wanted>,
 
-    /// Also build for boards: those of the machine, or of every instruction set. The program has to use the
-    /// crate `tombolo-bare`
+    /// Also build for boards: those of the machine, or of every instruction set. A program in Rust has to use
+    /// the crate `tombolo-bare`; one in C uses RCCE and picolibc
     #[arg(long)]
     bare: bool,
 

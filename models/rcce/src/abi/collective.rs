@@ -1,6 +1,9 @@
 //! Communicators and collectives.
 
-use std::ffi::{c_int, c_void};
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::{c_int, c_void};
 
 use super::{Comm, SUCCESS, bytes, bytes_mut, store};
 use crate::engine::{Element, Operation};

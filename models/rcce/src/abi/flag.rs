@@ -1,6 +1,9 @@
 //! Flags of programs.
 
-use std::ffi::{c_int, c_void};
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::{c_int, c_void};
 
 use tombolo_onesided::{FLAG_WORDS, GRANULE_BYTES, ValueFlag};
 
@@ -52,7 +55,7 @@ pub unsafe extern "C" fn RCCE_flag_free(flag: *mut Flag) -> c_int {
             let offset = flag_offset(world, unsafe { flag.as_ref() }.copied())?;
             free(world, offset).map_err(|text| Failure::new(Code::FlagNotAllocated, text))?;
             // SAFETY: as above.
-            unsafe { store(flag, std::ptr::null_mut()) }?;
+            unsafe { store(flag, core::ptr::null_mut()) }?;
             Ok(SUCCESS)
         },
     )

@@ -1,6 +1,9 @@
 //! Messages that a call sends or receives as a whole.
 
-use std::ffi::{c_char, c_int};
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::{c_char, c_int};
 
 use tombolo_onesided::{get, put};
 
@@ -309,7 +312,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_send(
             let mut line = vec![0; length.next_multiple_of(32)];
             // SAFETY: within the message, by the contract.
             line[..length].copy_from_slice(unsafe {
-                std::slice::from_raw_parts(message.cast::<u8>().add(start), length)
+                core::slice::from_raw_parts(message.cast::<u8>().add(start), length)
             });
             // SAFETY: `line` is that long; the flags are not null.
             let code = unsafe {

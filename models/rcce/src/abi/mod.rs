@@ -3,6 +3,9 @@
 //! The caller is responsible for what cannot be checked: pointers are null, or valid for the stated length
 //! and used by nothing else during the call or, of requests, until they are complete.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
 pub mod collective;
 pub mod flag;
 pub mod message;
@@ -13,7 +16,7 @@ pub mod process;
 pub mod shared;
 pub mod waitlist;
 
-use std::ffi::c_int;
+use core::ffi::c_int;
 
 use crate::engine::{Group, Wanted};
 use crate::failure::{Code, Failure};
@@ -81,7 +84,7 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize) -> Result<&'a 
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::new(Code::Source, "the source is null")),
         // SAFETY: not null; the rest is this function's own condition.
-        _ => Ok(unsafe { std::slice::from_raw_parts(pointer, length) }),
+        _ => Ok(unsafe { core::slice::from_raw_parts(pointer, length) }),
     }
 }
 
@@ -94,7 +97,7 @@ pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, length: usize) -> Result<&'
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Failure::new(Code::Target, "the target is null")),
         // SAFETY: not null; the rest is this function's own condition.
-        _ => Ok(unsafe { std::slice::from_raw_parts_mut(pointer, length) }),
+        _ => Ok(unsafe { core::slice::from_raw_parts_mut(pointer, length) }),
     }
 }
 

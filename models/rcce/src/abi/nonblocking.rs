@@ -1,6 +1,6 @@
 //! Requests of iRCCE.
 
-use std::ffi::{c_int, c_ulonglong};
+use core::ffi::{c_int, c_ulonglong};
 
 use super::message::{iRCCE_srecv, iRCCE_ssend};
 use super::{NOT_ENQUEUED, PENDING, RESERVED, SUCCESS, length, source_of, store, wanted};

@@ -1,6 +1,9 @@
 //! The message buffer: allocation, put and get.
 
-use std::ffi::c_int;
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::c_int;
 
 use tombolo_onesided::{copy, get, put};
 
@@ -16,7 +19,7 @@ const LINE_BYTES: usize = 32;
 pub extern "C" fn RCCE_malloc(size: usize) -> *mut u8 {
     call(
         "RCCE_malloc",
-        |_| std::ptr::null_mut(),
+        |_| core::ptr::null_mut(),
         |world| {
             let offset = with_engine!(&mut world.engine, engine => engine.heap.allocate(size));
             let offset = offset.map_err(|error| Failure::new(Code::Malloc, error.to_string()))?;
@@ -33,7 +36,7 @@ pub extern "C" fn RCCE_malloc(size: usize) -> *mut u8 {
 pub unsafe extern "C" fn RCCE_malloc_request(size: usize, given: *mut usize) -> *mut u8 {
     call(
         "RCCE_malloc_request",
-        |_| std::ptr::null_mut(),
+        |_| core::ptr::null_mut(),
         |world| {
             let allocated = with_engine!(&mut world.engine, engine => engine.heap.allocate_up_to(size));
             let (offset, length) =

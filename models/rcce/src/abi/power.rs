@@ -1,6 +1,6 @@
 //! Power management: there is none for programs here, and the calls say so.
 
-use std::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_void};
 
 use crate::failure::Code;
 use crate::world::guard;

@@ -1,6 +1,9 @@
 //! Start, end, time and texts.
 
-use std::ffi::{c_char, c_double, c_int};
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::{c_char, c_double, c_int};
 
 use super::{Comm, SUCCESS, store};
 use crate::failure::{Code, Failure, MAX_ERROR_STRING};

@@ -1,10 +1,16 @@
 //! Memory that ranks read and write by its address, fences and locks.
 
-use std::ffi::c_int;
-use std::time::Duration;
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use tombolo::names::NameFault;
 
 use super::{SUCCESS, store};
 use crate::failure::{Code, Failure};
+use crate::job::ended;
 use crate::world::{AnyEngine, Place, World, call, with_engine};
 
 /// `RCCE_shmalloc`: collective; memory that all ranks read and write by its address.
@@ -12,7 +18,7 @@ use crate::world::{AnyEngine, Place, World, call, with_engine};
 pub extern "C" fn RCCE_shmalloc(size: usize) -> *mut u8 {
     call(
         "RCCE_shmalloc",
-        |_| std::ptr::null_mut(),
+        |_| core::ptr::null_mut(),
         |world| {
             let offset = with_engine!(&mut world.engine, engine => engine.shared_heap.allocate(size));
             let offset = offset.map_err(|error| {
@@ -49,7 +55,7 @@ pub extern "C" fn RCCE_shflush() {
         "RCCE_shflush",
         |_| (),
         |world| {
-            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
             if let AnyEngine::Flushed(engine) = &world.engine {
                 let words = world.layout.shared() / 8..world.layout.total_bytes() / 8;
                 engine.memory().invalidate(words);
@@ -62,7 +68,7 @@ pub extern "C" fn RCCE_shflush() {
 /// `RCCE_fence`: of this processor.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_fence() {
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 /// How long a rank waits for a lock before it looks whether the others are alive.
@@ -74,18 +80,15 @@ fn lock(world: &mut World, ue: c_int, patience: Duration) -> Result<bool, Failur
     if world.locks.contains_key(&rank) {
         return Err(Failure::new(Code::Error, format!("this rank has the lock of rank {rank} already")));
     }
-    let failed = |error: tombolo::Error| Failure::end(error.to_string());
     let name = format!("{}/rcce-lock-{rank}", world.job);
-    let lock = world.domain.names().lock(&name).map_err(failed)?;
+    let lock = world.domain.names().lock(&name).map_err(ended)?;
     match lock.acquire(patience) {
         Ok(guard) => {
             world.locks.insert(rank, guard);
             Ok(true)
         }
-        Err(error) if matches!(error.name_fault(), Some(tombolo::names::NameFault::Locked { .. })) => {
-            Ok(false)
-        }
-        Err(error) => Err(failed(error)),
+        Err(error) if matches!(error.name_fault(), Some(NameFault::Locked { .. })) => Ok(false),
+        Err(error) => Err(ended(error)),
     }
 }
 
@@ -135,7 +138,7 @@ pub extern "C" fn RCCE_release_lock(ue: c_int) -> c_int {
             let held = held.ok_or_else(|| {
                 Failure::new(Code::Error, format!("this rank does not have the lock of rank {rank}"))
             })?;
-            held.release().map_err(|error| Failure::end(error.to_string()))?;
+            held.release().map_err(ended)?;
             Ok(SUCCESS)
         },
     )

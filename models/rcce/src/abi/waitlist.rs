@@ -1,6 +1,9 @@
 //! Lists of requests.
 
-use std::ffi::{c_int, c_void};
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
+use core::ffi::{c_int, c_void};
 
 use super::nonblocking::{Request, pause, test};
 use super::{PENDING, SUCCESS, store};
@@ -34,7 +37,7 @@ const SEND: c_int = 1;
 /// `list` has room for a list, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_init_wait_list(list: *mut WaitList) {
-    let empty = WaitList { first: std::ptr::null_mut(), last: std::ptr::null_mut() };
+    let empty = WaitList { first: core::ptr::null_mut(), last: core::ptr::null_mut() };
     // SAFETY: the caller's room, by the contract. A null one is reported by what uses it.
     let _ = unsafe { store(list, empty) };
 }
@@ -68,7 +71,7 @@ pub unsafe extern "C" fn iRCCE_add_to_wait_list(
 
 impl WaitList {
     fn add(&mut self, kind: c_int, request: *mut Request) {
-        let element = Element { kind, next: std::ptr::null_mut(), request: request.cast() };
+        let element = Element { kind, next: core::ptr::null_mut(), request: request.cast() };
         let element = Box::into_raw(Box::new(element));
         if self.last.is_null() {
             self.first = element;
@@ -84,7 +87,7 @@ impl WaitList {
         &mut self,
         mut take: impl FnMut(&mut Request) -> Result<bool, Failure>,
     ) -> Result<Option<(c_int, *mut Request)>, Failure> {
-        let (mut before, mut at) = (std::ptr::null_mut::<Element>(), self.first);
+        let (mut before, mut at) = (core::ptr::null_mut::<Element>(), self.first);
         while !at.is_null() {
             // SAFETY: an element that `add` made and nothing has freed.
             let (next, kind, request) = unsafe { ((*at).next, (*at).kind, (*at).request.cast::<Request>()) };
@@ -179,7 +182,7 @@ pub unsafe extern "C" fn iRCCE_wait_all(list: *mut WaitList) -> c_int {
 /// # Safety
 /// Both have room for a pointer, or are null.
 unsafe fn put_any(taken: Option<(c_int, *mut Request)>, send: *mut *mut Request, receive: *mut *mut Request) {
-    let null = std::ptr::null_mut();
+    let null = core::ptr::null_mut();
     let (sent, received) = match taken {
         Some((SEND, request)) => (request, null),
         Some((_, request)) => (null, request),

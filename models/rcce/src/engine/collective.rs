@@ -1,5 +1,8 @@
 //! Collectives: what all ranks of a group call.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
 use tombolo_base::CacheMaintenance;
 
 use super::lane::{Claims, Incoming, Outgoing};

@@ -6,6 +6,9 @@
 //! message of up to [`INLINE_BYTES`] travels in the line of the flag itself. A send is complete when all of
 //! it was taken, as RCCE's sends are.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
 use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 use tombolo_onesided::{FLAG_WORDS, FlagReader, FlagWriter, get, put};
 

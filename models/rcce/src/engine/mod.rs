@@ -9,7 +9,10 @@ mod reduce;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
 
 use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 use tombolo_onesided::{FlagReader, FlagWriter, History, SymmetricHeap, ValueFlag};

@@ -1,11 +1,15 @@
 //! Noticing that a rank has ended while others wait for it.
 
-use std::time::{Duration, Instant};
+use core::time::Duration;
 
-use tombolo::channel::Channel;
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
+
+use tombolo::Channel;
 
 use super::wire::Message;
 use crate::failure::Failure;
+use crate::system::{self, Instant};
 
 /// How long a rank still waits after rank 0 has called `RCCE_finalize`. Nothing that a correct program waits
 /// for takes longer: rank 0 was in the same last barrier.
@@ -53,7 +57,7 @@ struct Other {
 impl Keeper {
     /// Of `rank`, with the ranks that it has channels to, on a kernel that runs `neighbours` ranks.
     pub(super) fn new(rank: usize, channels: Vec<(usize, Channel)>, neighbours: usize) -> Keeper {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = system::processors();
         let other = |(rank, channel)| Other { rank, channel, said_bye: false };
         let channels = channels.into_iter().map(other).collect();
         let is_crowded = neighbours > processors;
@@ -148,13 +152,13 @@ impl Waiting<'_> {
         }
         if self.polls < spins.saturating_add(YIELDS) {
             let before = Instant::now();
-            std::thread::yield_now();
+            system::yield_now();
             if !self.keeper.is_crowded && before.elapsed() > SLOW_YIELD {
                 self.polls = spins.saturating_add(YIELDS);
             }
         } else {
             let doublings = ((self.polls - spins - YIELDS) / SLEEPS).min(16);
-            std::thread::sleep((SLEEP * (1 << doublings)).min(LONGEST_SLEEP));
+            system::sleep((SLEEP * (1 << doublings)).min(LONGEST_SLEEP));
         }
         if self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls == u32::MAX {
             self.keeper.check()?;

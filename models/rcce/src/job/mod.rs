@@ -4,22 +4,30 @@
 //! all have, rank 0 makes a region that all of them reach and grants it to each. The channels stay: by them
 //! ranks learn that one has ended ([`Keeper`]).
 
+#[cfg(not(target_os = "none"))]
+mod found;
 mod keeper;
 mod wire;
 
-use std::time::Duration;
+use core::time::Duration;
 
-use tombolo::channel::Channel;
-use tombolo::region::{CapabilityId, Flushed, MapOptions, Mapping, Region, RegionOptions, Rights};
-use tombolo::{ChannelOptions, Domain, Error};
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
+
+use tombolo::region::{Capability, CapabilityId, Mapping};
+use tombolo::{Channel, Domain, Error};
 use tombolo_base::SharedMemory;
-use tombolo_placement::{Kernels, NoCommonWindow};
+use tombolo_base::coherence::Flushed;
 
+#[cfg(not(target_os = "none"))]
+pub(crate) use found::found;
 pub use keeper::{Keeper, Waiting};
+pub(crate) use wire::Hello;
 
 use crate::failure::Failure;
 use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS, MAX_SHARED_BYTES};
-use wire::{Hello, Message};
+use crate::system;
+use wire::Message;
 
 /// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,7 +70,7 @@ pub struct Joined {
     /// The other ranks, as far as they are alive.
     pub keeper: Keeper,
     /// What rank 0 made, to be kept while the job runs.
-    pub region: Option<Region>,
+    pub region: Option<Capability>,
 }
 
 /// Joins the job that this program was started in. It was built for message buffers of `built_for_bytes`.
@@ -89,7 +97,7 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
     let name = job.name(NAME);
     let hello = Hello { rank, built_for_bytes, layout };
     let (mapping, region, keeper) =
-        if rank == 0 { found(&domain, &name, hello)? } else { follow(&domain, &name, hello)? };
+        if rank == 0 { system::found(&domain, &name, hello)? } else { follow(&domain, &name, hello)? };
     let memory = mapping.memory().filter(|memory| memory.len_bytes() >= layout.total_bytes());
     let memory = memory.ok_or_else(|| Failure::end("the job's region is shorter than its layout"))?;
     let memory = match mapping.flushed_memory().map_err(ended)? {
@@ -99,19 +107,13 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
     Ok(Joined { job: job.id().to_owned(), domain, rank, memory, layout, keeper, region })
 }
 
-impl From<NoCommonWindow> for Failure {
-    fn from(error: NoCommonWindow) -> Failure {
-        Failure::end(error.to_string())
-    }
-}
-
-fn ended(error: Error) -> Failure {
+pub(crate) fn ended(error: Error) -> Failure {
     Failure::end(error.to_string())
 }
 
 /// The value of a variable, a number of bytes.
 fn variable(name: &str) -> Result<Option<usize>, Failure> {
-    let Ok(text) = std::env::var(name) else { return Ok(None) };
+    let Some(text) = system::variable(name) else { return Ok(None) };
     let number = text.parse().ok().filter(|bytes| *bytes <= MAX_SHARED_BYTES);
     number.map(Some).ok_or_else(|| Failure::end(format!("{name} is '{text}'; write a number of bytes")))
 }
@@ -136,117 +138,12 @@ fn buffer_bytes(built_for: usize, configured: Option<usize>) -> Result<usize, Fa
     Ok(length)
 }
 
-/// Small messages, a few of them.
-fn channel_options() -> Result<ChannelOptions, Failure> {
-    ChannelOptions::default().slots(8).map_err(ended)
-}
-
-const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
-
-type Parts = (Mapping, Option<Region>, Keeper);
-
-/// What rank 0 does: waits for all, and makes the memory.
-fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
-    let mut others = gather(domain, name, own.layout.ranks)?;
-    let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
-    let (region, mapping, places) = match made {
-        Ok(made) => made,
-        Err(failure) => {
-            let refusal = Message::Refusal(failure.text.clone()).to_bytes();
-            // They end as this rank does. One that is gone already gets nothing.
-            others.iter_mut().for_each(|(channel, _)| drop(channel.send(&refusal)));
-            return Err(failure);
-        }
-    };
-    for (channel, _) in &mut others {
-        let capability = region.grant(channel.peer(), Rights::READ_WRITE).map_err(ended)?.id.0;
-        let neighbours = places.neighbours(channel.peer_node());
-        channel.send(&Message::Welcome { capability, neighbours }.to_bytes()).map_err(ended)?;
-    }
-    let neighbours = places.neighbours(domain.node_name());
-    let channels = others.into_iter().map(|(channel, hello)| (hello.rank, channel)).collect();
-    Ok((mapping, Some(region), Keeper::new(0, channels, neighbours)))
-}
-
-/// Waits until every other rank has connected and said what it is.
-fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
-    let mut others: Vec<(Channel, Hello)> = Vec::new();
-    if ranks == 1 {
-        return Ok(others);
-    }
-    let listener = channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
-    while others.len() + 1 < ranks {
-        let mut channel = listener.accept().map_err(|error| missing(&error, &others, ranks))?;
-        let Message::Hello(hello) = receive(&mut channel)? else {
-            return Err(Failure::end("a rank did not start with what it was built for"));
-        };
-        if hello.rank == 0 || hello.rank >= ranks || others.iter().any(|(_, other)| other.rank == hello.rank)
-        {
-            return Err(Failure::end(format!("a program joined the job twice, or as rank {}", hello.rank)));
-        }
-        others.push((channel, hello));
-    }
-    others.sort_by_key(|(_, hello)| hello.rank);
-    Ok(others)
-}
-
-/// Names the ranks that did not come.
-fn missing(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
-    let absent = |rank: &usize| !others.iter().any(|(_, hello)| hello.rank == *rank);
-    let absent: Vec<String> = (1..ranks).filter(absent).map(|rank| rank.to_string()).collect();
-    Failure::end(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
-}
-
-/// Refuses ranks that were built otherwise than rank 0.
-fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
-    for (channel, other) in others {
-        let Hello { rank, built_for_bytes, layout } = *other;
-        let node = channel.peer_node();
-        if built_for_bytes != own.built_for_bytes {
-            return Err(Failure::end(format!(
-                "rank {rank} on {node} was built for message buffers of {built_for_bytes} bytes, rank 0 for {}; \
-                 build all with the same RCCE_BUFF_SIZE_MAX",
-                own.built_for_bytes
-            )));
-        }
-        if layout != own.layout {
-            return Err(Failure::end(format!(
-                "rank {rank} on {node} has other lengths of buffers than rank 0 ({layout:?}, {:?}); set \
-                 {BUFFER_VARIABLE} and {SHARED_VARIABLE} for all ranks",
-                own.layout
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Makes the memory where all ranks reach it.
-fn make_region(
-    domain: &Domain,
-    others: &[(Channel, Hello)],
-    layout: Layout,
-) -> Result<(Region, Mapping, Kernels), Failure> {
-    let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
-    let nodes: Vec<String> = std::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
-    let places = Kernels::new(&domain.nodes().map_err(ended)?, nodes);
-    let length = layout.total_bytes() as u64;
-    let options = match places.window(&domain.windows().map_err(ended)?)? {
-        Some(window) => RegionOptions::new(length).in_window_of(&window),
-        None => RegionOptions::new(length),
-    };
-    let region = domain.create_region(&options).map_err(|error| {
-        Failure::end(format!(
-            "{} ranks with message buffers of {} bytes need {length} bytes of shared memory: {error}",
-            layout.ranks, layout.buffer_bytes
-        ))
-    })?;
-    let mapping = region.map_with(Rights::READ_WRITE, MAP).map_err(ended)?;
-    Ok((region, mapping, places))
-}
+/// The memory, the right to it of the rank that made it, and the channels to other ranks.
+pub(crate) type Parts = (Mapping, Option<Capability>, Keeper);
 
 /// What every other rank does.
 fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
-    let mut channel = channel_options()?
+    let mut channel = system::channel_options()?
         .connect(domain, name)
         .map_err(|error| Failure::end(format!("rank 0 did not call RCCE_init: {error}")))?;
     let rank = own.rank;
@@ -254,7 +151,7 @@ fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
     match receive(&mut channel)? {
         Message::Welcome { capability, neighbours } => {
             let capability = domain.capability(CapabilityId(capability)).map_err(ended)?;
-            let mapping = capability.map_with(Rights::READ_WRITE, MAP).map_err(ended)?;
+            let mapping = system::map(&capability)?;
             Ok((mapping, None, Keeper::new(rank, vec![(0, channel)], neighbours)))
         }
         Message::Refusal(why) => Err(Failure::end(why)),

@@ -1,5 +1,8 @@
 //! What rank 0 and the others say to each other.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
+
 use crate::layout::Layout;
 
 /// The first number of a hello: another one is of another version.
@@ -7,7 +10,7 @@ const VERSION: u64 = 0x5243_4345_0000_0001;
 
 /// What a rank was built for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hello {
+pub(crate) struct Hello {
     pub(super) rank: usize,
     pub(super) built_for_bytes: usize,
     pub(super) layout: Layout,

@@ -29,6 +29,7 @@ struct Note {
 
 #[used]
 #[unsafe(link_section = ".note.tombolo")]
+#[unsafe(export_name = "tombolo_program_note")]
 static NOTE: Note = Note {
     owner_bytes: NOTE_OWNER.len() as u32,
     value_bytes: 4,

@@ -1,4 +1,4 @@
-//! Programs of RCCE on the host, on foreign processors of the other byte order, and across windows.
+//! Programs of RCCE on the host, on foreign processors of the other byte order, across windows, and on boards.
 
 use std::path::{Path, PathBuf};
 
@@ -21,12 +21,18 @@ fn machine() -> Option<Machine> {
 
 /// Builds a program of the tree for all nodes.
 fn built(machine: &Machine, source: &str, arguments: &[&str]) -> String {
+    built_for(machine, source, &[], arguments)
+}
+
+/// Builds a program of the tree for what the options say.
+fn built_for(machine: &Machine, source: &str, options: &[&str], arguments: &[&str]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
     let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
     let image: PathBuf = machine.folder().join(format!("{name}{}.tbi", arguments.len()));
     let image = image.display().to_string();
     let source = path.display().to_string();
     let mut words = vec!["build", &source, "-o", &image];
+    words.extend(options);
     if !arguments.is_empty() {
         words.push("--");
         words.extend(arguments);
@@ -58,6 +64,57 @@ fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
     assert_eq!(said.matches("found 6413 primes").count(), 3, "{said}");
     mistakes(&machine, &pingpong);
     assert_eq!(machine.node("often")["window_used_bytes"], 0, "what jobs took of the window came back");
+    machine.down();
+}
+
+/// Boards whose C library is installed: an Arm board with caches that evict at every fourth operation, and one of
+/// each instruction set whose window is coherent.
+fn boards() -> Vec<&'static str> {
+    let has = |tools: &str| Path::new("/usr/lib/picolibc").join(tools).join("picolibc.specs").is_file();
+    let installed =
+        [("board", "aarch64-linux-gnu"), ("evicting", "aarch64-linux-gnu"), ("risc", "riscv64-unknown-elf")];
+    installed.into_iter().filter(|(_, tools)| has(tools)).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn programs_in_c_and_ranks_run_on_boards() {
+    let boards = boards();
+    if boards.is_empty() {
+        println!("SKIPPED: `make board-c` installs the C library of boards");
+        return;
+    }
+    put_into_kit("x86_64");
+    let evicting = "coherence = \"flush\"\ncache_seed = 3\nevict_one_in = 4";
+    let file = MachineFile::host()
+        .with_board("board", "aarch64", "")
+        .with_board("evicting", "aarch64", evicting)
+        .with_board("risc", "riscv64", "");
+    let machine = Machine::up(&file);
+    let isas =
+        if boards.contains(&"risc") { "x86_64,aarch64-none,riscv64-none" } else { "x86_64,aarch64-none" };
+    let built = |source: &str| built_for(&machine, source, &["--isa", isas], &[]);
+    let runtime = built_for(&machine, "testing/e2e/c/board_runtime.c", &["--isa", &isas[7..]], &[]);
+    let checks = built("testing/e2e/c/rcce_checks.c");
+    let (pingpong, share) = (built("examples/rcce/pingpong.c"), built("examples/rcce/share.c"));
+    for board in boards {
+        let ended = machine.tombolo(["run", "--on", board, &runtime, "word", "two words"]);
+        assert_eq!(ended.status, 3, "{board}: {ended}");
+        let text = ended.to_string();
+        assert!(text.contains("an error") && text.contains(&"x".repeat(600)), "{board}: {ended}");
+        assert!(text.contains("at exit, without an end of line"), "{board}: {ended}");
+        let on = format!("host:2,{board}");
+        let said = machine.tombolo(["rccerun", "-nue", "3", "--on", &on, &checks]).ok();
+        assert_eq!(said.matches("all as it should be").count(), 3, "{on}: {said}");
+        let said = machine.tombolo(["rccerun", "-nue", "3", "--on", &on, &share]).ok();
+        assert_eq!(said.matches("found 6413 primes").count(), 3, "{on}: {said}");
+        let on = format!("host,{board}");
+        let said = machine.tombolo(["rccerun", "-nue", "2", "--on", &on, &pingpong, "32768", "5"]).ok();
+        assert!(said.contains("ping-pong: all bytes arrived"), "{on}: {said}");
+        let on = format!("{board},host");
+        let first = machine.tombolo(["rccerun", "-nue", "2", "--on", &on, &pingpong]);
+        first.fails_with(1, &["rank 0 cannot run on", "a board"]);
+        assert_eq!(machine.node(board)["window_used_bytes"], 0, "what jobs took of the window came back");
+    }
     machine.down();
 }
 

@@ -1,0 +1,116 @@
+//! What rank 0 does: it waits for the others, and makes the memory. It runs on a node with an operating system.
+
+use tombolo::region::{Mapping, Region, RegionOptions, Rights};
+use tombolo::{Channel, Domain, Error};
+use tombolo_placement::{Kernels, NoCommonWindow};
+
+use super::wire::{Hello, Message};
+use super::{BUFFER_VARIABLE, JOIN_TIMEOUT, Keeper, Parts, SHARED_VARIABLE, ended, receive};
+use crate::failure::Failure;
+use crate::layout::Layout;
+use crate::system;
+
+impl From<NoCommonWindow> for Failure {
+    fn from(error: NoCommonWindow) -> Failure {
+        Failure::end(error.to_string())
+    }
+}
+
+/// What rank 0 does: waits for all, and makes the memory.
+pub(crate) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
+    let mut others = gather(domain, name, own.layout.ranks)?;
+    let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
+    let (region, mapping, places) = match made {
+        Ok(made) => made,
+        Err(failure) => {
+            let refusal = Message::Refusal(failure.text.clone()).to_bytes();
+            // They end as this rank does. One that is gone already gets nothing.
+            others.iter_mut().for_each(|(channel, _)| drop(channel.send(&refusal)));
+            return Err(failure);
+        }
+    };
+    for (channel, _) in &mut others {
+        let capability = region.grant(channel.peer(), Rights::READ_WRITE).map_err(ended)?.id.0;
+        let neighbours = places.neighbours(channel.peer_node());
+        channel.send(&Message::Welcome { capability, neighbours }.to_bytes()).map_err(ended)?;
+    }
+    let neighbours = places.neighbours(domain.node_name());
+    let channels = others.into_iter().map(|(channel, hello)| (hello.rank, channel)).collect();
+    Ok((mapping, Some(region.into_capability()), Keeper::new(0, channels, neighbours)))
+}
+
+/// Waits until every other rank has connected and said what it is.
+fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
+    let mut others: Vec<(Channel, Hello)> = Vec::new();
+    if ranks == 1 {
+        return Ok(others);
+    }
+    let listener = system::channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
+    while others.len() + 1 < ranks {
+        let mut channel = listener.accept().map_err(|error| missing(&error, &others, ranks))?;
+        let Message::Hello(hello) = receive(&mut channel)? else {
+            return Err(Failure::end("a rank did not start with what it was built for"));
+        };
+        if hello.rank == 0 || hello.rank >= ranks || others.iter().any(|(_, other)| other.rank == hello.rank)
+        {
+            return Err(Failure::end(format!("a program joined the job twice, or as rank {}", hello.rank)));
+        }
+        others.push((channel, hello));
+    }
+    others.sort_by_key(|(_, hello)| hello.rank);
+    Ok(others)
+}
+
+/// Names the ranks that did not come.
+fn missing(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
+    let absent = |rank: &usize| !others.iter().any(|(_, hello)| hello.rank == *rank);
+    let absent: Vec<String> = (1..ranks).filter(absent).map(|rank| rank.to_string()).collect();
+    Failure::end(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
+}
+
+/// Refuses ranks that were built otherwise than rank 0.
+fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
+    for (channel, other) in others {
+        let Hello { rank, built_for_bytes, layout } = *other;
+        let node = channel.peer_node();
+        if built_for_bytes != own.built_for_bytes {
+            return Err(Failure::end(format!(
+                "rank {rank} on {node} was built for message buffers of {built_for_bytes} bytes, rank 0 for {}; \
+                 build all with the same RCCE_BUFF_SIZE_MAX",
+                own.built_for_bytes
+            )));
+        }
+        if layout != own.layout {
+            return Err(Failure::end(format!(
+                "rank {rank} on {node} has other lengths of buffers than rank 0 ({layout:?}, {:?}); set \
+                 {BUFFER_VARIABLE} and {SHARED_VARIABLE} for all ranks",
+                own.layout
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the memory where all ranks reach it.
+fn make_region(
+    domain: &Domain,
+    others: &[(Channel, Hello)],
+    layout: Layout,
+) -> Result<(Region, Mapping, Kernels), Failure> {
+    let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
+    let nodes: Vec<String> = std::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
+    let places = Kernels::new(&domain.nodes().map_err(ended)?, nodes);
+    let length = layout.total_bytes() as u64;
+    let options = match places.window(&domain.windows().map_err(ended)?)? {
+        Some(window) => RegionOptions::new(length).in_window_of(&window),
+        None => RegionOptions::new(length),
+    };
+    let region = domain.create_region(&options).map_err(|error| {
+        Failure::end(format!(
+            "{} ranks with message buffers of {} bytes need {length} bytes of shared memory: {error}",
+            layout.ranks, layout.buffer_bytes
+        ))
+    })?;
+    let mapping = system::map(&region)?;
+    Ok((region, mapping, places))
+}

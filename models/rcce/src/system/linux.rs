@@ -1,0 +1,55 @@
+//! What a program on Linux has.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use std::process::exit;
+pub(crate) use std::thread::{sleep, yield_now};
+pub(crate) use std::time::Instant;
+
+use tombolo::ChannelOptions;
+use tombolo::region::{Capability, MapOptions, Mapping, Rights};
+
+use crate::failure::Failure;
+use crate::job::ended;
+pub(crate) use crate::job::found;
+
+/// What all threads of the program have in common.
+#[derive(Debug)]
+pub(crate) struct Global<T>(Mutex<T>);
+
+impl<T> Global<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Global(Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        // What a panic leaves half done is at most a message, whose peer is then told that this rank has
+        // ended.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `body` returns, unless it panics.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(drop)
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Small messages, a few of them.
+pub(crate) fn channel_options() -> Result<ChannelOptions, Failure> {
+    ChannelOptions::default().slots(8).map_err(ended)
+}
+
+/// Maps the memory of the job.
+pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
+    let options = MapOptions { address: None, alignment_bytes: 0, populate: true };
+    capability.map_with(Rights::READ_WRITE, options).map_err(ended)
+}

@@ -1,0 +1,18 @@
+//! Programs in C on boards without an operating system, with picolibc as their C library.
+//!
+//! - `start` sets up what C code expects, runs `main` with the arguments of the start order, and ends the
+//!   program.
+//! - `heap` is `malloc`, over the heap of programs in Rust.
+//! - `support/board.c`, which is compiled with each program, has the streams and what else picolibc asks of a
+//!   system. It is C because the types are picolibc's.
+//!
+//! On all other targets the crate is empty.
+#![no_std]
+#![cfg(target_os = "none")]
+
+extern crate alloc;
+
+mod heap;
+mod start;
+
+pub use start::exit;
