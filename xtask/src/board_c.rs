@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::kit::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::workspace::{Workspace, execute};
 
 /// An instruction set of boards.

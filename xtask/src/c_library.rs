@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{RELEASE_FILE, install, select_c, stamp};
+use crate::kit::select_c;
+use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, has_rustup};
 use crate::workspace::{Workspace, execute};
 

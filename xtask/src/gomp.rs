@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{install, select_installed};
+use crate::kit::select_installed;
+use crate::placing::install;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 

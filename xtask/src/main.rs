@@ -24,6 +24,7 @@ mod model;
 mod mpi;
 mod needs;
 mod omp;
+mod placing;
 mod rust_sources;
 mod schedule;
 mod sim;

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{RELEASE_FILE, install, select_installed, stamp};
+use crate::kit::select_installed;
+use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, target_variable};
 use crate::workspace::{Workspace, execute, fetch};
 

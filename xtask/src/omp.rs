@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, capture, execute, fetch};
 

@@ -15,8 +15,8 @@ use super::{BuildError, Builder, CProgram, Request};
 pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
 
-/// What programs in C on boards are linked with, in the kit: the library, and `lib/board.c` and `lib/board.ld`,
-/// which each program is compiled and linked with.
+/// What programs in C on boards are linked with, in the kit: the library, and `lib/board.c` and
+/// `lib/board.ld`, which each program is compiled and linked with.
 pub const BOARD_C_LIBRARY: Library = Library {
     what: "library for C on boards",
     name: "board-c",
@@ -100,8 +100,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The words for a program on boards: picolibc is its C library, and what that asks of a system is compiled with
-/// the program, so that it is of the same version.
+/// The words for a program on boards: picolibc is its C library, and what that asks of a system is compiled
+/// with the program, so that it is of the same version.
 fn for_board(isa: Isa, library: &Installed) -> Vec<PathBuf> {
     let part = |name: &str| library.folder.join("lib").join(name);
     let mut words = vec![format!("--specs={}", picolibc(isa).display()).into(), "-nostartfiles".into()];

@@ -9,6 +9,7 @@ use core::time::Duration;
 use tombolo_bare::{env, time};
 use tombolo_platform_bare::program;
 
+// SAFETY: their types are those of the C library and of `support/board.c`.
 unsafe extern "C" {
     /// The program's.
     fn main(argc: c_int, argv: *mut *mut c_char) -> c_int;

@@ -301,8 +301,8 @@ impl Mapping {
         Ok(bytes::write(&self.reach()?, offset_bytes, source)?)
     }
 
-    /// The memory in words, of what is mapped for writing and whose right has not been taken back. Whoever
-    /// takes the right back waits until it and its clones are dropped, and ends a program that keeps them.
+    /// The memory in words, of what is mapped for writing and whose right has not been taken back. A
+    /// revocation waits until it and its clones are dropped, and a program that keeps them is ended.
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         self.reach().ok().filter(|_| self.writable)

@@ -1,4 +1,5 @@
-//! What rank 0 does: it waits for the others, and makes the memory. It runs on a node with an operating system.
+//! What rank 0 does: it waits for the others, and makes the memory. It runs on a node with an operating
+//! system.
 
 use tombolo::region::{Mapping, Region, RegionOptions, Rights};
 use tombolo::{Channel, Domain, Error};

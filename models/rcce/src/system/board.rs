@@ -47,7 +47,7 @@ pub(crate) fn processors() -> usize {
     1
 }
 
-/// There is nobody to yield to.
+/// The board runs no other program.
 pub(crate) fn yield_now() {}
 
 /// Small messages, a few of them.

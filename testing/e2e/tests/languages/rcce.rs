@@ -1,4 +1,4 @@
-//! Programs of RCCE on the host, on foreign processors of the other byte order, across windows, and on boards.
+//! Programs of RCCE on the host, on foreign processors of the other byte order, across windows, on boards.
 
 use std::path::{Path, PathBuf};
 
@@ -67,8 +67,8 @@ fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
     machine.down();
 }
 
-/// Boards whose C library is installed: an Arm board with caches that evict at every fourth operation, and one of
-/// each instruction set whose window is coherent.
+/// Boards whose C library is installed: an Arm board with caches that evict at every fourth operation, and
+/// one of each instruction set whose window is coherent.
 fn boards() -> Vec<&'static str> {
     let has = |tools: &str| Path::new("/usr/lib/picolibc").join(tools).join("picolibc.specs").is_file();
     let installed =
