@@ -78,6 +78,7 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     type End = String;
     const NAME: &'static str = P::NAME;
     const CAPABILITIES: Capabilities = P::CAPABILITIES;
+    const USED_FLAG: bool = P::USED_FLAG;
     /// Programs introduce themselves as they are and open what the monitors make, so that neither false
     /// handshakes nor memory before one can be had.
     const RIG: &'static [Rig] = &[Rig::Killable];

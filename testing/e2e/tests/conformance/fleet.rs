@@ -26,6 +26,8 @@ pub(crate) trait RemoteNode: 'static {
     const SPARES: [&'static str; 2];
     /// What its channels can do.
     const CAPABILITIES: Capabilities;
+    /// Whether slots may be returned by a flag, which takes coherent memory.
+    const USED_FLAG: bool = true;
 }
 
 /// A board of the Arm architecture.
@@ -36,6 +38,17 @@ impl RemoteNode for ArmBoard {
     const NODE: &'static str = "arm";
     const SPARES: [&'static str; 2] = ["arm-spare0", "arm-spare1"];
     const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW.without(Capabilities::WHOLE_BATCHES);
+}
+
+/// Boards whose windows are not coherent: the caches of both sides evict a line at every fourth operation.
+pub(crate) struct EvictingBoard;
+
+impl RemoteNode for EvictingBoard {
+    const NAME: &'static str = "evicting-board";
+    const NODE: &'static str = "evicting";
+    const SPARES: [&'static str; 2] = ["evicting-spare0", "evicting-spare1"];
+    const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
+    const USED_FLAG: bool = false;
 }
 
 /// A board of the RISC-V architecture.
@@ -161,6 +174,7 @@ impl Fleet {
     fn up() -> Fleet {
         // The largest message that none must carry has to fit the board's memory all the same.
         let roomy = "memory_mib = 64";
+        let evicting = "coherence = \"flush\"\ncache_seed = 7\nevict_one_in = 4";
         let file = MachineFile::host()
             .with_board(ArmBoard::NODE, "aarch64", roomy)
             .with_board(ArmBoard::SPARES[0], "aarch64", "")
@@ -168,6 +182,9 @@ impl Fleet {
             .with_board(RiscvBoard::NODE, "riscv64", roomy)
             .with_board(RiscvBoard::SPARES[0], "riscv64", "")
             .with_board(RiscvBoard::SPARES[1], "riscv64", "")
+            .with_board(EvictingBoard::NODE, "aarch64", &format!("{roomy}\n{evicting}"))
+            .with_board(EvictingBoard::SPARES[0], "aarch64", evicting)
+            .with_board(EvictingBoard::SPARES[1], "aarch64", evicting)
             .with_user(S390x::NODE, "s390x");
         let file = optional().fold(file, |file, (node, kind, isa)| file.with_node(node, kind, isa, ""));
         let machine = Machine::up(&file);

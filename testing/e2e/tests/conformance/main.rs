@@ -1,5 +1,5 @@
-//! The suite that every transport passes, with its remote peer on a board without an operating system and
-//! in a big-endian program: `remote-peer` runs there and does to its channel what the suite says over
+//! The suite that every transport passes, with its remote peer on a board without an operating system, on one
+//! whose window is not coherent, and in a big-endian program: `remote-peer` runs there and does to its channel what the suite says over
 //! another. Virtual machines of x86-64 and RISC-V, and programs of 32 bits, take part where the kit has
 //! what they need (`cargo xtask kit --vm ISA`, `--also ISA`). Each place takes both sides, the one that
 //! accepts and, as `-first`, the one that connects.
@@ -11,13 +11,15 @@ mod remote;
 use std::process::ExitCode;
 
 use carrier::Remote;
-use fleet::{ArmBoard, RiscvBoard, S390x};
+use fleet::{ArmBoard, EvictingBoard, RiscvBoard, S390x};
 use tombolo_conformance::{Subject, run_one_by_one};
 
 fn main() -> ExitCode {
     let mut subjects = vec![
         Subject::of::<Remote<ArmBoard, false>>(),
         Subject::of::<Remote<ArmBoard, true>>(),
+        Subject::of::<Remote<EvictingBoard, false>>(),
+        Subject::of::<Remote<EvictingBoard, true>>(),
         Subject::of::<Remote<RiscvBoard, false>>(),
         Subject::of::<Remote<RiscvBoard, true>>(),
         Subject::of::<Remote<S390x, false>>(),
