@@ -87,9 +87,9 @@ pub enum BuildError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Programs in Go, and for boards that there are none of.
+    /// Programs for boards are in Rust or C.
     #[error(
-        "this program cannot be built for {target}: programs for boards are in C, or Rust packages that stand on \
+        "a program in Go cannot be built for {target}: programs for boards are in C, or Rust packages that stand on \
          `tombolo-bare`"
     )]
     NotForBoards {
