@@ -19,7 +19,7 @@ const KIT: &str = "lib/tombolo/kit";
 
 /// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for
 /// virtual machines) are fetched for one user's machine files.
-const KIT_PARTS: [&str; 8] = ["version", "aarch64", "riscv64", "s390x", "c", "mpi", "omp", "gomp"];
+const KIT_PARTS: [&str; 9] = ["version", "aarch64", "riscv64", "s390x", "c", "board-c", "mpi", "omp", "gomp"];
 
 /// The images that commands look for there, and one to try a machine with. The others are for the tests and
 /// examples of the tree.
