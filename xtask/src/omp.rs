@@ -81,6 +81,34 @@ fn install_headers(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Functions of the C library that the run-time takes in hand for the program, and not for itself.
+const FORWARDED: &str = "models/omp/gomp/forwarded.txt";
+/// Of those, what it calls as the program does: a program has one end.
+const AS_THE_PROGRAM: &str = "exit";
+/// What the run-time has names of its own for: it sees the environment of its process, not that of the
+/// program.
+const OWN_NAMES: [(&str, &str); 2] =
+    [("environ", "__tombolo_omp_environ"), ("getenv", "__tombolo_omp_getenv")];
+/// The run-time's archive, once it calls the others by the names that the linker gives the C library's.
+const OWN_CALLS: &str = "libgomp.a";
+
+/// Has the run-time call the C library's own functions where a program's calls go to the run-time: it has
+/// descriptors and a process of its own on each node.
+fn keep_own_calls(workspace: &Workspace, isa: &str, built: &Path) -> Result<(), Failure> {
+    let list = workspace.root.join(FORWARDED);
+    let names = std::fs::read_to_string(&list).map_err(Failure::file("reading", &list))?;
+    let tool =
+        if isa == std::env::consts::ARCH { "objcopy".to_owned() } else { format!("{isa}-linux-gnu-objcopy") };
+    let mut rename = Command::new(tool);
+    for name in names.lines().filter(|name| *name != AS_THE_PROGRAM) {
+        rename.arg(format!("--redefine-sym={name}=__real_{name}"));
+    }
+    for (name, own) in OWN_NAMES {
+        rename.arg(format!("--redefine-sym={name}={own}"));
+    }
+    execute(rename.arg(built.join("libtombolo_gomp.a")).arg(built.join(OWN_CALLS)))
+}
+
 /// The run-time as an archive, with what unwinds: gcc's own is made for another C library, so it is the one
 /// that comes with Rust.
 fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)) -> Result<(), Failure> {
@@ -90,7 +118,9 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     cargo.env(target_variable(target, "RUSTFLAGS"), "-C relocation-model=static");
     execute(&mut cargo)?;
     let library = kit.join("omp").join(isa).join("lib");
-    install(&workspace.target.join(target).join("node/libtombolo_gomp.a"), &library.join("libgomp.a"))?;
+    let built = workspace.target.join(target).join("node");
+    keep_own_calls(workspace, isa, &built)?;
+    install(&built.join(OWN_CALLS), &library.join("libgomp.a"))?;
     for header in OWN_HEADERS {
         let source = workspace.root.join(OWN_HEADERS_IN).join(header);
         install(&source, &kit.join("omp").join(isa).join("include").join(header))?;

@@ -242,7 +242,7 @@ static void library(int node) {
     EQUAL(errno, ENOENT);
 }
 
-/* Threads that another node creates and joins, and one that it cannot join. */
+/* Threads that another node creates and joins, and one that it joins only. */
 static void *walks_home(void *argument) {
     int node = *(int *)argument;
     EQUAL(tombolo_node(), node);

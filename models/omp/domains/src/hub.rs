@@ -64,8 +64,6 @@ pub struct Hub {
     /// Connections that have not said yet whose they are.
     unknown: Vec<Token>,
     mapped: Mapped,
-    /// Whether a process that is about to end has had its pages fetched.
-    has_gathered: bool,
     replicas: replicate::Replicas,
 }
 
@@ -203,7 +201,6 @@ impl Hub {
             processes: Vec::new(),
             unknown: Vec::new(),
             mapped,
-            has_gathered: false,
             replicas: replicate::Replicas::default(),
         };
         for (child, node) in children.into_iter().zip(1..) {
@@ -384,7 +381,6 @@ impl Hub {
             root: std::ptr::from_ref(self.root) as u64,
             wake_domain: u64::from(process.wake_domain),
             several: self.several,
-            environment: words::environment() as u64,
         };
         self.say(index, welcome);
     }

@@ -58,8 +58,6 @@ pub enum FromHub {
         wake_domain: u64,
         /// Whether there are several domains.
         several: bool,
-        /// Where the program's environment is.
-        environment: u64,
     },
     /// A thread is to be started.
     Start {
@@ -74,6 +72,11 @@ pub enum FromHub {
     Wake {
         /// Where they sleep: [`PARKERS`] at most.
         parkers: Vec<u64>,
+    },
+    /// A call is to be made for a thread of another process.
+    Call {
+        /// The request's record.
+        request: u64,
     },
     /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
     Replicate {
@@ -121,6 +124,7 @@ const WELCOME: u64 = 5;
 const ASK: u64 = 6;
 const REPLICATED: u64 = 7;
 const REPLICATE: u64 = 8;
+const CALL: u64 = 9;
 
 /// How many threads a message wakes at most.
 pub const PARKERS: usize = 8;
@@ -199,7 +203,7 @@ impl FromWorker {
 impl Message for FromHub {
     fn encode(&self) -> Vec<u8> {
         match *self {
-            Self::Welcome { capability, layout, root, wake_domain, several, environment } => {
+            Self::Welcome { capability, layout, root, wake_domain, several } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
                 let flags = u64::from(several) | u64::from(capability.is_none()) << 1;
                 encode([
@@ -212,11 +216,11 @@ impl Message for FromHub {
                     root,
                     wake_domain,
                     flags,
-                    environment,
                 ])
             }
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
             Self::Wake { ref parkers } => encode([&[WAKE][..], parkers].concat()),
+            Self::Call { request } => encode([CALL, request]),
             Self::Replicate { request, begin, bytes, again } => {
                 encode([REPLICATE, request, begin, bytes, u64::from(again)])
             }
@@ -246,15 +250,15 @@ impl FromHub {
                 root,
                 wake_domain,
                 flags @ 0..=3,
-                environment,
             ] => {
                 let layout = Layout { variables, variables_bytes, arena, arena_bytes };
                 let several = flags & 1 != 0;
                 let capability = (flags & 2 == 0).then_some(capability);
-                Self::Welcome { capability, layout, root, wake_domain, several, environment }
+                Self::Welcome { capability, layout, root, wake_domain, several }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
             [WAKE, ref parkers @ ..] if is_few(parkers) => Self::Wake { parkers: parkers.to_vec() },
+            [CALL, request] => Self::Call { request },
             [REPLICATE, request, begin, bytes, again @ 0..=1] => {
                 Self::Replicate { request, begin, bytes, again: again == 1 }
             }
@@ -272,24 +276,11 @@ mod tests {
         let layout =
             Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
         for message in [
-            FromHub::Welcome {
-                capability: Some(7),
-                layout,
-                root: 8,
-                wake_domain: 0,
-                several: true,
-                environment: 9,
-            },
-            FromHub::Welcome {
-                capability: None,
-                layout,
-                root: 8,
-                wake_domain: 1,
-                several: true,
-                environment: 9,
-            },
+            FromHub::Welcome { capability: Some(7), layout, root: 8, wake_domain: 0, several: true },
+            FromHub::Welcome { capability: None, layout, root: 8, wake_domain: 1, several: true },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
             FromHub::Wake { parkers: vec![u64::MAX; PARKERS] },
+            FromHub::Call { request: 5 },
             FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true },
             FromHub::Replicate { request: 0, begin: 2, bytes: 3, again: false },
         ] {

@@ -17,10 +17,9 @@ pub enum RequestKind {
     Replicate = 1,
     /// It is to be shared again.
     Share = 2,
-    /// Something is to be done in the program's process, by [`serve_calls`].
+    /// A call is to be made by another process, as [`serve_calls`] says: the third word is the process, 0 for
+    /// that of the program, the others in the order in which they were started.
     Call = 3,
-    /// This process is about to end: what only it has of memory that is sent in pages is to be fetched.
-    Leave = 4,
 }
 
 /// A request. It lies in the arena.
@@ -37,12 +36,12 @@ pub struct Request {
     caller: &'static Thread,
 }
 
-/// What is done in the program's process: what a call's words say, and what comes of it.
+/// What a call's words say, and what comes of it.
 pub type Serve = fn([u64; 4]) -> u64;
 
 static SERVE: OnceLock<Serve> = OnceLock::new();
 
-/// Sets the function that is called in the program's process.
+/// Sets the function that makes calls in this process.
 pub fn serve_calls(serve: Serve) {
     let _ = SERVE.set(serve);
 }
@@ -50,7 +49,7 @@ pub fn serve_calls(serve: Serve) {
 impl Request {
     /// What is asked for; `None` for what no thread asks for.
     pub(crate) fn kind(&self) -> Option<RequestKind> {
-        [RequestKind::Replicate, RequestKind::Share, RequestKind::Call, RequestKind::Leave]
+        [RequestKind::Replicate, RequestKind::Share, RequestKind::Call]
             .into_iter()
             .find(|kind| *kind as u32 == self.kind)
     }
@@ -69,8 +68,8 @@ impl Request {
         caller.parker.tell();
     }
 
-    /// Does what it asks to be done in this process.
-    pub(crate) fn serve(&self) {
+    /// Makes the call in this process.
+    pub(crate) fn serve(&'static self) {
         if let Some(serve) = SERVE.get() {
             self.result.store(serve(self.words), Ordering::Relaxed);
         }

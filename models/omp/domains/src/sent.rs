@@ -23,8 +23,6 @@ const HOLD: Duration = Duration::from_micros(50);
 const AHEAD: u8 = 7;
 /// How long a process that connects may take to say what for.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the pages of a process that leaves may take.
-const GATHERING: Duration = Duration::from_secs(60);
 
 /// Processes that a job can have, that of the program included.
 pub const PROCESSES: usize = 64;
@@ -159,14 +157,6 @@ impl Ranges {
 
     fn at(&self, range: Range) -> Option<&'static Pages> {
         ORDER.iter().zip(self.ranges).find_map(|(at, pages)| pages.filter(|_| *at == range))
-    }
-
-    /// Fetches what only other processes have, one of which is about to end.
-    ///
-    /// # Errors
-    /// A process ended with some of it, or does not answer.
-    pub fn gather(&self) -> Result<(), tombolo_pages::Error> {
-        self.ranges.into_iter().flatten().try_for_each(|pages| pages.gather(GATHERING))
     }
 
     /// Faults of this process.

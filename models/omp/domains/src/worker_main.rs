@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo::region::CapabilityId;
 use tombolo::{Domain, Error, Ready, Token, WaitSet};
 use tombolo_omp_team::job::stack::Stack;
-use tombolo_omp_team::job::{layout, start, words, worker};
+use tombolo_omp_team::job::{layout, start, worker};
 use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::store::Store;
 use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
@@ -17,9 +17,8 @@ use crate::hub::{self, Image};
 use crate::memory::{self, Access, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::outbox::{Message, Outbox};
-use crate::request::RequestKind;
 use crate::send_queue;
-use crate::{JOIN, channel_options, fatal, replica, request, sent};
+use crate::{JOIN, calls, channel_options, fatal, replica, request, sent};
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,7 +102,7 @@ impl WorkerMain {
         channel.send(&hello.encode())?;
         let mut bytes = Vec::new();
         channel.recv_into(&mut bytes)?;
-        let Some(FromHub::Welcome { capability, layout, root, wake_domain, several, environment }) =
+        let Some(FromHub::Welcome { capability, layout, root, wake_domain, several }) =
             FromHub::decode(&bytes)
         else {
             fatal("the hub of the job said something that means nothing");
@@ -121,9 +120,6 @@ impl WorkerMain {
             Ok(mapped) => mapped,
             Err(error) => fatal(format_args!("node {}: {error}", domain.node_name())),
         };
-        // What a worker finds in the environment it may hand to others.
-        // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
-        unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
         if mapped.sent().is_some() {
             sys::keep_futexes();
             pace::turn_on();
@@ -185,14 +181,6 @@ impl WorkerMain {
     }
 }
 
-/// Called in a worker's process that is about to end because one of its threads has called `exit`: the
-/// program goes on to its end elsewhere, with memory that may be in this process only.
-pub fn leave() {
-    if pace::is_on() {
-        request::ask(start::current(), RequestKind::Leave, [0; 4]);
-    }
-}
-
 /// Makes this process one of the job.
 fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
     let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
@@ -229,6 +217,12 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
                 if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
                     parker.wake_here();
                 }
+            }
+        }
+        Some(FromHub::Call { request }) => {
+            // SAFETY: a thread of the job made it, which waits for it to be answered.
+            if let Some(request) = unsafe { (request as *const request::Request).as_ref() } {
+                calls::serve(request);
             }
         }
         Some(FromHub::Replicate { request, begin, bytes, again }) => {

@@ -5,7 +5,6 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use tombolo_omp_domains::hub::Image;
-use tombolo_omp_domains::memory::Variables;
 use tombolo_omp_domains::{hub, worker_main};
 use tombolo_omp_team::device::{calls, memory};
 use tombolo_omp_team::job::stack::Main;
@@ -13,13 +12,11 @@ use tombolo_omp_team::job::{env, stack};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::root;
 
-use crate::{files, heap};
+use crate::{heap, process, threads, variables};
 
 // SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
 // library's.
 unsafe extern "C" {
-    static __tombolo_omp_shared_start: [u8; 0];
-    static __tombolo_omp_shared_end: [u8; 0];
     static __tombolo_omp_layout_id: [u8; 32];
     static __tombolo_omp_constructors_start: [u8; 0];
     static __tombolo_omp_constructors_end: [u8; 0];
@@ -36,22 +33,15 @@ unsafe extern "C" {
     fn __real___unmapself(address: *mut c_void, length: usize) -> !;
 }
 
-fn variables() -> Variables {
-    Variables {
-        start: (&raw const __tombolo_omp_shared_start) as usize,
-        end: (&raw const __tombolo_omp_shared_end) as usize,
-    }
-}
-
 /// Says which addresses mean the same in all builds: from the beginning of the image to the end of the
 /// program's variables. The C library's variables lie there as well, and each process has its own.
 fn say_what_is_shared() {
-    let end = variables().end;
+    let end = variables::of_program().end;
     // SAFETY: the kernel's vector.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
     // The headers are in the image's first page, if it has them in memory.
     let begin = usize::try_from(headers).unwrap_or(0) & !0xffff;
-    calls::set_shared(if begin > 0 && begin < end { begin } else { variables().start }, end);
+    calls::set_shared(if begin > 0 && begin < end { begin } else { variables::of_program().start }, end);
 }
 
 fn image() -> Image {
@@ -64,14 +54,25 @@ fn image() -> Image {
     })
 }
 
+/// Creates a thread that ends at once. With the first one of a process the C library writes to the standard
+/// streams, which no thread can do while memory that is sent in pages has no thread yet that serves it.
+fn create_first_thread() {
+    match std::thread::Builder::new().spawn(|| {}) {
+        Ok(thread) => drop(thread.join()),
+        Err(error) => sys::fatal(format_args!("no thread can be created: {error}")),
+    }
+}
+
 /// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are
 /// not a worker's to run.
 pub(crate) fn join() {
     if worker_main::is_wanted() {
         memory::set_memory(heap::OWN);
         say_what_is_shared();
+        process::serve(threads::serve_join, threads::serve_kill);
+        create_first_thread();
         // SAFETY: the variables are those of the program, of which nothing has run.
-        unsafe { worker_main::run(variables(), image(), heap::lies_in) }
+        unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
     }
 }
 
@@ -91,6 +92,7 @@ unsafe extern "C" fn main_of_program(
     words: *mut *mut c_char,
     environment: *mut *mut c_char,
 ) -> c_int {
+    threads::is_main();
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
     while at < end {
@@ -120,9 +122,10 @@ pub unsafe extern "C" fn __wrap_main(
         return unsafe { main_of_program(count, words, environment) };
     }
     say_what_is_shared();
-    files::serve();
+    process::serve(threads::serve_join, threads::serve_kill);
+    create_first_thread();
     // SAFETY: the variables are those of the program, whose `main` has not begun.
-    let hub = unsafe { hub::begin(env::read(), variables(), image()) };
+    let hub = unsafe { hub::begin(env::read(), variables::of_program(), image()) };
     heap::lies_in(hub.root().store);
     // SAFETY: the two types differ in whether characters are signed, which pointers to them do not show.
     let main: Main = unsafe { std::mem::transmute(main_of_program as *const ()) };

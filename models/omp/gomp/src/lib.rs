@@ -9,8 +9,6 @@
 pub mod api;
 #[cfg(target_env = "gnu")]
 pub mod entry;
-#[cfg(target_env = "musl")]
-pub mod files;
 pub mod fortran;
 pub mod heap;
 #[cfg(target_env = "musl")]
@@ -20,6 +18,8 @@ pub mod locks;
 pub mod memory;
 #[cfg(target_env = "musl")]
 pub mod migrate;
+#[cfg(target_env = "musl")]
+pub mod process;
 pub mod region;
 pub mod replicate;
 pub mod start;
@@ -31,4 +31,6 @@ pub mod target;
 pub mod tasks;
 #[cfg(target_env = "musl")]
 pub mod threads;
+#[cfg(target_env = "musl")]
+mod variables;
 pub mod worksharing;

@@ -8,9 +8,9 @@ use tombolo_omp_team::primitives::{exclusive, sys};
 
 #[cfg(target_env = "gnu")]
 use crate::entry;
-#[cfg(target_env = "musl")]
-use crate::image;
 use crate::symbols;
+#[cfg(target_env = "musl")]
+use crate::{image, process::environment};
 
 // In an image before the program's own: a worker does not run those.
 #[used]
@@ -30,6 +30,7 @@ extern "C" fn begin() {
     let is_wanted = entry::is_wanted();
     #[cfg(target_env = "musl")]
     let is_wanted = {
+        environment::keep();
         image::join();
         image::is_wanted()
     };
@@ -41,8 +42,6 @@ extern "C" fn begin() {
 
 extern "C" fn end() {
     if exclusive::is_worker() {
-        #[cfg(target_env = "musl")]
-        tombolo_omp_domains::worker_main::leave();
         return;
     }
     exclusive::end();

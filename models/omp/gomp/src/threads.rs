@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::job::start;
@@ -13,6 +14,9 @@ use tombolo_omp_team::job::{created, stack};
 use tombolo_omp_team::primitives::leavable::{self, Begin};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::thread::{self, WayOut};
+
+use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
+use crate::process::signals;
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
@@ -23,6 +27,7 @@ unsafe extern "C" {
         argument: *mut c_void,
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
+    fn __real_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int;
     fn __real_pthread_detach(thread: libc::pthread_t) -> c_int;
     fn __real_pthread_self() -> libc::pthread_t;
     fn __real_pthread_exit(value: *mut c_void) -> !;
@@ -70,18 +75,96 @@ pub unsafe extern "C" fn tombolo_omp_pthread_create(
     unsafe { created::create(root, (thread, attributes), begin, argument, __real_pthread_create) }
 }
 
-/// Waits for the end of a thread.
+/// What the C library calls `main`'s thread, once that has begun.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that the caller is the thread of `main`.
+pub(crate) fn is_main() {
+    // SAFETY: the call has no arguments.
+    MAIN.store(unsafe { __real_pthread_self() } as usize, Ordering::Relaxed);
+}
+
+/// Whether this process made a thread, which is what the C library can be asked about it here.
+fn is_here(thread: libc::pthread_t) -> bool {
+    thread as usize == MAIN.load(Ordering::Relaxed) || created::is_of_this_process(thread)
+}
+
+/// What a process says of a thread that it did not make.
+const NOT_HERE: u64 = u64::MAX;
+
+/// Has the process that made a thread make a call about it, and waits for that. What it says is the number of
+/// an error.
+fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
+    for process in PROGRAM.. {
+        match ask_in(process, call as usize, &[thread as u64, word]) {
+            None => break,
+            Some(NOT_HERE) => {}
+            Some(error) => return c_int::try_from(error).unwrap_or(libc::EINVAL),
+        }
+    }
+    libc::ESRCH
+}
+
+/// Whether the process that made a thread is another than this one.
+fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
+    is_of_job() && start::root().store.holds(thread as usize) && !is_here(thread)
+}
+
+/// Waits for the end of a thread, which the process does that made it.
 ///
 /// # Safety
 /// As `pthread_join`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int {
-    // The C library would wait for ever for a thread of another process.
-    if is_of_job() && start::root().store.holds(thread as usize) && !created::is_of_this_process(thread) {
-        sys::fatal("pthread_join: a thread is joined on the node on which it was created");
+    if is_made_elsewhere(thread) {
+        return where_made(Own::Join, thread, value as u64);
     }
     // SAFETY: the caller says so.
     unsafe { __real_pthread_join(thread, value) }
+}
+
+/// Makes such a call for another process.
+///
+/// # Safety
+/// The words are those of such a call.
+pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
+    let thread = thread as libc::pthread_t;
+    if !is_here(thread) {
+        return NOT_HERE;
+    }
+    // SAFETY: a thread of the job waits for this, and had these words.
+    u64::from(unsafe { __real_pthread_join(thread, value as *mut *mut c_void) }.unsigned_abs())
+}
+
+/// `pthread_kill`. A thread gets the signal in the process that made it, where it waits while it is
+/// elsewhere.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int {
+    if forward::is_elsewhere() && thread == __wrap_pthread_self() && signal != 0 {
+        return if signals::raise(signal) == 0 { 0 } else { libc::EINVAL };
+    }
+    if is_made_elsewhere(thread) {
+        return where_made(Own::Kill, thread, u64::from(signal.unsigned_abs()));
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real_pthread_kill(thread, signal) }
+}
+
+/// Makes such a call for another process.
+///
+/// # Safety
+/// The words are those of such a call.
+pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
+    let thread = thread as libc::pthread_t;
+    if !is_here(thread) {
+        return NOT_HERE;
+    }
+    // SAFETY: this process has made the thread, which a thread of the job says is there.
+    let error = unsafe { __real_pthread_kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
+    u64::from(error.unsigned_abs())
 }
 
 /// Has a thread that ends leave nothing to be joined.

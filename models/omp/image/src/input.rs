@@ -239,6 +239,8 @@ impl Object {
                 _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
                 // Words for tables of exceptions, which not every compiler makes for the same things.
                 _ if first.is_some_and(|first| first.symbol.starts_with("DW.ref.")) => Area::PrivateData,
+                (Owner::Library, false) if is_of_one_process(id) => Area::SharedData,
+                (Owner::Library, true) if is_of_one_process(id) => Area::SharedZeros,
                 (Owner::Library, false) => Area::PrivateData,
                 (Owner::Library, true) => Area::PrivateZeros,
                 (Owner::Program, false) => Area::SharedData,
@@ -278,6 +280,16 @@ impl Object {
         }
         Ok(object)
     }
+}
+
+/// Objects of the C library whose variables a program has once, wherever its threads run: the standard
+/// streams, where the environment is, and what `rand` counts.
+const OF_ONE_PROCESS: [&str; 5] = ["stdin.lo", "stdout.lo", "stderr.lo", "__environ.lo", "rand.lo"];
+
+/// Whether an object is such a one, by what all builds know it as.
+fn is_of_one_process(id: &str) -> bool {
+    let member = id.strip_prefix("libc.a(").and_then(|rest| rest.split(')').next());
+    member.is_some_and(|member| OF_ONE_PROCESS.contains(&member))
 }
 
 /// The symbol that a section is known by.

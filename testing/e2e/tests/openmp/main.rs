@@ -2,6 +2,7 @@
 
 mod migrate;
 mod nodes;
+mod one_process;
 mod pages;
 mod pthreads;
 mod skew;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tombolo::{Exit, Token};
-use tombolo_omp_team::primitives::exclusive::flush;
+use tombolo_omp_team::primitives::exclusive::flush_after_loss;
 use tombolo_omp_team::primitives::sys;
 
 use super::{ENDING, HEARING, Hub, PATIENCE, ProcessState};
@@ -25,20 +25,22 @@ impl Hub {
         }
         let joined = !matches!(process.state, ProcessState::Started { .. });
         match how {
-            Ok(Exit::Exited { status }) if joined && self.mapped.sent().is_some() && !self.has_gathered => {
+            Ok(Exit::Exited { status }) if joined && self.mapped.sent().is_some() => {
                 // It ended at once, with pages that the end of the program may need.
                 sys::exit_now(i32::from(status))
             }
             Ok(Exit::Exited { status }) if joined => {
-                // A worker said `exit`, which ends the program wherever it is said.
-                flush();
-                sys::exit(i32::from(status))
+                // The run-time has ended it, which ends the program.
+                if flush_after_loss() {
+                    sys::exit(i32::from(status))
+                }
+                sys::exit_now(i32::from(status))
             }
             how => {
                 let status = death::explain(&how, process.child.node_name());
                 // Streams may have buffers in pages that only that process had: then the thread that serves
                 // pages ends the job, with this status.
-                flush();
+                flush_after_loss();
                 sys::exit_now(status)
             }
         }

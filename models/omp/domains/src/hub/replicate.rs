@@ -1,9 +1,8 @@
 //! Data that nodes behind the window have copies of.
 
 use super::{FromHub, Hub, Kernel, ProcessState};
-use crate::replica;
 use crate::request::{Request, RequestKind};
-use crate::sent::Ranges;
+use crate::{calls, replica};
 
 /// What is replicated, and which requests wait for it.
 #[derive(Default)]
@@ -29,13 +28,22 @@ impl Hub {
         match asked.kind() {
             Some(RequestKind::Replicate) => self.replicate(asked, false),
             Some(RequestKind::Share) => self.replicate(asked, true),
-            Some(RequestKind::Call) => asked.serve(),
-            Some(RequestKind::Leave) => {
-                self.has_gathered = true;
-                let gathered = self.mapped.sent().map_or(Ok(()), Ranges::gather);
-                asked.answer(if gathered.is_ok() { 0 } else { libc_errors::NO_ANSWER });
-            }
+            Some(RequestKind::Call) => self.call(asked),
             None => asked.answer(libc_errors::INVALID),
+        }
+    }
+
+    /// Has a call made by the process that it is for.
+    fn call(&mut self, asked: &'static Request) {
+        let [_, _, process, _] = asked.words;
+        let Some(index) = usize::try_from(process).unwrap_or(usize::MAX).checked_sub(1) else {
+            return calls::serve(asked);
+        };
+        match self.processes.get(index).map(|process| &process.state) {
+            Some(ProcessState::Ready { .. }) => {
+                self.say(index, FromHub::Call { request: std::ptr::from_ref(asked) as u64 });
+            }
+            Some(_) | None => asked.answer(libc_errors::NO_PROCESS),
         }
     }
 
@@ -101,8 +109,8 @@ impl Hub {
 mod libc_errors {
     /// `EINVAL`.
     pub(super) const INVALID: u64 = 22;
-    /// `EIO`.
-    pub(super) const NO_ANSWER: u64 = 5;
+    /// `ESRCH`.
+    pub(super) const NO_PROCESS: u64 = 3;
 }
 
 /// Ranges without another.

@@ -399,7 +399,7 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, Compile
         command.arg("-mno-fix-cortex-a53-843419");
     }
     if build.has_run_time()? {
-        command.args(wrapped::FUNCTIONS.map(|name| format!("-Wl,--wrap={name}")));
+        command.args(wrapped::functions().map(|name| format!("-Wl,--wrap={name}")));
     }
     command.args(&build.linker_words);
     Ok(command)

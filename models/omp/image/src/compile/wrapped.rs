@@ -2,10 +2,19 @@
 
 use tombolo_base::Isa;
 
-/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the
-/// storage of threads that have their stacks in the arena, what streams read and write by, the program's
-/// threads and what they wait for.
-pub(super) const FUNCTIONS: [&str; 49] = [
+/// Functions that concern the process: the run-time calls them in the process of the program. Its own calls
+/// are the C library's.
+const FORWARDED: &str = include_str!("../../../gomp/forwarded.txt");
+
+/// All functions that the run-time takes in hand.
+pub(super) fn functions() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.into_iter().chain(FORWARDED.lines())
+}
+
+/// Functions of the C library that the run-time takes in hand for its own calls too: where the program
+/// begins, its heap, the storage of threads that have their stacks in the arena, locks of streams, the
+/// program's threads and what they wait for.
+const FUNCTIONS: [&str; 43] = [
     "main",
     "fork",
     "__mmap",
@@ -20,13 +29,7 @@ pub(super) const FUNCTIONS: [&str; 49] = [
     "posix_memalign",
     "valloc",
     "malloc_usable_size",
-    "fdopen",
-    "__fdopen",
     "__lockfile",
-    "__stdio_read",
-    "__stdio_write",
-    "__stdio_seek",
-    "__stdio_close",
     "pthread_create",
     "pthread_join",
     "pthread_detach",

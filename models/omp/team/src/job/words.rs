@@ -7,9 +7,10 @@ use std::ptr;
 
 use crate::primitives::store::Store;
 
+// The name that is the C library's own: the other is the run-time's in an image.
 // SAFETY: as the C library has it.
 unsafe extern "C" {
-    static mut environ: *mut *mut c_char;
+    static mut __environ: *mut *mut c_char;
 }
 
 /// Copies a list of texts, which a null ends, into the store.
@@ -46,7 +47,7 @@ pub unsafe fn copy(store: &Store, list: *mut *mut c_char) -> *mut *mut c_char {
 #[must_use]
 pub fn environment() -> *mut *mut c_char {
     // SAFETY: a word that is read whole.
-    unsafe { environ }
+    unsafe { __environ }
 }
 
 /// Has this process use another list as its environment.
@@ -55,5 +56,5 @@ pub fn environment() -> *mut *mut c_char {
 /// It is a list of texts that stays, and no other thread looks at the environment meanwhile.
 pub unsafe fn use_environment(list: *mut *mut c_char) {
     // SAFETY: the caller says so.
-    unsafe { environ = list };
+    unsafe { __environ = list };
 }

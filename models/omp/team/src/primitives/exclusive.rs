@@ -114,9 +114,9 @@ pub fn stream_opened() {
 }
 
 /// Writes what this process has buffered in streams: a worker does not end as the program does, and has its
-/// own copy of each stream.
+/// own copy of each stream. In an image streams are those of all processes, and nothing is to be done.
 pub fn flush() {
-    if !is_on() {
+    if cfg!(target_env = "musl") || !is_on() {
         return;
     }
     // SAFETY: the C library's own streams.
@@ -127,6 +127,29 @@ pub fn flush() {
             libc::fflush(stdout);
         }
     }
+}
+
+/// Looks at the lock of the stream of output, with pauses, before it is taken for one of a process that is
+/// gone.
+const LOOKS: u32 = 100;
+const PAUSE_US: u32 = 1000;
+
+/// Writes what the stream of output has buffered, if a process that is gone has not left it locked. Whether
+/// it has not: otherwise nothing may wait for the lock any more.
+pub fn flush_after_loss() -> bool {
+    // SAFETY: the C library's own stream, which is unlocked by the thread that has locked it.
+    let flushed = || unsafe {
+        let locked = ftrylockfile(stdout) == 0;
+        if locked {
+            libc::fflush(stdout);
+            funlockfile(stdout);
+        }
+        locked
+    };
+    (0..LOOKS).any(|look| {
+        sys::sleep_for(PAUSE_US * u32::from(look > 0));
+        flushed()
+    })
 }
 
 /// Gives the stream of output a buffer that is not in the arena: each worker is to have its own.
@@ -143,5 +166,7 @@ pub fn keep_output_apart() {
 // SAFETY: as the C library has them.
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
     fn __fpending(stream: *mut libc::FILE) -> usize;
 }

@@ -309,8 +309,11 @@ pub fn exit(status: i32) -> ! {
 
 /// Ends this process at once.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: the call does not return.
-    unsafe { libc::_exit(status) }
+    loop {
+        // SAFETY: the call has no pointers, and does not return. The C library's function of this name would
+        // end the program's process, where that is another.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
 }
 
 /// Ends the program after saying why, as something cannot be done that it asked for. Allocates nothing.

@@ -1,0 +1,102 @@
+//! Calls that a process makes for threads of others: a thread for each that is under way.
+//!
+//! A call may take for ever, a read from a pipe say, and the first thread of a process has to be there for
+//! all others. So calls wait for a thread that has none, and one is started if there is no such thread.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::request::Request;
+
+/// The threads of this process.
+static CALLS: Threads<&'static Request> = Threads::new();
+
+/// What is to be done, and the threads that do it.
+struct Threads<T> {
+    state: Mutex<State<T>>,
+    entered: Condvar,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    idle: usize,
+}
+
+impl<T: Send + 'static> Threads<T> {
+    const fn new() -> Self {
+        Self { state: Mutex::new(State { waiting: VecDeque::new(), idle: 0 }), entered: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has something done by a thread that has nothing else to do.
+    ///
+    /// # Errors
+    /// What was to be done, if the system has no thread for it.
+    fn enter(&'static self, work: T, what: fn(T)) -> Result<(), T> {
+        let mut state = self.state();
+        state.waiting.push_back(work);
+        if state.idle >= state.waiting.len() {
+            self.entered.notify_one();
+            return Ok(());
+        }
+        let thread = std::thread::Builder::new().name("calls".to_owned());
+        match thread.spawn(move || self.run(what)) {
+            Ok(_) => Ok(()),
+            Err(_) => state.waiting.pop_back().map_or(Ok(()), Err),
+        }
+    }
+
+    fn run(&self, what: fn(T)) {
+        let mut state = self.state();
+        loop {
+            if let Some(work) = state.waiting.pop_front() {
+                drop(state);
+                what(work);
+                state = self.state();
+            } else {
+                state.idle += 1;
+                state = self.entered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+/// Makes a call for a thread of another process, without waiting for its end.
+pub(crate) fn serve(request: &'static Request) {
+    if CALLS.enter(request, Request::serve).is_err() {
+        crate::fatal(format_args!(
+            "a call cannot be made for a thread of another node: the system has no thread for it ({} are making calls)",
+            CALLS.state().waiting.len()
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    type Call = (Receiver<u32>, Sender<u32>);
+
+    #[test]
+    fn a_call_that_takes_long_does_not_hold_up_others() {
+        static CALLS: Threads<Call> = Threads::new();
+        fn pass_on((from, to): Call) {
+            to.send(from.recv().expect("a number")).expect("a receiver");
+        }
+        // Each waits for the one that is entered after it.
+        let (mut to, last) = channel();
+        for _ in 0..5 {
+            let (sender, from) = channel();
+            CALLS.enter((from, to), pass_on).expect("a thread");
+            to = sender;
+        }
+        to.send(7).expect("a receiver");
+        assert_eq!(last.recv(), Ok(7));
+    }
+}

@@ -1,0 +1,35 @@
+//! The number of the process: that of the program's.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+
+// SAFETY: the C library's function of this name; the linker has named it so.
+unsafe extern "C" {
+    fn __real_getpid() -> libc::pid_t;
+}
+
+/// The number of the program's process, once this one knows it; 0 before.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// `getpid`: that of the program's process.
+#[unsafe(export_name = "__wrap_getpid")]
+pub extern "C" fn getpid() -> libc::pid_t {
+    if !is_elsewhere() {
+        // SAFETY: the call has no arguments.
+        return unsafe { __real_getpid() };
+    }
+    let known = PROCESS.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let asked = libc::pid_t::from_word(ask(Own::Getpid as usize, &[]));
+    PROCESS.store(asked, Ordering::Relaxed);
+    asked
+}
+
+/// Says what this process's number is.
+pub(super) fn serve_getpid(_: &[u64; WORDS]) -> u64 {
+    // SAFETY: the call has no arguments.
+    unsafe { __real_getpid() }.to_word()
+}

@@ -1,0 +1,64 @@
+//! Signals that a thread sends itself on a node other than that of the program's process.
+//!
+//! Handlers are those of the program's process, where signals to the process arrive too. A handler has the
+//! same address in every build, so that a thread that raises a signal calls it where it is.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use super::forward::is_elsewhere;
+use super::{calls, identity};
+
+// SAFETY: the C library's functions of these names; the linker has named them so.
+unsafe extern "C" {
+    fn __real_raise(signal: c_int) -> c_int;
+}
+
+type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// `raise`.
+#[unsafe(export_name = "__wrap_raise")]
+pub extern "C" fn raise(signal: c_int) -> c_int {
+    if !is_elsewhere() {
+        // SAFETY: the call has no pointers.
+        return unsafe { __real_raise(signal) };
+    }
+    // SAFETY: an action object is plain data, for which zeros are valid, and ours to write.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: as above; nothing is changed.
+    let known = unsafe { calls::sigaction(signal, ptr::null_mut(), (&raw mut action).cast()) };
+    match action.sa_sigaction {
+        _ if known != 0 => -1,
+        libc::SIG_IGN => 0,
+        // SAFETY: the call has no pointers.
+        libc::SIG_DFL => unsafe { calls::kill(identity::getpid(), signal) },
+        _ => {
+            handle(signal, &action);
+            0
+        }
+    }
+}
+
+/// Calls the handler of a signal as the kernel would.
+fn handle(signal: c_int, action: &libc::sigaction) {
+    // SAFETY: plain data, for which zeros are valid.
+    let (mut about, mut masked): (libc::siginfo_t, libc::sigset_t) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    about.si_signo = signal;
+    about.si_code = libc::SI_TKILL;
+    // SAFETY: the action is the program's, whose handler takes what the kernel gives it; the sets are ours.
+    unsafe {
+        if action.sa_flags & libc::SA_RESETHAND != 0 {
+            let default: libc::sigaction = std::mem::zeroed();
+            calls::sigaction(signal, (&raw const default).cast_mut().cast(), ptr::null_mut());
+        }
+        let mut blocked = action.sa_mask;
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut masked);
+        let handler: Handler = std::mem::transmute(action.sa_sigaction);
+        handler(signal, &raw mut about, ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const masked, ptr::null_mut());
+    }
+}

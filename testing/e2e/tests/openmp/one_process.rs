@@ -1,0 +1,74 @@
+//! A job is one process to its program: number, files, streams, signals, threads and end are the same on
+//! every node. The program checks itself (`testing/omp/programs/one_process.c`).
+
+use std::fmt::Write as _;
+
+use tombolo_e2e::{Machine, MachineFile, eventually};
+
+use crate::migrate::{EXCLUSIVE, HYBRID, PAGES, USER, VM, all_words, run, with_user};
+use crate::nodes::machine;
+
+const IMAGE: &str = "one_process.tbi";
+
+/// What the program checks by itself.
+fn is_right(machine: &Machine, variables: &[&str], nodes: u32) {
+    for word in ["files", "signals", "threads"] {
+        let said = run(machine, variables, &[IMAGE, word]).ok();
+        assert_eq!(said, format!("{word}: right on {nodes} nodes\n"), "{variables:?}");
+    }
+}
+
+/// Lines of threads of all nodes come in the order in which they were written, and one input is read by all.
+fn has_one_output_and_input(machine: &Machine, variables: &[&str]) {
+    let spread = [variables, &["OMP_TOMBOLO_PTHREADS=spread"]].concat();
+    let mut lines = String::new();
+    for number in 0..40 {
+        writeln!(lines, "line {number}").unwrap();
+    }
+    assert_eq!(run(machine, &spread, &[IMAGE, "order"]).ok(), lines.as_str(), "{variables:?}");
+    let mut job = machine.start(all_words(variables, &[IMAGE, "reads"]));
+    job.feed(b"a\nb\nc\n".to_vec());
+    assert_eq!(job.finish().ok(), "node 0: a\nnode 1: b\nnode 0: c\n", "{variables:?}");
+}
+
+/// However the program ends on another node, that is how its process ends.
+fn ends_as_it_says(machine: &Machine, variables: &[&str]) {
+    for (word, status, at_end) in [
+        ("exit", 7, true),
+        ("_exit", 6, false),
+        ("abort", 134, false),
+        ("raise", 130, false),
+        ("term", 143, false),
+    ] {
+        let done = run(machine, variables, &[IMAGE, word]);
+        let end = if at_end { "at the end, on node 0\n" } else { "" };
+        assert_eq!(done.text(), format!("leaves by {word}\n{end}"), "{variables:?} {word}");
+        done.fails_with(status, &[]);
+    }
+}
+
+#[test]
+fn processes_of_the_host_and_of_an_emulator_are_one() {
+    let Some(machine) = machine(&with_user(), &["one_process"]) else { return };
+    for mode in [HYBRID, EXCLUSIVE] {
+        is_right(&machine, &[mode, USER], 2);
+        has_one_output_and_input(&machine, &[mode, USER]);
+        ends_as_it_says(&machine, &[mode, USER]);
+    }
+    // Without other nodes the program is one like any.
+    is_right(&machine, &[], 1);
+    assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
+    machine.down();
+}
+
+#[test]
+fn processes_of_virtual_machines_are_one_with_and_without_a_common_window() {
+    let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
+    let Some(machine) = machine(&file, &["one_process"]) else { return };
+    is_right(&machine, &[HYBRID, VM], 2);
+    has_one_output_and_input(&machine, &[HYBRID, VM]);
+    ends_as_it_says(&machine, &[HYBRID, VM]);
+    is_right(&machine, &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], 3);
+    has_one_output_and_input(&machine, &[HYBRID, VM, PAGES]);
+    machine.down();
+}
