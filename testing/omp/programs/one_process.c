@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <tombolo_migrate.h>
@@ -22,12 +23,13 @@
 static pid_t self;
 static int last, opened, ends[2], asked[2];
 static FILE *stream;
-static volatile sig_atomic_t caught, caught_on;
+static volatile sig_atomic_t caught, caught_on, caught_by_first;
 static char folder[4096];
 
 static void catch_signal(int signal) {
     caught = signal;
     caught_on = tombolo_node();
+    caught_by_first = syscall(SYS_gettid) == syscall(SYS_getpid);
 }
 
 /* What main has opened and set, on another node. */
@@ -192,6 +194,8 @@ int signals(int node) {
     for (int times = 0; times < 5000 && !caught; times++) usleep(1000);
     EQUAL(caught, SIGUSR2);
     EQUAL(caught_on, 0);
+    /* In a job that thread is the run-time's. */
+    EQUAL(caught_by_first, last == 0);
     CHECK(signal(SIGUSR2, SIG_IGN) == catch_signal);
     EQUAL(raise(SIGUSR2) | kill(0, 0) | pthread_kill(pthread_self(), SIGUSR1), 0);
     EQUAL(raise(1000), -1);
@@ -235,7 +239,52 @@ long joins(pthread_t thread) {
     return (long)(intptr_t)back;
 }
 
+/* Values of a thread that go with it. */
+static pthread_key_t key;
+static int destroyed;
+
+static void destroy(void *value) {
+    destroyed += *(int *)value;
+    free(value);
+}
+
+TOMBOLO_MIGRATE(changes)
+int changes(int node) {
+    EQUAL(tombolo_node(), node);
+    int *value = pthread_getspecific(key), before = value ? *value : -1;
+    if (!value) value = malloc(sizeof *value);
+    *value = node + 10;
+    EQUAL(pthread_setspecific(key, value), 0);
+    return before;
+}
+
+static void *has_values(void *argument) {
+    int before = -1;
+    for (int node = 0; node < tombolo_nodes(); node++) {
+        tombolo_migrate(node);
+        EQUAL(changes(node), before);
+        before = node + 10;
+    }
+    return argument;
+}
+
+static void keys(void) {
+    pthread_t thread;
+    EQUAL(pthread_key_create(&key, destroy), 0);
+    CHECK(pthread_getspecific(key) == NULL);
+    EQUAL(pthread_setspecific(key, &last), 0);
+    for (int times = 1; times <= 3; times++) {
+        EQUAL(pthread_create(&thread, NULL, has_values, NULL), 0);
+        EQUAL(pthread_join(thread, NULL), 0);
+        EQUAL(destroyed, times * (last + 10));
+    }
+    CHECK(pthread_getspecific(key) == &last);
+    EQUAL(pthread_key_delete(key), 0);
+}
+
 static void threads(void) {
+    keys();
+    tombolo_migrate(0);
     for (int by = 0; by < tombolo_nodes(); by++) {
         for (int of = 0; of < tombolo_nodes(); of++) {
             tombolo_migrate(by);

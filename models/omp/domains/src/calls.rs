@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use tombolo_omp_team::primitives::sys;
+
 use crate::request::Request;
 
 /// The threads of this process.
@@ -50,6 +52,8 @@ impl<T: Send + 'static> Threads<T> {
     }
 
     fn run(&self, what: fn(T)) {
+        // What a child that it starts has blocked, and a call that a signal interrupts, is as in the program.
+        sys::handle_signals();
         let mut state = self.state();
         loop {
             if let Some(work) = state.waiting.pop_front() {

@@ -92,6 +92,7 @@ unsafe extern "C" fn main_of_program(
     words: *mut *mut c_char,
     environment: *mut *mut c_char,
 ) -> c_int {
+    sys::handle_signals();
     threads::is_main();
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
@@ -123,6 +124,8 @@ pub unsafe extern "C" fn __wrap_main(
     }
     say_what_is_shared();
     process::serve(threads::serve_join, threads::serve_kill);
+    // A handler of the program may wait for other threads, for which this one has to be there.
+    sys::withhold_signals();
     create_first_thread();
     // SAFETY: the variables are those of the program, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables::of_program(), image()) };

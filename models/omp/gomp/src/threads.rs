@@ -13,6 +13,7 @@ use tombolo_omp_team::job::start;
 use tombolo_omp_team::job::{created, stack};
 use tombolo_omp_team::primitives::leavable::{self, Begin};
 use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::team::keys::{Destructor, Keys, Values};
 use tombolo_omp_team::team::thread::{self, WayOut};
 
 use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
@@ -28,6 +29,10 @@ unsafe extern "C" {
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
     fn __real_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int;
+    fn __real_pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int;
+    fn __real_pthread_key_delete(key: u32) -> c_int;
+    fn __real_pthread_getspecific(key: u32) -> *mut c_void;
+    fn __real_pthread_setspecific(key: u32, value: *mut c_void) -> c_int;
     fn __real_pthread_detach(thread: libc::pthread_t) -> c_int;
     fn __real_pthread_self() -> libc::pthread_t;
     fn __real_pthread_exit(value: *mut c_void) -> !;
@@ -189,6 +194,69 @@ pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
         // SAFETY: the call has no arguments.
         None => unsafe { __real_pthread_self() },
     }
+}
+
+/// Values of keys go with a thread to other nodes, and are destroyed where it was created.
+fn keys() -> Option<&'static Keys> {
+    exclusive::is_on().then(|| &start::root().keys)
+}
+
+/// `pthread_key_create`.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int {
+    let Some(keys) = keys() else {
+        // SAFETY: the caller says so.
+        return unsafe { __real_pthread_key_create(key, destructor) };
+    };
+    match keys.create(destructor).and_then(|index| u32::try_from(index).ok()) {
+        Some(index) => {
+            // SAFETY: the caller's word is to be written to.
+            unsafe { key.write(index) };
+            0
+        }
+        None => libc::EAGAIN,
+    }
+}
+
+/// `pthread_key_delete`.
+#[unsafe(no_mangle)]
+pub extern "C" fn __wrap_pthread_key_delete(key: u32) -> c_int {
+    match keys() {
+        Some(keys) if keys.delete(key as usize) => 0,
+        Some(_) => libc::EINVAL,
+        // SAFETY: the call has no pointers.
+        None => unsafe { __real_pthread_key_delete(key) },
+    }
+}
+
+/// `pthread_getspecific`.
+#[unsafe(no_mangle)]
+pub extern "C" fn __wrap_pthread_getspecific(key: u32) -> *mut c_void {
+    let Some(keys) = keys() else {
+        // SAFETY: the call has no pointers.
+        return unsafe { __real_pthread_getspecific(key) };
+    };
+    let values = migrate::origin(start::current()).values.get();
+    values.map_or(ptr::null_mut(), |values| keys.get(values, key as usize))
+}
+
+/// `pthread_setspecific`.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_setspecific(key: u32, value: *mut c_void) -> c_int {
+    let Some(keys) = keys() else {
+        // SAFETY: the caller says so.
+        return unsafe { __real_pthread_setspecific(key, value) };
+    };
+    let me = migrate::origin(start::current());
+    let values = me.values.get().unwrap_or_else(|| me.store().place(Values::default()));
+    me.values.set(Some(values));
+    if keys.set(values, key as usize, value) { 0 } else { libc::EINVAL }
 }
 
 /// Ends the calling thread of the program.

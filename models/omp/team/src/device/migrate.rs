@@ -49,7 +49,13 @@ pub fn forget(thread: &Thread) {
 /// the program has.
 #[must_use]
 pub fn identity(me: &'static Thread) -> usize {
-    ptr::from_ref(Migrant::of(me).map_or(me, Migrant::origin)) as usize
+    ptr::from_ref(origin(me)) as usize
+}
+
+/// The record of the thread that the program has, which may run elsewhere as this one.
+#[must_use]
+pub fn origin(me: &'static Thread) -> &'static Thread {
+    Migrant::of(me).map_or(me, Migrant::origin)
 }
 
 /// Calls a function with a frame on the node that the caller is to migrate to. False, and the function was

@@ -125,6 +125,9 @@ fn leave_at_end(thread: &'static Thread) {
 
 /// A thread that OpenMP did not start ends.
 fn left(thread: &'static Thread) {
+    if let Some(values) = thread.values.get() {
+        thread.root().keys.destroy(values);
+    }
     thread.awake().went();
     migrate::forget(thread);
     thread.root().leave(thread);

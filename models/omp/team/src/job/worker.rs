@@ -17,6 +17,7 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the argument is the thread's record, which lives for ever.
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
         thread::set_current(Some(me));
+        sys::handle_signals();
         me.kernel.set(sys::thread_number());
         fault::watch(me);
         me.awake().came();

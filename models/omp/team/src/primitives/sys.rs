@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::fmt::{self, Write as _};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or nothing.
@@ -299,6 +300,37 @@ pub fn complain(text: impl fmt::Display) {
     let mut message = Message { bytes: [0; 1024], length: 0 };
     let _ = write!(message, "{text}");
     message.send();
+}
+
+/// Signals that a thread is sent for what it does itself.
+const OWN_FAULTS: [i32; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
+/// What the process's first thread had blocked, once that has all signals blocked.
+static BLOCKED: OnceLock<libc::sigset_t> = OnceLock::new();
+
+/// Blocks signals in the calling thread and in those that it creates: other threads of the process handle
+/// them. Once in a process.
+pub fn withhold_signals() {
+    // SAFETY: sets of ours, which the calls write and read.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        for signal in OWN_FAULTS {
+            libc::sigdelset(&raw mut all, signal);
+        }
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before) == 0 {
+            let _ = BLOCKED.set(before);
+        }
+    }
+}
+
+/// Has the calling thread handle signals again as the process's first thread did, if that withholds them.
+pub fn handle_signals() {
+    if let Some(before) = BLOCKED.get() {
+        // SAFETY: the set is only read.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+    }
 }
 
 /// Ends the program, with what it has to do at its end.

@@ -5,6 +5,7 @@ pub mod depend;
 pub mod devices;
 pub mod doacross;
 pub mod group;
+pub mod keys;
 pub mod members;
 pub mod node_barrier;
 pub mod present;

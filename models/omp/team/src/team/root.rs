@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::devices::Devices;
+use super::keys::Keys;
 use super::members::Team;
 use super::tally::Tallies;
 use super::thread::Thread;
@@ -54,6 +55,8 @@ pub struct Root {
     created: AtomicU32,
     /// How long regions took, and what each thread did in them.
     pub tallies: Tallies,
+    /// Keys of threads' own values.
+    pub keys: Keys,
     /// The threads that sleep on words.
     pub(crate) lot: Lot,
 }

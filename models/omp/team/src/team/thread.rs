@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use super::keys::Values;
 use super::members::{Member, Team};
 use super::root::Root;
 use super::share::WorkShare;
@@ -90,6 +91,8 @@ pub struct Thread {
     /// What it migrates as, once it has asked to: an address that [`crate::device`] gives a meaning to, or
     /// null.
     pub migrant: Cell<*const libc::c_void>,
+    /// Its values of keys, once it has any.
+    pub values: Cell<Option<&'static Values>>,
     /// What the thread leaves that ends here.
     pub way_out: Cell<WayOut>,
     /// The kernel's number of this thread.
@@ -130,6 +133,7 @@ impl Thread {
             league: Cell::new((0, 0)),
             data: Cell::new(ptr::null()),
             migrant: Cell::new(ptr::null()),
+            values: Cell::new(None),
             way_out: Cell::new(WayOut::Thread),
             kernel: Cell::new(0),
             stack: Cell::new(None),

@@ -1,0 +1,159 @@
+//! Keys of threads' own values (`pthread_key_create`), and the values, which go with a thread to all nodes.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Keys that a program can have: POSIX asks for no more.
+pub const KEYS: usize = 128;
+/// How often destructors are called that set values again.
+const ROUNDS: usize = 4;
+
+/// Called with a thread's value as the thread ends.
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// The keys of the job.
+pub struct Keys([Key; KEYS]);
+
+struct Key {
+    /// Odd while the key is in use. A value is one of the key's if it was set under this number.
+    sequence: AtomicU32,
+    destructor: AtomicUsize,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self([const { Key { sequence: AtomicU32::new(0), destructor: AtomicUsize::new(0) } }; KEYS])
+    }
+}
+
+/// The values of a thread.
+pub struct Values([Value; KEYS]);
+
+struct Value {
+    sequence: Cell<u32>,
+    value: Cell<*mut c_void>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self([const { Value { sequence: Cell::new(0), value: Cell::new(std::ptr::null_mut()) } }; KEYS])
+    }
+}
+
+impl Keys {
+    /// A key that is in use from now on; `None` if all are.
+    pub fn create(&self, destructor: Option<Destructor>) -> Option<usize> {
+        for (index, key) in self.0.iter().enumerate() {
+            let sequence = key.sequence.load(Ordering::Relaxed);
+            let (now, order) = (sequence.wrapping_add(1), Ordering::Acquire);
+            if sequence.is_multiple_of(2)
+                && key.sequence.compare_exchange(sequence, now, order, Ordering::Relaxed).is_ok()
+            {
+                let address = destructor.map_or(0, |destructor| destructor as usize);
+                key.destructor.store(address, Ordering::Release);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Whether the key was in use, which it is not any more: all its values are gone.
+    pub fn delete(&self, index: usize) -> bool {
+        let Some((key, sequence)) = self.used(index) else { return false };
+        let (now, order) = (sequence.wrapping_add(1), Ordering::Release);
+        key.sequence.compare_exchange(sequence, now, order, Ordering::Relaxed).is_ok()
+    }
+
+    fn used(&self, index: usize) -> Option<(&Key, u32)> {
+        let key = self.0.get(index)?;
+        let sequence = key.sequence.load(Ordering::Acquire);
+        (!sequence.is_multiple_of(2)).then_some((key, sequence))
+    }
+
+    /// The value of a key, null if none was set.
+    pub fn get(&self, values: &Values, index: usize) -> *mut c_void {
+        match self.used(index) {
+            Some((_, sequence)) if values.0[index].sequence.get() == sequence => values.0[index].value.get(),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// Sets the value of a key. Whether there is such a key.
+    pub fn set(&self, values: &Values, index: usize, value: *mut c_void) -> bool {
+        let Some((_, sequence)) = self.used(index) else { return false };
+        values.0[index].sequence.set(sequence);
+        values.0[index].value.set(value);
+        true
+    }
+
+    /// Calls destructors for the values of a thread that ends, until there are none left or for as long as
+    /// POSIX asks for.
+    pub fn destroy(&self, values: &Values) {
+        let mut rounds = ROUNDS;
+        while rounds > 0 && self.destroy_once(values) {
+            rounds -= 1;
+        }
+        values.0.iter().for_each(|value| value.value.set(std::ptr::null_mut()));
+    }
+
+    /// Whether any destructor was called.
+    fn destroy_once(&self, values: &Values) -> bool {
+        let mut any = false;
+        for index in 0..KEYS {
+            let value = self.get(values, index);
+            values.0[index].value.set(std::ptr::null_mut());
+            let address = self.0[index].destructor.load(Ordering::Acquire);
+            if !value.is_null() && address != 0 {
+                any = true;
+                // SAFETY: the address is that of a destructor that the program gave, with a value of its key.
+                unsafe { std::mem::transmute::<usize, Destructor>(address)(value) };
+            }
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_a_key_until_it_is_deleted() {
+        let (keys, one, other) = (Keys::default(), Values::default(), Values::default());
+        let key = keys.create(None).unwrap();
+        let value = ptr::without_provenance_mut(7);
+        assert!(keys.set(&one, key, value));
+        assert_eq!((keys.get(&one, key), keys.get(&other, key)), (value, ptr::null_mut()));
+        assert!(keys.delete(key) && !keys.delete(key) && !keys.set(&one, key, value));
+        assert_eq!(keys.create(None), Some(key));
+        assert!(keys.get(&one, key).is_null());
+        let all = (1..KEYS).map(|_| keys.create(None)).collect::<Option<Vec<_>>>();
+        assert!(all.is_some() && keys.create(None).is_none());
+        assert!(!keys.set(&one, KEYS, value) && keys.get(&one, KEYS).is_null());
+    }
+
+    #[test]
+    fn destructors_are_called_for_what_they_set_again_but_not_for_ever() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        static KEPT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+        /// # Safety
+        /// The test's keys and values are there.
+        unsafe extern "C" fn again(value: *mut c_void) {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+            let [keys, values] = [&KEPT[0], &KEPT[1]].map(|kept| kept.load(Ordering::Relaxed));
+            // SAFETY: the test has both for as long as this is called.
+            unsafe { (*(keys as *const Keys)).set(&*(values as *const Values), 0, value) };
+        }
+        let (keys, values) = (Keys::default(), Values::default());
+        KEPT[0].store((&raw const keys) as usize, Ordering::Relaxed);
+        KEPT[1].store((&raw const values) as usize, Ordering::Relaxed);
+        let key = keys.create(Some(again)).unwrap();
+        keys.set(&values, key, ptr::without_provenance_mut(7));
+        keys.destroy(&values);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 4);
+        assert!(keys.get(&values, key).is_null());
+    }
+}
