@@ -464,6 +464,19 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_the_c_library_are_of_one_process_and_others_are_not() {
+        for (id, is_one) in [
+            ("libc.a(stdout.lo)#1", true),
+            ("libc.a(__environ.lo)#1", true),
+            ("libc.a(strtok.lo)#1", false),
+            ("libx.a(stdout.lo)#1", false),
+            ("stdout.lo", false),
+        ] {
+            assert_eq!(is_of_one_process(id), is_one, "{id}");
+        }
+    }
+
+    #[test]
     fn what_is_no_object_is_refused_by_name() {
         for bytes in [&b""[..], b"\x7fELF", b"!<arch>\n", &[0; 4096]] {
             let error = Object::read(bytes, "x.o", Owner::Program).unwrap_err();

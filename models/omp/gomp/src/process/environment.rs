@@ -14,7 +14,7 @@ unsafe extern "C" {
     static __environ: *mut *mut c_char;
 }
 
-/// Where the environment of this process is; null before [`keep`].
+/// Where the environment of this process is; null before it is kept.
 #[unsafe(no_mangle)]
 pub static __tombolo_omp_environ: AtomicPtr<*mut c_char> = AtomicPtr::new(ptr::null_mut());
 

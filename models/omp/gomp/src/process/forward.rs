@@ -2,7 +2,7 @@
 //!
 //! What a call is given lies in memory that all processes of a job have at the same addresses: stacks, the
 //! heap, the program's variables and constants. So its words are all that goes across. A thread of the
-//! program's process makes the call ([`tombolo_omp_domains::calls`]), and the caller waits for its result and
+//! program's process makes the call (`tombolo_omp_domains::calls`), and the caller waits for its result and
 //! for `errno`.
 
 use std::ffi::{c_int, c_long, c_uint};
