@@ -50,7 +50,7 @@ const NARROW: [CTarget; 2] = [
 ];
 
 /// What programs include, each with its folder.
-const HEADERS: [(&str, &str); 10] = [
+const HEADERS: [(&str, &str); 11] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),
@@ -58,6 +58,7 @@ const HEADERS: [(&str, &str); 10] = [
     ("runtime/c/include", "tombolo/group.h"),
     ("runtime/c/include", "tombolo/hubs.h"),
     ("runtime/c/include", "tombolo/hub_names.h"),
+    ("runtime/c/include", "tombolo/capabilities.h"),
     ("runtime/c/include", "tombolo/opening.h"),
     ("models/rcce/include", "RCCE.h"),
     ("models/rcce/include", "iRCCE.h"),

@@ -118,6 +118,7 @@ impl Source<'_> {
             "tombolo/group.h",
             "tombolo/hubs.h",
             "tombolo/hub_names.h",
+            "tombolo/capabilities.h",
             "tombolo/opening.h",
         ] {
             let path = Path::new("include").join(header);

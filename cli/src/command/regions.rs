@@ -66,6 +66,7 @@ fn report(region: &RegionInfo, node: Option<String>) -> RegionReport {
             Backing::Window => "window",
             Backing::File => "file",
             Backing::Foreign => "registered",
+            Backing::Service => "service",
         },
         length_bytes: region.length_bytes,
         maker: region.maker.to_string(),

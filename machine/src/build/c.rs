@@ -26,7 +26,7 @@ pub const BOARD_C_LIBRARY: Library = Library {
 };
 
 /// The headers of the library.
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 11] = [
     "tombolo.h",
     "tombolo/interface.h",
     "tombolo/wire.h",
@@ -34,6 +34,7 @@ const HEADERS: [&str; 10] = [
     "tombolo/group.h",
     "tombolo/hubs.h",
     "tombolo/hub_names.h",
+    "tombolo/capabilities.h",
     "tombolo/opening.h",
     "RCCE.h",
     "iRCCE.h",

@@ -187,6 +187,12 @@ impl NameDesk {
         self.naming.withdraw(Session::of_client(node, connection), listener);
     }
 
+    /// Whether a client exports a name under this number.
+    #[must_use]
+    pub fn has_listener(&self, (node, connection): Client, listener: u32) -> bool {
+        self.naming.exported_as(Session::of_client(node, connection), listener).is_some()
+    }
+
     /// Who exports a name.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {

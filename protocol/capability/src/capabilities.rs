@@ -18,6 +18,21 @@ rt::number! {
     File = 2,
     /// Memory that its domain had before; others can copy it but not map it.
     Foreign = 3,
+    /// Nothing: it is a service, to which channels are opened.
+    Service = 4,
+}
+
+rt::number! {
+    /// What a capability is to. The parts that memory is split into have a kind each.
+    pub enum Kind: u8;
+    /// Memory that can be mapped or split into parts.
+    Memory = 0,
+    /// A part that can be mapped and not split.
+    Frame = 1,
+    /// A part for the buffers of a pool, mapped as that only.
+    Pool = 2,
+    /// A service.
+    Service = 3,
 }
 
 rt::number! {
@@ -51,7 +66,7 @@ rt::owned_record! {
     /// The operations that a capability allows.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Rights => RightsView<'m>, inline 1 / 1;
-    /// 1 for read, 2 for write, 4 for grant; other bits are invalid.
+    /// 1 for read, 2 for write, 4 for grant, 8 for opening channels to a service; other bits are invalid.
     bits @ 0: u8 => u8,
 }
 
@@ -78,7 +93,7 @@ rt::owned_record! {
 rt::owned_record! {
     /// A capability as its holder sees it.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct CapabilityInfo => CapabilityInfoView<'m>, inline 88 / 8;
+    pub struct CapabilityInfo => CapabilityInfoView<'m>, inline 96 / 8;
     /// The id.
     id @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     /// The region.
@@ -95,6 +110,8 @@ rt::owned_record! {
     revoked @ 64: bool => bool,
     /// The domain that granted or gave it; absent once the holder has accepted it.
     granter @ 72: Option<rt::DomainId> => Option<rt::Domain>,
+    /// What it is to.
+    kind @ 88: Kind => Kind,
 }
 
 rt::owned_record! {
@@ -215,6 +232,48 @@ rt::record_view! {
     domain @ 8 => rt::Domain,
 }
 
+rt::record_view! {
+    CapabilityFaultSplit => CapabilityFaultSplitView<'m>, inline 48 / 8;
+    /// `region`.
+    region @ 0 => RegionIdView<'m>,
+    /// The bytes of the region that were requested.
+    extent @ 8 => ExtentView<'m>,
+    /// The part that they overlap.
+    part @ 24 => ExtentView<'m>,
+    /// What the part is.
+    kind @ 40 => Kind,
+}
+
+rt::record_view! {
+    CapabilityFaultInUse => CapabilityFaultInUseView<'m>, inline 48 / 8;
+    /// `region`.
+    region @ 0 => RegionIdView<'m>,
+    /// The bytes of the region that were requested.
+    extent @ 8 => ExtentView<'m>,
+    /// The bytes that are mapped.
+    mapped @ 24 => ExtentView<'m>,
+    /// The domain that has mapped them.
+    holder @ 40 => rt::Domain,
+}
+
+rt::record_view! {
+    CapabilityFaultCannotSplit => CapabilityFaultCannotSplitView<'m>, inline 16 / 8;
+    /// `region`.
+    region @ 0 => RegionIdView<'m>,
+    /// What holds its bytes.
+    backing @ 8 => Backing,
+}
+
+rt::record_view! {
+    CapabilityFaultWrongKind => CapabilityFaultWrongKindView<'m>, inline 16 / 8;
+    /// `capability`.
+    capability @ 0 => CapabilityIdView<'m>,
+    /// What it is to.
+    kind @ 8 => Kind,
+    /// What it would have to be to.
+    needed @ 9 => Kind,
+}
+
 rt::owned_union! {
     /// Why an operation on capabilities failed. Nothing has changed.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -316,5 +375,47 @@ rt::owned_union! {
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// The domain named, which did not grant it.
         domain @ 8: rt::DomainId => rt::Domain,
+    },
+    /// The bytes are those of a part that the memory was split into.
+    14 => Split {
+        record: CapabilityFaultSplitView<'m>, inline 48;
+        /// `region`.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// The bytes of the region that were requested.
+        extent @ 8: crate::Extent => ExtentView<'m>,
+        /// The part that they overlap.
+        part @ 24: crate::Extent => ExtentView<'m>,
+        /// What the part is.
+        kind @ 40: Kind => Kind,
+    },
+    /// The bytes are mapped by a capability to memory that they would be split from.
+    15 => InUse {
+        record: CapabilityFaultInUseView<'m>, inline 48;
+        /// `region`.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// The bytes of the region that were requested.
+        extent @ 8: crate::Extent => ExtentView<'m>,
+        /// The bytes that are mapped.
+        mapped @ 24: crate::Extent => ExtentView<'m>,
+        /// The domain that has mapped them.
+        holder @ 40: rt::DomainId => rt::Domain,
+    },
+    /// The capability is to something of another kind.
+    16 => WrongKind {
+        record: CapabilityFaultWrongKindView<'m>, inline 16;
+        /// `capability`.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// What it is to.
+        kind @ 8: Kind => Kind,
+        /// What it would have to be to.
+        needed @ 9: Kind => Kind,
+    },
+    /// The region cannot be split.
+    17 => CannotSplit {
+        record: CapabilityFaultCannotSplitView<'m>, inline 16;
+        /// `region`.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// What holds its bytes.
+        backing @ 8: Backing => Backing,
     },
 }

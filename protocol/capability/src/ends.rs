@@ -39,6 +39,7 @@ impl Table {
         if let Some(region) = self.regions.get_mut(&record.region) {
             region.mappings.remove(&mapping);
         }
+        self.leave_part(record.part);
         for revocation in self.revocations.values_mut() {
             revocation.pending.remove(&mapping);
         }
@@ -105,7 +106,7 @@ impl Table {
             .collect()
     }
 
-    fn region_lost(&mut self, id: RegionId) {
+    pub(crate) fn region_lost(&mut self, id: RegionId) {
         let Some(region) = self.regions.get(&id) else { return };
         let mappings: Vec<ChannelId> = region.mappings.iter().copied().collect();
         let capabilities: Vec<CapabilityId> = region.capabilities.iter().copied().collect();
@@ -120,12 +121,14 @@ impl Table {
     }
 
     /// The memory that a domain had before registering it is gone with the domain, and so are regions of
-    /// it. Call after [`domain_ended`](Self::domain_ended).
+    /// it and its services. Call after [`domain_ended`](Self::domain_ended).
     pub fn foreign_lost(&mut self, maker: DomainId) {
         let theirs: Vec<RegionId> = self
             .regions
             .iter()
-            .filter(|(_, region)| region.maker == maker && matches!(region.memory, Memory::Foreign { .. }))
+            .filter(|(_, region)| {
+                region.maker == maker && matches!(region.memory, Memory::Foreign { .. } | Memory::Service)
+            })
             .map(|(id, _)| *id)
             .collect();
         theirs.into_iter().for_each(|region| self.region_lost(region));

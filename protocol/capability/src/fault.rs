@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::capabilities::{Backing, CapabilityFault, Seal};
+use crate::capabilities::{Backing, CapabilityFault, Kind, Seal};
 
 impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -11,6 +11,18 @@ impl fmt::Display for Backing {
             Backing::Window => "window",
             Backing::File => "file",
             Backing::Foreign => "foreign",
+            Backing::Service => "service",
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Memory => "memory",
+            Kind::Frame => "frame",
+            Kind::Pool => "pool",
+            Kind::Service => "service",
         })
     }
 }
@@ -75,6 +87,22 @@ impl fmt::Display for CapabilityFault {
             CapabilityFault::NotFrom { capability, domain } => {
                 write!(f, "{capability} was not granted by domain {domain}, which sent its number")
             }
+            CapabilityFault::Split { region, extent, part, kind } => write!(
+                f,
+                "bytes {extent} of region {region} overlap bytes {part}, which were split off as a part of kind {kind};                  use the capability to that part, or have it deleted or revoked first"
+            ),
+            CapabilityFault::InUse { region, extent, mapped, holder } => write!(
+                f,
+                "bytes {extent} of region {region} cannot be split off: domain {holder} has bytes {mapped} mapped;                  have it unmap them first"
+            ),
+            CapabilityFault::WrongKind { capability, kind, needed } => write!(
+                f,
+                "{capability} is to something of kind {kind}, and this takes kind {needed}; only memory can be split,                  and a part for a pool is mapped by a pool alone"
+            ),
+            CapabilityFault::CannotSplit { region, backing } => write!(
+                f,
+                "region {region} is of kind {backing}; only memory that domains map through the machine can be split"
+            ),
             CapabilityFault::StillHeld { capability, holders } => {
                 write!(f, "{capability} is revoked, but the memory is still mapped by")?;
                 for (index, holder) in holders.iter().enumerate() {

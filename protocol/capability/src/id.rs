@@ -14,7 +14,7 @@ impl fmt::Display for CapabilityId {
     }
 }
 
-/// A set of rights to a region.
+/// A set of rights to memory or to a service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rights(u8);
 
@@ -27,12 +27,14 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// The right to grant capabilities to it to other domains.
     pub const GRANT: Rights = Rights(4);
+    /// The right to open channels to a service.
+    pub const CONNECT: Rights = Rights(8);
     /// The rights to read and write.
     pub const READ_WRITE: Rights = Rights(3);
-    /// The rights to read, write and grant.
+    /// The rights to read, write and grant: all that there are to memory.
     pub const ALL: Rights = Rights(7);
 
-    /// The rights as bits: 1 to read, 2 to write, 4 to grant.
+    /// The rights as bits: 1 to read, 2 to write, 4 to grant, 8 to connect.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
@@ -41,7 +43,7 @@ impl Rights {
     /// The reverse of [`bits`](Self::bits); `None` for unknown bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Rights> {
-        if bits <= Rights::ALL.0 { Some(Rights(bits)) } else { None }
+        if bits <= Rights::ALL.0 | Rights::CONNECT.0 { Some(Rights(bits)) } else { None }
     }
 
     /// Whether all of `other` are in the set.
@@ -67,13 +69,13 @@ impl BitAnd for Rights {
     }
 }
 
-/// Prints `rwg`, with a dash for each right that is missing.
+/// Prints `rwg`, with a dash for each right that is missing, and `c` behind that for the right to connect.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (right, letter) in [(Rights::READ, "r"), (Rights::WRITE, "w"), (Rights::GRANT, "g")] {
             f.write_str(if self.contains(right) { letter } else { "-" })?;
         }
-        Ok(())
+        if self.contains(Rights::CONNECT) { f.write_str("c") } else { Ok(()) }
     }
 }
 
@@ -114,6 +116,21 @@ impl Extent {
         }
     }
 
+    /// Whether they have a byte in common.
+    #[must_use]
+    pub const fn overlaps(self, other: Extent) -> bool {
+        match (self.end_bytes(), other.end_bytes()) {
+            (Some(end), Some(other_end)) => {
+                let begins_bytes = match self.offset_bytes < other.offset_bytes {
+                    true => other.offset_bytes,
+                    false => self.offset_bytes,
+                };
+                begins_bytes < end && begins_bytes < other_end
+            }
+            _ => false,
+        }
+    }
+
     /// The part `relative` to the start of this one, as an extent of the same region; `None` when it is
     /// empty or does not lie inside.
     #[must_use]
@@ -137,8 +154,27 @@ mod tests {
     #[test]
     fn bits_are_golden() {
         assert_eq!((Rights::ALL.bits(), Rights::READ.bits(), Rights::READ_WRITE.bits()), (7, 1, 3));
-        assert_eq!((Rights::from_bits(7), Rights::from_bits(8)), (Some(Rights::ALL), None));
+        assert_eq!((Rights::from_bits(7), Rights::from_bits(16)), (Some(Rights::ALL), None));
+        assert_eq!(Rights::from_bits(12), Some(Rights::GRANT | Rights::CONNECT));
+        assert_eq!((Rights::GRANT | Rights::CONNECT).to_string(), "--gc");
         assert_eq!((Rights::READ | Rights::GRANT).to_string(), "r-g");
+    }
+
+    #[test]
+    fn extents_overlap_where_they_have_a_byte_in_common() {
+        let of = |offset, length| Extent::new(offset, length);
+        for (one, other, overlaps) in [
+            (of(0, 4), of(4, 4), false),
+            (of(0, 5), of(4, 4), true),
+            (of(4, 4), of(0, 5), true),
+            (of(0, 9), of(4, 1), true),
+            (of(4, 1), of(0, 9), true),
+            (of(0, 4), of(0, 0), false),
+            (of(0, 4), of(2, 0), false),
+            (of(u64::MAX, 1), of(0, 4), false),
+        ] {
+            assert_eq!(one.overlaps(other), overlaps, "{one} and {other}");
+        }
     }
 
     #[test]

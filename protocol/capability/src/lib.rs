@@ -9,6 +9,9 @@
 //! **Invariant:** a capability gives no more than the one that it was derived from: a part of its bytes, and
 //! a subset of its rights.
 //!
+//! **Invariant:** no byte is mapped as that of a part, and as that of the memory that the part was split
+//! from.
+//!
 //! **Invariant:** a region is freed only when no domain holds a capability to it and no domain has it mapped.
 //! The evidence that a domain no longer maps it is that the domain has released it or is dead, or that its
 //! node is.
@@ -26,14 +29,16 @@ mod fault;
 mod held;
 mod id;
 mod list;
+mod parts;
 mod record;
 mod revoke;
+mod services;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use capabilities::{
-    Backing, CapabilityFault, CapabilityInfo, MAX_NAMED_HOLDERS, MemoryOptions, RegionInfo, Seal,
+    Backing, CapabilityFault, CapabilityInfo, Kind, MAX_NAMED_HOLDERS, MemoryOptions, RegionInfo, Seal,
 };
 pub use id::{CapabilityId, Extent, Rights};
 pub use record::{Mappable, Memory, NewRegion, Way};

@@ -10,9 +10,10 @@ use crate::{CapabilityFault, CapabilityId, CapabilityInfo, RegionId, RegionInfo}
 
 impl CapabilityRecord {
     pub(crate) fn info(&self, id: CapabilityId) -> CapabilityInfo {
-        let CapabilityRecord { region, extent, rights, holder, parent, revoked, in_transit, .. } = *self;
+        let CapabilityRecord { region, extent, kind, rights, holder, parent, revoked, in_transit, .. } =
+            *self;
         let granter = in_transit.map(|way| way.granter);
-        CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter }
+        CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter, kind }
     }
 }
 
@@ -75,7 +76,7 @@ impl Table {
         let theirs = self.regions.values().filter(|region| region.maker == maker);
         theirs.fold((0, 0), |(count, bytes), region| match region.memory {
             Memory::Kernel { .. } | Memory::Window { .. } => (count + 1, bytes + region.length_bytes),
-            Memory::File | Memory::Foreign { .. } => (count + 1, bytes),
+            Memory::File | Memory::Foreign { .. } | Memory::Service => (count + 1, bytes),
         })
     }
 
@@ -105,13 +106,14 @@ impl Table {
 
     /// The size of every table, by content, for leak checks: as before once all domains that came are gone.
     #[must_use]
-    pub fn held(&self) -> [(&'static str, usize); 5] {
+    pub fn held(&self) -> [(&'static str, usize); 6] {
         [
             ("regions", self.regions.len()),
             ("capabilities", self.capabilities.len()),
             ("mappings", self.mappings.len()),
             ("revocations", self.revocations.len()),
             ("consequences of regions", self.consequences.len()),
+            ("parts of regions", self.parts.len()),
         ]
     }
 }

@@ -5,7 +5,7 @@ use core::num::NonZeroU16;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
-use crate::{Backing, CapabilityId, Extent, RegionId, Rights, Seal};
+use crate::{Backing, CapabilityId, Extent, Kind, RegionId, Rights, Seal};
 
 /// A region to be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +46,8 @@ pub enum Memory {
         /// The address in that domain.
         address: u64,
     },
+    /// No memory: it is a service.
+    Service,
 }
 
 impl Memory {
@@ -57,6 +59,7 @@ impl Memory {
             Memory::Window { .. } => Backing::Window,
             Memory::File => Backing::File,
             Memory::Foreign { .. } => Backing::Foreign,
+            Memory::Service => Backing::Service,
         }
     }
 }
@@ -74,10 +77,28 @@ pub(crate) struct RegionRecord {
     pub(crate) mappings: BTreeSet<ChannelId>,
 }
 
+/// A part of a region. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PartId(pub(crate) u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PartRecord {
+    pub(crate) region: RegionId,
+    pub(crate) extent: Extent,
+    pub(crate) kind: Kind,
+    /// The part that it was split from; `None` for the region.
+    pub(crate) of: Option<PartId>,
+    /// What keeps it: capabilities, mappings, and parts that were split from it.
+    pub(crate) users: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CapabilityRecord {
     pub(crate) region: RegionId,
     pub(crate) extent: Extent,
+    pub(crate) kind: Kind,
+    /// The part that it is to; `None` for a region or service.
+    pub(crate) part: Option<PartId>,
     pub(crate) rights: Rights,
     pub(crate) holder: DomainId,
     /// The domain whose account it is on: its creator, not its current holder.
@@ -122,6 +143,9 @@ impl InTransit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MappingRecord {
     pub(crate) region: RegionId,
+    pub(crate) extent: Extent,
+    /// The part whose bytes these are mapped as.
+    pub(crate) part: Option<PartId>,
     pub(crate) holder: DomainId,
     pub(crate) writable: bool,
     /// The capability it was mapped with, or the nearest one left above that.

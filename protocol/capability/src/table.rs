@@ -7,10 +7,11 @@ use core::hash::{Hash, Hasher};
 use tombolo_base::{ChannelId, DomainId, NodeId};
 
 use crate::record::{
-    CapabilityRecord, InTransit, Mappable, MappingRecord, Memory, NewRegion, RegionRecord, Way,
+    CapabilityRecord, InTransit, Mappable, MappingRecord, Memory, NewRegion, PartId, PartRecord,
+    RegionRecord, Way,
 };
 use crate::revoke::{Operation, Patience, Revocation, Revoked};
-use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, Rights, Seal};
+use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, Rights, Seal};
 
 /// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
@@ -62,19 +63,23 @@ pub struct Table {
     pub(crate) mappings: BTreeMap<ChannelId, MappingRecord>,
     /// Pairs of a capability and a mapping made with it.
     pub(crate) mapped: BTreeSet<(CapabilityId, ChannelId)>,
+    pub(crate) parts: BTreeMap<PartId, PartRecord>,
+    /// Parts by the region, the part that they were split from, and their offset.
+    pub(crate) split: BTreeMap<(RegionId, Option<PartId>, u64), PartId>,
     pub(crate) revocations: BTreeMap<Operation, Revocation>,
     pub(crate) patience: Patience,
     pub(crate) last_region: u32,
     pub(crate) last_capability: u64,
     pub(crate) last_operation: u64,
+    pub(crate) last_part: u64,
     pub(crate) consequences: Vec<Consequence>,
 }
 
 /// Excludes the pending consequences, which a caller takes before comparing states.
 impl Hash for Table {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.regions, &self.capabilities, &self.mappings, &self.revocations).hash(state);
-        (self.last_region, self.last_capability, self.last_operation).hash(state);
+        (&self.regions, &self.capabilities, &self.mappings, &self.parts, &self.revocations).hash(state);
+        (self.last_region, self.last_capability, self.last_operation, self.last_part).hash(state);
     }
 }
 
@@ -104,6 +109,7 @@ impl Table {
     /// As [`create`](Self::create) with limited rights, for memory that cannot be written.
     pub fn create_with(&mut self, id: RegionId, new: NewRegion, rights: Rights) -> CapabilityInfo {
         let NewRegion { maker, memory, length_bytes, unit_bytes, .. } = new;
+        let kind = if memory == Memory::Service { Kind::Service } else { Kind::Memory };
         self.regions.insert(
             id,
             RegionRecord {
@@ -120,6 +126,8 @@ impl Table {
         self.insert(CapabilityRecord {
             region: id,
             extent: Extent::new(0, length_bytes),
+            kind,
+            part: None,
             rights,
             holder: maker,
             charged: maker,
@@ -129,13 +137,14 @@ impl Table {
         })
     }
 
-    fn insert(&mut self, record: CapabilityRecord) -> CapabilityInfo {
+    pub(crate) fn insert(&mut self, record: CapabilityRecord) -> CapabilityInfo {
         self.last_capability += 1;
         let id = CapabilityId(self.last_capability);
         if let Some(parent) = record.parent {
             self.children.insert((parent, id));
         }
         self.held.insert((record.holder, id));
+        self.use_part(record.part);
         *self.charges.entry(record.charged).or_default() += 1;
         if let Some(region) = self.regions.get_mut(&record.region) {
             region.capabilities.insert(id);
@@ -160,7 +169,7 @@ impl Table {
         Ok(record)
     }
 
-    fn with_right(
+    pub(crate) fn with_right(
         &self,
         by: DomainId,
         capability: CapabilityId,
@@ -206,7 +215,11 @@ impl Table {
         }))
     }
 
-    fn part_of(&self, record: &CapabilityRecord, extent: Extent) -> Result<Extent, CapabilityFault> {
+    pub(crate) fn part_of(
+        &self,
+        record: &CapabilityRecord,
+        extent: Extent,
+    ) -> Result<Extent, CapabilityFault> {
         let available_bytes = record.extent.length_bytes;
         let bad = CapabilityFault::BadExtent { extent, available_bytes };
         let part = record.extent.part(extent).ok_or(bad)?;
@@ -322,6 +335,7 @@ impl Table {
                 (mapping.by, mapping.orphan) = (record.parent, true);
             }
         }
+        self.leave_part(record.part);
     }
 
     pub(crate) fn free_if_unused(&mut self, id: RegionId) {
@@ -337,8 +351,8 @@ impl Table {
         }
     }
 
-    /// The parameters for mapping a capability, for reading or for reading and writing. `reaches` says
-    /// whether its holder can reach the memory of a region.
+    /// The parameters for mapping a capability, for reading or for reading and writing, with `pool` as the
+    /// buffers of a pool. `reaches` says whether its holder can reach the memory of a region.
     ///
     /// # Errors
     /// It is refused; nothing has changed.
@@ -347,10 +361,20 @@ impl Table {
         by: DomainId,
         capability: CapabilityId,
         rights: Rights,
+        pool: bool,
         reaches: impl FnOnce(RegionId, Memory) -> bool,
     ) -> Result<Mappable, CapabilityFault> {
         let rights = Rights::READ | (rights & Rights::WRITE);
         let record = self.with_right(by, capability, rights)?;
+        match (record.kind, pool) {
+            (Kind::Pool, false) => {
+                return Err(CapabilityFault::WrongKind { capability, kind: Kind::Pool, needed: Kind::Frame });
+            }
+            (kind @ (Kind::Frame | Kind::Service), true) => {
+                return Err(CapabilityFault::WrongKind { capability, kind, needed: Kind::Pool });
+            }
+            _ => self.not_split(record.region, record.part, record.extent)?,
+        }
         let region = self.regions.get(&record.region).ok_or(CapabilityFault::Gone { capability })?;
         let seal = region.sealing.unwrap_or(region.seal);
         if rights.contains(Rights::WRITE) && seal != Seal::Open {
@@ -364,11 +388,13 @@ impl Table {
 
     /// Records a mapping by the holder of a capability, under a number that is never reused.
     pub fn map(&mut self, capability: CapabilityId, mappable: &Mappable, mapping: ChannelId) {
-        let Some(record) = self.capabilities.get(&capability) else { return };
+        let Some(record) = self.capabilities.get(&capability).copied() else { return };
         self.mappings.insert(
             mapping,
             MappingRecord {
                 region: mappable.region,
+                extent: record.extent,
+                part: record.part,
                 holder: record.holder,
                 writable: mappable.rights.contains(Rights::WRITE),
                 by: Some(capability),
@@ -376,6 +402,7 @@ impl Table {
                 hung_up: false,
             },
         );
+        self.use_part(record.part);
         self.mapped.insert((capability, mapping));
         if let Some(region) = self.regions.get_mut(&mappable.region) {
             region.mappings.insert(mapping);
@@ -396,6 +423,7 @@ impl Table {
     ) -> Result<RegionId, CapabilityFault> {
         let record = self.with_right(by, capability, Rights::WRITE)?;
         let (id, extent) = (record.region, record.extent);
+        self.not_split(id, None, extent)?;
         let region = self.regions.get(&id).ok_or(CapabilityFault::Gone { capability })?;
         if region.memory.backing() != Backing::Memory {
             return Err(CapabilityFault::CannotSeal { region: id, backing: region.memory.backing() });

@@ -7,7 +7,9 @@ use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use crate::*;
 
 mod lists;
+mod parts;
 mod revoking;
+mod services;
 mod walks;
 mod ways;
 
@@ -40,7 +42,7 @@ pub(super) fn create(table: &mut Table, new: NewRegion) -> CapabilityInfo {
 }
 
 pub(super) fn map(table: &mut Table, by: DomainId, capability: CapabilityId, number: u64, rights: Rights) {
-    let mappable = table.mappable(by, capability, rights, |_, _| true).unwrap();
+    let mappable = table.mappable(by, capability, rights, false, |_, _| true).unwrap();
     table.map(capability, &mappable, ChannelId(number));
 }
 
@@ -77,7 +79,7 @@ fn only_the_holder_may_use_a_capability() {
     assert_eq!(table.delete(thief, all.id), Err(not_yours.clone()));
     assert_eq!(table.seal(thief, all.id, Seal::Frozen), Err(not_yours.clone()));
     assert_eq!(table.revoke(0, thief, all.id, true), Err(not_yours.clone()));
-    assert_eq!(table.mappable(thief, all.id, Rights::READ, |_, _| true), Err(not_yours));
+    assert_eq!(table.mappable(thief, all.id, Rights::READ, false, |_, _| true), Err(not_yours));
     let never = CapabilityId(77);
     assert_eq!(table.delete(owner, never), Err(CapabilityFault::Gone { capability: never }));
     assert_eq!(table, before);
@@ -186,7 +188,8 @@ fn sealed_memory_is_written_by_no_other_domain() {
     table.released(HOST, ChannelId(2));
     assert_eq!(table.seal(owner, all.id, Seal::SoleWriter), Ok(all.region));
     let sealed = |seal| Err(CapabilityFault::Sealed { region: all.region, seal });
-    let wants = |table: &Table, rights| table.mappable(other, granted.id, rights, |_, _| true).map(|_| ());
+    let wants =
+        |table: &Table, rights| table.mappable(other, granted.id, rights, false, |_, _| true).map(|_| ());
     assert_eq!(wants(&table, Rights::READ_WRITE), sealed(Seal::SoleWriter), "also while the kernel is asked");
     assert_eq!(wants(&table, Rights::READ), Ok(()));
     table.sealed(all.region, false);

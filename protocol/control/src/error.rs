@@ -44,6 +44,11 @@ impl fmt::Display for Fault {
             ),
             Fault::Name { fault } => write!(f, "{fault}"),
             Fault::Capability { fault } => write!(f, "{fault}"),
+            Fault::NotGiven { name, given } => write!(
+                f,
+                "this program was not started with a capability named '{name}'; it was given {given} (a program gives them \
+                 when it starts another)"
+            ),
             Fault::Limit { what } | Fault::Refused { why: what } | Fault::System { what } => {
                 f.write_str(what)
             }

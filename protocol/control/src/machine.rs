@@ -363,6 +363,14 @@ rt::record_view! {
 }
 
 rt::record_view! {
+    FaultNotGiven => FaultNotGivenView<'m>, inline 16 / 8;
+    /// `name`, up to 1024 bytes.
+    name @ 0 => rt::Text<'m, 1024>,
+    /// The names of what it was started with, in one line.
+    given @ 8 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
     FaultCapability => FaultCapabilityView<'m>, inline 16 / 8;
     /// Why.
     fault @ 0 => CapabilityFaultView<'m>,
@@ -503,5 +511,13 @@ rt::owned_union! {
         record: FaultCapabilityView<'m>, inline 16;
         /// Why.
         fault @ 0: CapabilityFault => CapabilityFaultView<'m>,
+    },
+    /// The caller was not started with a capability of that name.
+    16 => NotGiven {
+        record: FaultNotGivenView<'m>, inline 16;
+        /// `name`, up to 1024 bytes.
+        name @ 0: rt::String => rt::Text<'m, 1024>,
+        /// The names of what it was started with, in one line.
+        given @ 8: rt::String => rt::Text<'m, 61440>,
     },
 }

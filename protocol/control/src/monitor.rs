@@ -16,16 +16,35 @@ use super::observation::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::records::*;
 
+/// The most capabilities that a program is started with, and the most parts that memory is split into at a time.
+pub const MAX_GIVEN: u64 = 64;
+
+rt::owned_record! {
+    /// A capability that a program is started with. It is derived from one of the starter's.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct GivenCapability => GivenCapabilityView<'m>, inline 48 / 8;
+    /// The name by which the program asks for it.
+    name @ 0: rt::String => rt::Text<'m, 1024>,
+    /// From which.
+    capability @ 8: crate::CapabilityId => CapabilityIdView<'m>,
+    /// Which part, counted from the start of the capability's own; all of that if none.
+    extent @ 16: Option<crate::Extent> => Option<ExtentView<'m>>,
+    /// What of its rights.
+    rights @ 40: crate::Rights => RightsView<'m>,
+}
+
 rt::owned_record! {
     /// A program to start.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct SpawnRequest => SpawnRequestView<'m>, inline 88 / 8;
+    pub struct SpawnRequest => SpawnRequestView<'m>, inline 96 / 8;
     /// The name of the node to run it on.
     node @ 0: rt::String => rt::Text<'m, 1024>,
     /// Use the caller's own image; otherwise a descriptor of the image file comes with the message.
     own_image @ 8: bool => bool,
     /// How to start it. It is called by the name of its image's file.
     program @ 16: ProgramSpec => ProgramSpecView<'m>,
+    /// What it is given.
+    given @ 88: rt::Vec<GivenCapability> => rt::List<'m, GivenCapabilityView<'m>, 64>,
 }
 
 rt::owned_record! {
@@ -200,7 +219,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x2a94c9054fe0dbec;
+pub const MONITOR_FINGERPRINT: u64 = 0x07ba498186d10261;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -225,19 +244,21 @@ rt::owned_messages! {
         /// The listener that `export` named.
         listener @ 0: u32 => u32,
     };
-    /// Open a channel to whoever exports a name. Descriptors come with the answer.
-    Call 4 => Connect, 48 {
+    /// Open a channel to whoever exports a name, or to the service of a capability. Descriptors come with the answer.
+    Call 4 => Connect, 64 {
         /// Whose name.
         scope @ 0: Scope => ScopeView<'m>,
-        /// The name.
+        /// The name; empty with a capability.
         name @ 16: rt::String => rt::Text<'m, 1024>,
-        /// How long to wait for somebody to export it.
+        /// How long to wait for somebody to export it, and for room in the backlog.
         timeout @ 24: core::time::Duration => DurationView<'m>,
         /// The shape of its rings.
         config @ 32: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
+        /// A capability to a service, with the right to open channels; scope and name mean nothing then.
+        by @ 48: Option<crate::CapabilityId> => Option<CapabilityIdView<'m>>,
     };
     /// Start a program.
-    Call 5 => Spawn, 88 {
+    Call 5 => Spawn, 96 {
         /// What and where.
         spawn @ 0: SpawnRequest => SpawnRequestView<'m>,
     };
@@ -404,6 +425,8 @@ rt::owned_messages! {
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// What of its rights is wanted: reading, or reading and writing.
         rights @ 8: crate::Rights => RightsView<'m>,
+        /// As the buffers of a pool.
+        pool @ 9: bool => bool,
     };
     /// Take back everything that was derived from a capability, wherever it is, and whatever it was for. Answered when
     /// nobody has the memory mapped by it any more, or when a limit of time has passed.
@@ -440,6 +463,26 @@ rt::owned_messages! {
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
         /// Who was at its other end.
         granter @ 8: rt::DomainId => rt::Domain,
+    };
+    /// Take up what the caller was started with under a name. May be asked again.
+    Call 73 => Given, 8 {
+        /// `name`, up to 1024 bytes.
+        name @ 0: rt::String => rt::Text<'m, 1024>,
+    };
+    /// Split memory into parts that do not overlap, each with a kind. Takes the rights to read and write. While a part is
+    /// held or mapped, its bytes can be mapped by capabilities to the part only.
+    Call 74 => CapabilitySplit, 24 {
+        /// Which memory.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// What the parts are to be.
+        kind @ 8: Kind => Kind,
+        /// The parts, counted from the start of the capability's own.
+        parts @ 16: rt::Vec<crate::Extent> => rt::List<'m, ExtentView<'m>, 64>,
+    };
+    /// Make a capability to a service of the caller: the right to open channels to it, and to grant that.
+    Call 75 => ServiceCreate, 8 {
+        /// One of the caller's listeners; a new one without a name if none.
+        listener @ 0: Option<u32> => Option<u32>,
     };
     /// What has changed of the machine since a version: first everything, then what is new. Answered at once if there is
     /// anything, else when there is, or when the time is up. A version is good for as long as the connection; after the
@@ -595,6 +638,12 @@ impl MonitorRequest {
     pub const CAPABILITY_TAKE_BACK: u16 = 71;
     /// The ordinal of `capability_forget`.
     pub const CAPABILITY_FORGET: u16 = 72;
+    /// The ordinal of `given`.
+    pub const GIVEN: u16 = 73;
+    /// The ordinal of `capability_split`.
+    pub const CAPABILITY_SPLIT: u16 = 74;
+    /// The ordinal of `service_create`.
+    pub const SERVICE_CREATE: u16 = 75;
     /// The ordinal of `observe`.
     pub const OBSERVE: u16 = 80;
     /// The ordinal of `history`.
@@ -734,23 +783,23 @@ rt::owned_messages! {
         fault @ 0: Fault => FaultView<'m>,
     };
     /// Answers [`MonitorRequest::RegionCreate`].
-    Reply 60 => RegionCreate, 88 {
+    Reply 60 => RegionCreate, 96 {
         /// The capability to all of it.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
     /// Answers [`MonitorRequest::CapabilityDerive`].
-    Reply 61 => CapabilityDerive, 88 {
+    Reply 61 => CapabilityDerive, 96 {
         /// The new one.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
     /// Answers [`MonitorRequest::CapabilityShow`].
-    Reply 64 => CapabilityShow, 160 {
+    Reply 64 => CapabilityShow, 168 {
         /// That.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
         /// The region.
-        region @ 88: RegionInfo => RegionInfoView<'m>,
+        region @ 96: RegionInfo => RegionInfoView<'m>,
         /// Where foreign memory is.
-        foreign @ 136: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+        foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
     /// Answers [`MonitorRequest::Capabilities`].
     Reply 65 => Capabilities, 16 {
@@ -779,18 +828,39 @@ rt::owned_messages! {
         killed @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
     };
     /// Answers [`MonitorRequest::CapabilityAccept`].
-    Reply 70 => CapabilityAccept, 160 {
+    Reply 70 => CapabilityAccept, 168 {
         /// What it is.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
         /// The region.
-        region @ 88: RegionInfo => RegionInfoView<'m>,
+        region @ 96: RegionInfo => RegionInfoView<'m>,
         /// Where foreign memory is.
-        foreign @ 136: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+        foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
     /// Answers [`MonitorRequest::CapabilityTakeBack`].
-    Reply 71 => CapabilityTakeBack, 88 {
+    Reply 71 => CapabilityTakeBack, 96 {
         /// What it is.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+    };
+    /// Answers [`MonitorRequest::Given`].
+    Reply 73 => Given, 168 {
+        /// What it is.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+        /// The region.
+        region @ 96: RegionInfo => RegionInfoView<'m>,
+        /// Where foreign memory is.
+        foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+    };
+    /// Answers [`MonitorRequest::CapabilitySplit`].
+    Reply 74 => CapabilitySplit, 8 {
+        /// A capability to each part, in order, with the rights of the one that was split.
+        capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 64>,
+    };
+    /// Answers [`MonitorRequest::ServiceCreate`].
+    Reply 75 => ServiceCreate, 104 {
+        /// The capability.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+        /// Number for `incoming` and `withdraw`.
+        listener @ 96: u32 => u32,
     };
     /// Answers [`MonitorRequest::Observe`].
     Reply 80 => Observe, 40 {
@@ -858,7 +928,7 @@ rt::owned_messages! {
     /// Answers a call without results: it is done.
     Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 | 83 | 86 | 87 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 17 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 17 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 73 | 74 | 75 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };

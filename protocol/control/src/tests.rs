@@ -42,6 +42,7 @@ fn connect() -> ClientMessage {
         name: "pong".into(),
         timeout: Duration::from_nanos(5),
         config: ChannelConfig::default(),
+        by: None,
     };
     ClientMessage { request: 0x0102, body }
 }
@@ -53,14 +54,16 @@ fn connected() -> MonitorMessage {
 #[test]
 fn a_request_is_golden() {
     let expected = [
-        "0400060002020100",
+        "0400080002020100",
         "0300000008000000",
-        "3800000000000000",
-        "4800000004000000",
+        "4800000000000000",
+        "5800000004000000",
         "0500000000000000",
         "4000000040000000",
         "0000000000000000",
-        "4000000001000000",
+        "0000000000000000",
+        "0000000000000000",
+        "5000000001000000",
         "6e00000000000000",
         "706f6e6700000000",
     ];
@@ -199,6 +202,7 @@ fn a_lying_length_is_refused() {
             node: "n".into(),
             own_image: true,
             program: ProgramSpec { arguments: vec!["a".into()], ..ProgramSpec::new("") },
+            given: Vec::new(),
         },
     };
     let mut bytes = ClientMessage { request: 1, body: bytes }.to_bytes().unwrap();

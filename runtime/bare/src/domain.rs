@@ -146,7 +146,8 @@ impl ChannelOptions {
         let timeout = domain.timeouts.operation();
         let start = Instant::now();
         let (scope, name) = split_scope(name);
-        let request = Request::Connect { scope, name: name.to_owned(), timeout, config: self.config };
+        let request =
+            Request::Connect { scope, name: name.to_owned(), timeout, config: self.config, by: None };
         match domain.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
             Reply::Connect { grant } => domain.open(&grant, self, timeout.saturating_sub(start.elapsed())),
             other => Err(unexpected(&other)),

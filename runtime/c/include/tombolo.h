@@ -106,7 +106,9 @@ enum {
     TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
     TOMBOLO_HUB_HELD = 67,   /* the task does not hold it; or it does, and was to take it again */
     TOMBOLO_HUB_REFUSED = 68, /* the hub is of another kind or type, or has no such operation */
-    TOMBOLO_EXPELLED = 69     /* the other members of a group (tombolo/group.h) took this one for dead */
+    TOMBOLO_EXPELLED = 69,    /* the other members of a group (tombolo/group.h) took this one for dead */
+    TOMBOLO_IN_USE = 70,      /* the bytes are those of a part that was split off, or are mapped */
+    TOMBOLO_WRONG_KIND = 71   /* the capability is to something of another kind */
 };
 
 /* As long as it takes: some 584 years. */
@@ -180,8 +182,7 @@ typedef struct tombolo_channel tombolo_channel;
  * Give it back with tombolo_unexport. */
 tombolo_status tombolo_export(const tombolo_domain *domain, const char *name, const tombolo_options *options,
                               tombolo_listener **listener);
-
-/* Gives the name back. Null is allowed. */
+/* Null is allowed. */
 void tombolo_unexport(tombolo_listener *listener);
 
 /* Waits for a program to connect, and opens the channel. After TOMBOLO_REFUSED others can still be accepted. */
@@ -293,7 +294,6 @@ tombolo_status tombolo_look_up(const tombolo_domain *domain, const char *query, 
 
 /* Sets a record ("sensor { unit: 'K', value: 20 }"), which lives as long as this program. `version` may be null. */
 tombolo_status tombolo_set_record(const tombolo_domain *domain, const char *record, uint64_t *version);
-
 /* Deletes one. */
 tombolo_status tombolo_delete_record(const tombolo_domain *domain, const char *name);
 
@@ -431,7 +431,8 @@ enum {
     TOMBOLO_IN_MEMORY = 0,
     TOMBOLO_IN_A_WINDOW = 1,
     TOMBOLO_IN_A_FILE = 2,
-    TOMBOLO_FOREIGN = 3 /* in memory that a program had already */
+    TOMBOLO_FOREIGN = 3, /* in memory that a program had already */
+    TOMBOLO_SERVICE = 4  /* nowhere: it is a service (tombolo/capabilities.h) */
 };
 
 enum {
@@ -594,7 +595,6 @@ typedef struct tombolo_pool_options {
 
 /* Makes a pool. All its buffers are here. Give it back with tombolo_pool_drop; buffers keep what they need of it. */
 tombolo_status tombolo_create_pool(const tombolo_domain *domain, const tombolo_pool_options *options, tombolo_pool **pool);
-
 /* Null is allowed. */
 void tombolo_pool_drop(tombolo_pool *pool);
 

@@ -7,6 +7,7 @@ use tombolo::{Child, Exit, SpawnOptions};
 
 use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
 use crate::domain::DomainHandle;
+use crate::region::{CapabilityHandle, Part, rights_of};
 use crate::status::{Failure, Status};
 
 /// `tombolo_child`.
@@ -93,11 +94,62 @@ pub unsafe extern "C" fn tombolo_spawn(
     options: *const Spawn,
     result: *mut *mut ChildHandle,
 ) -> Status {
+    // SAFETY: as for this function; no list is read without elements.
+    unsafe { tombolo_spawn_with(domain, options, std::ptr::null(), 0, result) }
+}
+
+/// `tombolo_given`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Given {
+    name: *const c_char,
+    capability: *const CapabilityHandle,
+    extent: Part,
+    rights: u32,
+    reserved: u32,
+}
+
+/// Adds what a program is given.
+///
+/// # Safety
+/// `given` points to `count` elements as `tombolo/capabilities.h` describes them, or there are none.
+unsafe fn give(options: SpawnOptions, given: *const Given, count: usize) -> Result<SpawnOptions, Failure> {
+    if count > 0 {
+        present(given.cast_mut(), "what the program is given")?;
+    }
+    (0..count).try_fold(options, |options, index| {
+        // SAFETY: not null and below `count`, by this function's condition; a text and a live handle in each.
+        let (given, name, capability) = unsafe {
+            let given = *given.add(index);
+            (given, text(given.name, "the name of a capability")?, shared(given.capability, "a capability")?)
+        };
+        let (extent, rights) = (given.extent.extent(), rights_of(given.rights)?);
+        Ok(match extent.length_bytes {
+            0 => options.give(name, &capability.capability, rights),
+            _ => options.give_part(name, &capability.capability, extent, rights),
+        })
+    })
+}
+
+/// `tombolo_spawn_with`: see `tombolo/capabilities.h`.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_spawn_with(
+    domain: *const DomainHandle,
+    options: *const Spawn,
+    given: *const Given,
+    count: usize,
+    result: *mut *mut ChildHandle,
+) -> Status {
     guard(|| {
         present(result, "where to put the child")?;
         // SAFETY: a live handle and options, by the contract.
         let (domain, options) =
             unsafe { (shared(domain, "the domain")?, read(shared(options, "what to start")?)?) };
+        // SAFETY: `count` elements, by the contract.
+        let options = unsafe { give(options, given, count) }?;
         let child = hand_out(ChildHandle { child: domain.domain.spawn(&options)? });
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, child, "where to put the child") }

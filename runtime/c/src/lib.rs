@@ -10,6 +10,7 @@
 
 mod boundary;
 pub mod bulk;
+pub mod capability;
 pub mod channel;
 pub mod child;
 pub mod domain;

@@ -8,6 +8,7 @@ use crate::boundary::{
     Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
 };
 use crate::domain::DomainHandle;
+use crate::region::CapabilityHandle;
 use crate::status::{Failure, Status};
 
 /// `tombolo_pool`.
@@ -90,6 +91,33 @@ pub unsafe extern "C" fn tombolo_create_pool(
             options = options.reachable_from(unsafe { text(making.reachable_from, "the node") }?);
         }
         let pool = domain.domain.create_pool(&options)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+    })
+}
+
+/// `tombolo_create_pool_in`: see `tombolo/capabilities.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_create_pool_in(
+    domain: *const DomainHandle,
+    memory: *const CapabilityHandle,
+    options: *const Making,
+    result: *mut *mut PoolHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the pool")?;
+        // SAFETY: live handles and options, by the contract.
+        let (domain, memory, making) = unsafe {
+            (shared(domain, "the domain")?, shared(memory, "the memory")?, shared(options, "what to make")?)
+        };
+        if !making.reachable_from.is_null() {
+            return Err(Failure::invalid("the memory of the pool is given, and with that who reaches it"));
+        }
+        let options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
+        let pool = domain.domain.create_pool_in(&memory.capability, &options)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })

@@ -30,7 +30,7 @@ impl Part {
         Part { offset: extent.offset_bytes, length: extent.length_bytes }
     }
 
-    fn extent(self) -> Extent {
+    pub(crate) fn extent(self) -> Extent {
         Extent::new(self.offset, self.length)
     }
 }
@@ -170,7 +170,10 @@ unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
 ///
 /// # Safety
 /// As for [`put`].
-unsafe fn give_out(result: *mut *mut CapabilityHandle, capability: Capability) -> Result<(), Failure> {
+pub(crate) unsafe fn give_out(
+    result: *mut *mut CapabilityHandle,
+    capability: Capability,
+) -> Result<(), Failure> {
     // SAFETY: as this function asks for.
     unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
 }

@@ -178,6 +178,10 @@ statuses! {
     HubRefused = 68, c"TOMBOLO_HUB_REFUSED";
     /// The other members of a group took this one for dead.
     Expelled = 69, c"TOMBOLO_EXPELLED";
+    /// The bytes are those of a part that was split off, or are mapped.
+    InUse = 70, c"TOMBOLO_IN_USE";
+    /// The capability is to something of another kind.
+    WrongKind = 71, c"TOMBOLO_WRONG_KIND";
 }
 
 /// Why something was not done.
@@ -286,6 +290,8 @@ fn status_of_capability(fault: &CapabilityFault) -> Status {
         CapabilityFault::Mapped { .. }
         | CapabilityFault::Sealed { .. }
         | CapabilityFault::CannotSeal { .. } => Status::Sealed,
+        CapabilityFault::Split { .. } | CapabilityFault::InUse { .. } => Status::InUse,
+        CapabilityFault::WrongKind { .. } | CapabilityFault::CannotSplit { .. } => Status::WrongKind,
         CapabilityFault::StillHeld { .. } => Status::StillHeld,
     }
 }
@@ -307,6 +313,7 @@ fn status_of_fault(fault: &Fault) -> Status {
         Fault::Name { fault: NameFault::Exists { .. } } => Status::NameTaken,
         Fault::Name { fault: NameFault::BadName { .. } } => Status::BadName,
         Fault::Capability { fault } => status_of_capability(fault),
+        Fault::NotGiven { .. } => Status::NoSuchCapability,
         _ => Status::Denied,
     }
 }

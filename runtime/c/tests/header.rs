@@ -13,9 +13,16 @@ fn folder() -> PathBuf {
 }
 
 fn header() -> String {
-    ["tombolo.h", "tombolo/files.h", "tombolo/group.h", "tombolo/hubs.h", "tombolo/opening.h"]
-        .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
-        .concat()
+    [
+        "tombolo.h",
+        "tombolo/capabilities.h",
+        "tombolo/files.h",
+        "tombolo/group.h",
+        "tombolo/hubs.h",
+        "tombolo/opening.h",
+    ]
+    .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
+    .concat()
 }
 
 /// What stands in front of `end` behind each `start`.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tombolo.h"
+#include "tombolo/capabilities.h"
 
 #define PAGE 4096
 #define PATIENCE (60 * TOMBOLO_SECOND)
@@ -62,7 +63,7 @@ static void regions(tombolo_domain *domain)
     EXPECT(TOMBOLO_OUT_OF_RANGE, tombolo_derive(region, &outside, TOMBOLO_READ, &none));
     EXPECT(TOMBOLO_OUT_OF_RANGE, tombolo_derive(region, &unaligned, TOMBOLO_READ, &none));
     EXPECT(TOMBOLO_LACKS_RIGHT, tombolo_derive(part, NULL, TOMBOLO_WRITE, &none));
-    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_derive(part, NULL, 8, &none));
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_derive(part, NULL, 16, &none));
     uint64_t id;
     EXPECT(TOMBOLO_NO_SUCH_DOMAIN, tombolo_grant(region, 0, NULL, TOMBOLO_READ, &id));
     EXPECT(TOMBOLO_NO_SUCH_CAPABILITY, tombolo_take_capability(domain, UINT64_MAX, &none));
@@ -119,6 +120,63 @@ static void regions(tombolo_domain *domain)
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_region_of_file(domain, -1, PAGE, &region));
     tombolo_capability_drop(NULL);
     tombolo_unmap(NULL);
+}
+
+/* Parts of memory, services, and what a program is started with. */
+static void parts_and_services(tombolo_domain *domain)
+{
+    tombolo_region_options options = {0};
+    tombolo_capability *region, *parts[2], *more[1], *service, *named, *given;
+    options.length = 4 * PAGE;
+    EXPECT(TOMBOLO_OK, tombolo_create_region(domain, &options, &region));
+    tombolo_extent halves[2] = {{0, PAGE}, {2 * PAGE, 2 * PAGE}}, across = {PAGE, 2 * PAGE};
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_split(region, TOMBOLO_A_SERVICE, halves, 2, parts));
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_split(region, TOMBOLO_PART_POOL, NULL, 2, parts));
+    EXPECT(TOMBOLO_OK, tombolo_split(region, TOMBOLO_PART_POOL, halves, 2, parts));
+    MUST(tombolo_capability_kind(parts[0]) == TOMBOLO_PART_POOL && tombolo_capability_kind(region) == TOMBOLO_PART_MEMORY);
+    MUST(tombolo_capability_extent(parts[1]).offset == 2 * PAGE);
+    EXPECT(TOMBOLO_IN_USE, tombolo_split(region, TOMBOLO_PART_FRAME, &across, 1, more));
+    MUST(strstr(tombolo_last_error(), "4096+8192") != NULL && strstr(tombolo_last_error(), "8192+8192") != NULL);
+    tombolo_mapping *mapping;
+    EXPECT(TOMBOLO_IN_USE, tombolo_map(region, TOMBOLO_READ, NULL, &mapping));
+    EXPECT(TOMBOLO_WRONG_KIND, tombolo_map(parts[0], TOMBOLO_READ, NULL, &mapping));
+    tombolo_pool_options buffers = {0};
+    buffers.buffer_bytes = 1024;
+    buffers.count = 8;
+    tombolo_pool *pool;
+    EXPECT(TOMBOLO_SYSTEM, tombolo_create_pool_in(domain, parts[0], &buffers, &pool));
+    EXPECT(TOMBOLO_OK, tombolo_create_pool_in(domain, parts[1], &buffers, &pool));
+    tombolo_pool_drop(pool);
+
+    tombolo_listener *listener;
+    tombolo_channel *here, *there;
+    EXPECT(TOMBOLO_OK, tombolo_serve(domain, NULL, &listener, &service));
+    MUST(tombolo_capability_kind(service) == TOMBOLO_A_SERVICE
+         && tombolo_capability_rights(service) == (TOMBOLO_CONNECT | TOMBOLO_GRANT));
+    EXPECT(TOMBOLO_LACKS_RIGHT, tombolo_connect_by(domain, region, NULL, PATIENCE, &here));
+    EXPECT(TOMBOLO_LACKS_RIGHT, tombolo_map(service, TOMBOLO_READ, NULL, &mapping));
+    EXPECT(TOMBOLO_TIMED_OUT, tombolo_connect_by(domain, service, NULL, TOMBOLO_SECOND / 100, &here));
+    EXPECT(TOMBOLO_OK, tombolo_listener_capability(listener, &named));
+    tombolo_revoked revoked;
+    EXPECT(TOMBOLO_OK, tombolo_revoke(service, true, PATIENCE, &revoked));
+    EXPECT(TOMBOLO_NO_SUCH_CAPABILITY, tombolo_connect_by(domain, service, NULL, PATIENCE, &there));
+    tombolo_unexport(listener);
+    EXPECT(TOMBOLO_NO_SUCH_CAPABILITY, tombolo_connect_by(domain, named, NULL, PATIENCE, &there));
+
+    EXPECT(TOMBOLO_NO_SUCH_CAPABILITY, tombolo_take_given(domain, "nothing", &given));
+    tombolo_spawn_options child = {0};
+    tombolo_child *started;
+    tombolo_given gift = {"part", region, {0, 0}, 16, 0};
+    child.node = "nowhere";
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_spawn_with(domain, &child, &gift, 1, &started));
+    gift.rights = TOMBOLO_READ;
+    EXPECT(TOMBOLO_NO_SUCH_NODE, tombolo_spawn_with(domain, &child, &gift, 1, &started));
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_spawn_with(domain, &child, NULL, 1, &started));
+    tombolo_capability_drop(service);
+    tombolo_capability_drop(named);
+    tombolo_capability_drop(parts[0]);
+    tombolo_capability_drop(parts[1]);
+    tombolo_capability_drop(region);
 }
 
 static void buffers(tombolo_domain *domain)
@@ -258,6 +316,7 @@ int main(int count, char **arguments)
         peer(domain, arguments[2], trust);
     }
     regions(domain);
+    parts_and_services(domain);
     buffers(domain);
     transfers(domain, arguments[2], trust);
     tombolo_detach(domain);

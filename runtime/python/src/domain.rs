@@ -16,7 +16,7 @@ use crate::names::Names;
 use crate::opening::RequestListener;
 use crate::passing::Right;
 use crate::pool::{self, Pool};
-use crate::region::{self, Capability, Region};
+use crate::region::{self, Capability, Region, Rights};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
 /// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only
@@ -313,7 +313,8 @@ impl Domain {
     /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none"
     /// each buffer is memory of its own, which the kernel keeps others from writing. It is in memory that
     /// programs on `reachable_from` reach too, if that is said: a virtual machine's is the window to it.
-    #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None))]
+    /// With `memory`, a :class:`Capability`, it is in that, best in a part of ``Kind.POOL``.
+    #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None, memory = None))]
     fn create_pool(
         &self,
         py: Python<'_>,
@@ -321,8 +322,40 @@ impl Domain {
         count: u32,
         trust: &str,
         reachable_from: Option<&str>,
+        memory: Option<&Capability>,
     ) -> Result<Pool, Failure> {
-        pool::create(py, &self.domain, (buffer_bytes, count), trust, reachable_from)
+        let memory = memory.map(Capability::held).transpose()?;
+        pool::create(py, &self.domain, (buffer_bytes, count), trust, (reachable_from, memory))
+    }
+
+    /// Takes up what this program was started with under a name (``given`` of :meth:`spawn`). May be asked
+    /// again.
+    fn given(&self, py: Python<'_>, name: &str) -> Result<Capability, Failure> {
+        Ok(Capability::new(py.detach(|| self.domain.given(name))?))
+    }
+
+    /// Listens without a name: the listener, and a :class:`Capability` to the service, which who wants to
+    /// connect needs.
+    #[pyo3(signature = (*, interface_hash = 0))]
+    fn serve(&self, py: Python<'_>, interface_hash: u64) -> Result<(Listener, Capability), Failure> {
+        let options = ChannelOptions::default().interface_hash(interface_hash);
+        let (listener, service) = py.detach(|| options.serve(&self.domain))?;
+        Ok((Listener::new("", listener, None), Capability::new(service)))
+    }
+
+    /// As :meth:`connect`, by a capability to a service with ``Rights.CONNECT``.
+    #[pyo3(signature = (service, *, timeout = Seconds(std::time::Duration::from_secs(30)), interface_hash = 0),
+           text_signature = "($self, service, *, timeout=30.0, interface_hash=0)")]
+    fn connect_by(
+        &self,
+        py: Python<'_>,
+        service: &Capability,
+        timeout: Seconds,
+        interface_hash: u64,
+    ) -> Result<Channel, Failure> {
+        let options = ChannelOptions::default().interface_hash(interface_hash);
+        let (domain, service) = (self.domain.within(timeout.0), service.held()?);
+        Ok(Channel::new(wait_apart(py, move || options.connect_by(&domain, &service))?))
     }
 
     /// Takes up a name under which others open bulk channels: see :meth:`Listener.accept_bulk`.
@@ -389,7 +422,11 @@ impl Domain {
 
     /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program
     /// ends.
-    #[pyo3(signature = (image, *arguments, node = "host", environment = None, directory = None))]
+    ///
+    /// `given` has capabilities that it is started with, and takes up by :meth:`given`: for each name a
+    /// :class:`Capability` with ``Rights.GRANT``, and the rights that it gets.
+    #[pyo3(signature = (image, *arguments, node = "host", environment = None, directory = None, given = None))]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
     fn spawn(
         &self,
         py: Python<'_>,
@@ -398,6 +435,7 @@ impl Domain {
         node: &str,
         environment: Option<std::collections::BTreeMap<String, String>>,
         directory: Option<std::path::PathBuf>,
+        given: Option<std::collections::BTreeMap<String, (PyRef<'_, Capability>, Rights)>>,
     ) -> Result<Child, Failure> {
         let mut options = SpawnOptions::image(image).on(node).args(arguments);
         for (name, value) in environment.unwrap_or_default() {
@@ -405,6 +443,13 @@ impl Domain {
         }
         if let Some(directory) = directory {
             options = options.directory(directory);
+        }
+        // Held until it has started.
+        let mut held = Vec::new();
+        for (name, (capability, rights)) in given.unwrap_or_default() {
+            let capability = capability.held()?;
+            options = options.give(name, &capability, rights.0);
+            held.push(capability);
         }
         Ok(Child { child: py.detach(|| self.domain.spawn(&options))? })
     }
@@ -473,6 +518,13 @@ impl Listener {
             Right { object: endpoint.to_copy().object, kind: 1, moved: false }.into_python(py)
         };
         Ok(endpoint.map(right).transpose()?)
+    }
+
+    /// A capability to this listener, with ``Rights.CONNECT`` and ``Rights.GRANT``. When it is revoked,
+    /// channels that are open stay.
+    fn capability(&self, py: Python<'_>) -> Result<Capability, Failure> {
+        let listener = self.with(|listening| Ok(listening.listener.clone()))?;
+        Ok(Capability::new(py.detach(|| listener.capability())?))
     }
 
     /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others

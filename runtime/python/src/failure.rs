@@ -176,6 +176,8 @@ fn class_of_capability(fault: &CapabilityFault) -> &'static str {
         CapabilityFault::Mapped { .. }
         | CapabilityFault::Sealed { .. }
         | CapabilityFault::CannotSeal { .. } => "Sealed",
+        CapabilityFault::Split { .. } | CapabilityFault::InUse { .. } => "InUse",
+        CapabilityFault::WrongKind { .. } | CapabilityFault::CannotSplit { .. } => "WrongKind",
         CapabilityFault::StillHeld { .. } => "StillHeld",
     }
 }
@@ -197,6 +199,7 @@ fn class_of_fault(fault: &Fault) -> &'static str {
         Fault::Name { fault: NameFault::Exists { .. } } => "NameTaken",
         Fault::Name { fault: NameFault::BadName { .. } } => "BadName",
         Fault::Capability { fault } => class_of_capability(fault),
+        Fault::NotGiven { .. } => "NoSuchCapability",
         _ => "Denied",
     }
 }

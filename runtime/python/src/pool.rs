@@ -121,13 +121,21 @@ pub(crate) fn create(
     domain: &tombolo::Domain,
     (buffer_bytes, count): (u64, u32),
     trust: &str,
-    node: Option<&str>,
+    (node, memory): (Option<&str>, Option<tombolo::region::Capability>),
 ) -> Result<Pool, Failure> {
     let mut options = PoolOptions::new(buffer_bytes, count).trust(trust_of(trust)?);
     if let Some(node) = node {
         options = options.reachable_from(node);
     }
-    Ok(Pool { pool: py.detach(|| domain.create_pool(&options))? })
+    let make = || match memory {
+        None => domain.create_pool(&options),
+        Some(_) if node.is_some() => {
+            let why = "the memory of the pool is given, and with that who reaches it";
+            Err(tombolo::Error::Monitor(tombolo::error::Fault::Refused { why: why.into() }))
+        }
+        Some(memory) => domain.create_pool_in(&memory, &options),
+    };
+    Ok(Pool { pool: py.detach(make)? })
 }
 
 /// What a program has of a buffer.

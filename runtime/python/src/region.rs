@@ -42,6 +42,7 @@ struct Info {
     region: tombolo::region::RegionId,
     extent: tombolo::region::Extent,
     rights: tombolo::region::Rights,
+    kind: tombolo::region::Kind,
 }
 
 /// Memory with an owner: the capability to all of it, which its maker holds. From
@@ -114,6 +115,7 @@ impl Capability {
             region: capability.region(),
             extent: capability.extent(),
             rights: capability.rights(),
+            kind: capability.kind(),
         };
         Capability { held: Mutex::new(Some(capability)), info }
     }
@@ -189,6 +191,30 @@ impl Capability {
     #[getter]
     fn rights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         rights_of(py, self.info.rights)
+    }
+
+    /// What it is to: a :class:`Kind`.
+    #[getter]
+    fn kind<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        region_class(py, "Kind")?.call1((self.info.kind as u8,))
+    }
+
+    /// Splits the memory into parts that do not overlap, each of a :class:`Kind`: ``FRAME`` is mapped,
+    /// ``POOL`` is mapped by a pool alone (``memory`` of :meth:`Domain.create_pool`), ``MEMORY`` can be split
+    /// again. `parts` are offsets and lengths in bytes, counted from the start of this one's part. Takes
+    /// ``Rights.READ_WRITE``.
+    ///
+    /// While a program holds a part or has it mapped, its bytes can neither be mapped by others to the memory
+    /// nor split again: ``InUse`` names the bytes. :meth:`revoke` takes all parts back.
+    fn split(&self, py: Python<'_>, kind: u8, parts: Vec<(u64, u64)>) -> Result<Vec<Capability>, Failure> {
+        use tombolo::region::{Extent, Kind};
+        let known = [Kind::Memory, Kind::Frame, Kind::Pool].into_iter().find(|known| *known as u8 == kind);
+        let kind = known.ok_or_else(|| Failure::invalid(format!("there are no parts of kind {kind}")))?;
+        let parts: Vec<Extent> =
+            parts.into_iter().map(|(offset, length)| Extent::new(offset, length)).collect();
+        let capability = self.held()?;
+        let made = py.detach(|| capability.split(kind, &parts))?;
+        Ok(made.into_iter().map(Capability::new).collect())
     }
 
     /// Derives another for this program: to `extent`, an offset and a length in bytes counted from the start

@@ -11,7 +11,7 @@ import unittest
 
 import tombolo
 from support import PATIENCE, Peer, domain, eventually, eventually_raises, numpy, pyarrow, without
-from tombolo import Extent, Rights
+from tombolo import Extent, Kind, Rights
 from tombolo.regions import Backing, Seal
 
 PAGE = mmap.PAGESIZE
@@ -44,8 +44,41 @@ class Capabilities(unittest.TestCase):
             self.assertRaises(tombolo.LacksRight, part.map, Rights.READ_WRITE)
             for extent in ((0, 3 * PAGE), (PAGE, 2 * PAGE), (2 * PAGE, 1), (1, PAGE), (0, 0), (2**63, 2**63)):
                 self.assertRaises(tombolo.OutOfRange, part.derive, extent)
-            self.assertRaises(tombolo.InvalidArgument, part.derive, None, 8)
+            self.assertRaises(tombolo.InvalidArgument, part.derive, None, 16)
             self.assertRaises(TypeError, part.derive, None, "read")
+
+    def test_memory_is_split_into_parts_that_do_not_overlap(self):
+        with domain().create_region(4 * PAGE) as region:
+            first, last = region.split(Kind.POOL, [(0, PAGE), (2 * PAGE, 2 * PAGE)])
+            self.assertEqual((first.kind, last.extent, region.kind), (Kind.POOL, Extent(2 * PAGE, 2 * PAGE), Kind.MEMORY))
+            self.assertRaisesRegex(tombolo.InUse, f"{PAGE}\\+{2 * PAGE}.*{2 * PAGE}\\+{2 * PAGE}", region.split, Kind.FRAME, [(PAGE, 2 * PAGE)])
+            self.assertRaises(tombolo.InUse, region.map)
+            self.assertRaises(tombolo.WrongKind, first.map)
+            self.assertRaises(tombolo.WrongKind, first.split, Kind.FRAME, [(0, PAGE)])
+            self.assertRaises(tombolo.InvalidArgument, region.split, Kind.SERVICE, [(PAGE, PAGE)])
+            pool = domain().create_pool(1024, 8, memory=last)
+            self.assertEqual(pool.count, 8)
+            self.assertRaises(tombolo.Denied, domain().create_pool, 1024, 4, memory=first, reachable_from="host")
+            [frame] = region.split(Kind.FRAME, [(PAGE, PAGE)])
+            with frame.map() as memory:
+                memory.write(0, b"a frame")
+            del pool
+            region.revoke(PATIENCE)
+            with region.map() as memory:
+                self.assertEqual(memory.read(PAGE, 7), b"a frame")
+
+    def test_a_service_without_a_name_is_reached_by_capability(self):
+        listener, service = domain().serve()
+        self.assertEqual((service.kind, service.rights), (Kind.SERVICE, Rights.CONNECT | Rights.GRANT))
+        self.assertEqual(listener.name, "")
+        self.assertRaises(tombolo.LacksRight, service.map, Rights.READ)
+        self.assertRaises(tombolo.TimedOut, domain().connect_by, service, timeout=0.01)
+        again = listener.capability()
+        service.revoke_all(PATIENCE)
+        self.assertRaises(tombolo.NoSuchCapability, domain().connect_by, service)
+        listener.close()
+        self.assertRaises(tombolo.NoSuchCapability, domain().connect_by, again)
+        self.assertRaisesRegex(tombolo.NoSuchCapability, "was given nothing", domain().given, "part")
 
     def test_bytes_go_in_and_out_and_are_checked(self):
         with domain().create_region(PAGE) as region, region.map() as memory:

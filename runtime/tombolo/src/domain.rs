@@ -1,10 +1,12 @@
 //! A program's place in a machine.
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, DomainTimeouts};
+use tombolo_capability::CapabilityId;
 use tombolo_control::{FINGERPRINT, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::{Deadline, barrier};
@@ -206,7 +208,13 @@ impl Domain {
     /// What is asked of the monitor to connect to a name.
     pub(crate) fn connection(&self, name: &str, options: &ChannelOptions) -> Request {
         let (scope, name) = self.in_scope(name);
-        Request::Connect { scope, name, timeout: self.timeout(), config: options.config }
+        Request::Connect { scope, name, timeout: self.timeout(), config: options.config, by: None }
+    }
+
+    /// What is asked of the monitor to connect by a capability.
+    pub(crate) fn connection_by(&self, service: CapabilityId, options: &ChannelOptions) -> Request {
+        let (scope, name, by) = (Scope::Machine, String::new(), Some(service));
+        Request::Connect { scope, name, timeout: self.timeout(), config: options.config, by }
     }
 
     /// Takes up a name for channels, or for bulk channels.
@@ -219,13 +227,21 @@ impl Domain {
         let (scope, own_name) = self.in_scope(name);
         let request = Request::Export { scope, name: own_name };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::Export { listener } => {
-                let (domain, name) = (self.clone(), name.to_owned());
-                let taken = Taken { domain, number: listener, name, options, bulk };
-                Ok(Listener { taken: Arc::new(taken), timeout: self.timeouts.channel() })
-            }
+            Reply::Export { listener } => Ok(self.listener(listener, name.to_owned(), options, bulk)),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The listener of that number; of one that is reached by capability alone the name is empty.
+    pub(crate) fn listener(
+        &self,
+        number: u32,
+        name: String,
+        options: ChannelOptions,
+        bulk: BulkOptions,
+    ) -> Listener {
+        let taken = Taken { domain: self.clone(), number, name, options, bulk };
+        Listener { taken: Arc::new(taken), timeout: self.timeouts.channel() }
     }
 }
 
@@ -245,7 +261,17 @@ impl ChannelOptions {
     pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
         let deadline = Deadline::after(domain.timeout());
         let request = domain.connection(name, self);
-        let (reply, fds) = domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))?;
+        let reply = domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))?;
+        self.opened(domain, reply, deadline)
+    }
+
+    /// Opens the end that the monitor answered with.
+    pub(crate) fn opened(
+        &self,
+        domain: &Domain,
+        (reply, fds): (Reply, Vec<OwnedFd>),
+        deadline: Deadline,
+    ) -> Result<Channel, Error> {
         match reply {
             Reply::Connect { grant } => {
                 Channel::open(grant, fds, domain.channel_owner(), self, deadline.remaining())
@@ -255,7 +281,8 @@ impl ChannelOptions {
     }
 }
 
-/// A name that this domain has taken up. Clones are of the same one; dropping the last gives the name back.
+/// A name that this domain has taken up, or a [service without one](Domain::serve). Clones are of the same
+/// one; dropping the last gives it back.
 #[derive(Clone, Debug)]
 pub struct Listener {
     taken: Arc<Taken>,
@@ -273,7 +300,7 @@ struct Taken {
 }
 
 impl Listener {
-    /// The name.
+    /// The name; empty for one that is reached by capability alone.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.taken.name
@@ -316,13 +343,21 @@ impl Listener {
     /// others can still be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let deadline = Deadline::after(self.timeout);
-        let what = format!("that a domain connects to '{}'", self.name());
+        let what = self.awaits();
         let number = self.number();
         let (grant, fds) = self
             .link()
             .wait(self.timeout, &what, |arrived| arrived.incoming.get_mut(&number)?.pop_front())?;
         let patience = self.accepted(deadline);
         Channel::open(grant, fds, self.domain().channel_owner(), self.options(), patience)
+    }
+
+    /// What it waits for.
+    pub(crate) fn awaits(&self) -> String {
+        match self.name() {
+            "" => "that a domain connects by a capability".into(),
+            name => format!("that a domain connects to '{name}'"),
+        }
     }
 
     /// Tells the monitor that a connection was accepted; returns how long opening it may take.

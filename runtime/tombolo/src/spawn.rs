@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_control::monitor::GivenCapability;
 use tombolo_control::{Membership, ProgramSpec, Reply, Request, SpawnRequest, streams};
 use tombolo_platform::Context;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::exits::Ended;
 pub use crate::monitor::Stream;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, unexpected};
+use crate::region::{Capability, Extent, Rights};
 pub use crate::side::SideStream;
 
 /// The environment variable with the name under which a job's files are served. What a domain starts gets it
@@ -45,7 +47,8 @@ impl SpawnOptions {
     fn new(image: Option<std::path::PathBuf>, image_name: String) -> Self {
         let directory = std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned();
         let program = ProgramSpec { directory, ..ProgramSpec::new(image_name) };
-        let request = SpawnRequest { node: "host".into(), own_image: image.is_none(), program };
+        let request =
+            SpawnRequest { node: "host".into(), own_image: image.is_none(), program, given: Vec::new() };
         SpawnOptions { image, request }
     }
 
@@ -155,6 +158,39 @@ impl SpawnOptions {
     }
 }
 
+impl SpawnOptions {
+    /// Gives it a capability, which it takes up by [`Domain::given`]: derived from this one, with those of
+    /// its rights. This one must be held until the program is started, and give the right to grant. What the
+    /// program has goes with it, and when this one is [revoked](Capability::revoke).
+    #[must_use]
+    pub fn give(self, name: impl Into<String>, capability: &Capability, rights: Rights) -> Self {
+        self.given(name.into(), capability, None, rights)
+    }
+
+    /// As [`give`](Self::give), to a part, counted from the start of the capability's own.
+    #[must_use]
+    pub fn give_part(
+        self,
+        name: impl Into<String>,
+        capability: &Capability,
+        extent: Extent,
+        rights: Rights,
+    ) -> Self {
+        self.given(name.into(), capability, Some(extent), rights)
+    }
+
+    fn given(
+        mut self,
+        name: String,
+        capability: &Capability,
+        extent: Option<Extent>,
+        rights: Rights,
+    ) -> Self {
+        self.request.given.push(GivenCapability { name, capability: capability.id(), extent, rights });
+        self
+    }
+}
+
 impl Domain {
     /// Starts a domain. It is killed when this one ends.
     ///
@@ -162,7 +198,8 @@ impl Domain {
     /// while it waits for something.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, no build for its instruction set, the node is down, not startable.
+    /// [`Error::Monitor`]: no such node, no build for its instruction set, the node is down, not startable; a
+    /// capability that it was to be given is not held, or lacks the rights. Nothing was given then.
     pub fn spawn(&self, options: &SpawnOptions) -> Result<Child, Error> {
         let file = match &options.image {
             None => None,

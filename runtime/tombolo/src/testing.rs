@@ -12,8 +12,8 @@ use std::time::Duration;
 use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{
-    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights,
-    Seal,
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, PAGE_BYTES, RegionId, RegionInfo,
+    Rights, Seal,
 };
 use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, RegionMap, Reply, Request, Wire};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
@@ -328,6 +328,7 @@ impl OneRegion {
             parent: None,
             revoked: false,
             granter: None,
+            kind: Kind::Memory,
         }
     }
 

@@ -393,7 +393,9 @@ impl Revocation {
     fn map(&self, state: &mut RevocationState, domain: usize) {
         state.domains[domain].asked_to_map = true;
         let right = state.rights[domain];
-        let Ok(mappable) = state.table.mappable(id(domain), right, Rights::READ, |_, _| true) else { return };
+        let Ok(mappable) = state.table.mappable(id(domain), right, Rights::READ, false, |_, _| true) else {
+            return;
+        };
         let mapping = state.next_mapping;
         state.next_mapping += 1;
         state.table.map(right, &mappable, ChannelId(mapping));

@@ -393,7 +393,7 @@ impl Process {
     fn map_by(&mut self, shared: &mut Shared, from: &CapabilityInfo) {
         let write = if shared.random.chance(900) { from.rights & Rights::WRITE } else { Rights::WRITE };
         let rights = if shared.random.chance(300) { Rights::READ } else { Rights::READ | write };
-        self.request(Request::RegionMap { capability: from.id, rights });
+        self.request(Request::RegionMap { capability: from.id, rights, pool: false });
     }
 
     fn unmap(&mut self, shared: &mut Shared) {
@@ -474,7 +474,7 @@ impl Process {
             2 => Request::CapabilityGive { capability, holder, channel },
             3 => Request::CapabilityDelete { capability },
             4 => Request::CapabilityShow { capability },
-            5 => Request::RegionMap { capability, rights },
+            5 => Request::RegionMap { capability, rights, pool: false },
             6 => Request::CapabilityRevoke { capability, itself: rights == Rights::ALL },
             _ => Request::RegionSeal { capability, seal: Seal::Frozen },
         });

@@ -210,7 +210,13 @@ impl Process {
 
     /// Opens a channel on behalf of the simulation.
     pub fn connect(&mut self, name: &str, timeout: Duration, config: ChannelConfig) {
-        self.request(Request::Connect { scope: Scope::Machine, name: name.to_owned(), timeout, config });
+        self.request(Request::Connect {
+            scope: Scope::Machine,
+            name: name.to_owned(),
+            timeout,
+            config,
+            by: None,
+        });
     }
 
     /// Sends on every channel on behalf of the simulation.
@@ -440,7 +446,7 @@ impl Process {
         if let Ok(config) = ChannelConfig::new(slot, slots, variant) {
             let scope = Self::scope(shared);
             let asked = if is_bulk { Asked::Bulk } else { Asked::Other };
-            self.ask(Request::Connect { scope, name, timeout, config }, asked, Vec::new());
+            self.ask(Request::Connect { scope, name, timeout, config, by: None }, asked, Vec::new());
         }
     }
 
@@ -463,6 +469,7 @@ impl Process {
                 side: side.then(|| "SIDE_FD".into()),
                 ..ProgramSpec::new("p.tbi")
             },
+            given: Vec::new(),
         };
         let image = shared.random.below(shared.images.len() as u64) as usize;
         // Only on the host's kernel do descriptors travel to the root.

@@ -92,5 +92,5 @@ pub(crate) fn spawn(node: String, number: usize) -> SpawnRequest {
     let arguments = vec!["--part".into(), number.to_string()];
     let program =
         ProgramSpec { arguments, directory: "/".into(), ..ProgramSpec::new(format!("{program}.tbi")) };
-    SpawnRequest { node, own_image: false, program }
+    SpawnRequest { node, own_image: false, program, given: Vec::new() }
 }

@@ -59,6 +59,7 @@ fn row(seen: &Seen, region: &SeenRegion) -> RegionRow {
             Backing::Window => "window",
             Backing::File => "file",
             Backing::Foreign => "foreign",
+            Backing::Service => "service",
         },
         bytes: info.length_bytes,
         maker: info.maker.to_string(),

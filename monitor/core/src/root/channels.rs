@@ -5,7 +5,7 @@ use tombolo_control::{Attachment, AttachmentWindow, Fault, Grant, Order, RelayNo
 use tombolo_link::window::{SHARED_VECTOR, WindowRange};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 
-use super::{Client, Core, Effect, NameKey, Resource, WindowChannel};
+use super::{Client, Core, Destination, Effect, Resource, WindowChannel};
 
 /// The two ends of a channel or hop to be: who connects and who accepts.
 struct Ends {
@@ -45,17 +45,23 @@ struct Share {
 }
 
 impl Core {
-    /// Opens a channel to the owner of a name.
-    pub(super) fn open(&mut self, client: Client, request: u32, place: &NameKey, config: ChannelConfig) {
+    /// Opens a channel to the owner of a name or service.
+    pub(super) fn open(
+        &mut self,
+        client: Client,
+        request: u32,
+        destination: &Destination,
+        config: ChannelConfig,
+    ) {
         let (Some(record), Some(domain)) =
-            (self.exported(place), self.clients.get(&client).and_then(|record| record.domain))
+            (self.listener_of(destination), self.clients.get(&client).and_then(|record| record.domain))
         else {
-            return self.answer(client, request, Err(Fault::NoSuchName { name: self.scoped(place) }));
+            return self.answer(client, request, Err(self.nothing_there(destination)));
         };
         let (from, to) = (domain.node(), record.owner.node());
         let via = match self.machine.link_between(from, to) {
             Some(_) => Vec::new(),
-            None => match self.ready_relays((client, request), place, config, (from, to)) {
+            None => match self.ready_relays((client, request), destination, config, (from, to)) {
                 Ok(Some(via)) => via,
                 Ok(None) => return,
                 Err(fault) => return self.answer(client, request, Err(fault)),
@@ -95,7 +101,7 @@ impl Core {
     fn ready_relays(
         &mut self,
         asked: (Client, u32),
-        place: &NameKey,
+        destination: &Destination,
         config: ChannelConfig,
         (from, to): (NodeId, NodeId),
     ) -> Result<Option<Vec<NodeId>>, Fault> {
@@ -103,7 +109,7 @@ impl Core {
             return Err(Fault::NoLink { from: self.node_name(from), to: self.node_name(to) });
         }
         let via = self.relays_between(from, to)?;
-        Ok(self.relays_ready(asked, place, config, &via)?.then_some(via))
+        Ok(self.relays_ready(asked, destination, config, &via)?.then_some(via))
     }
 
     /// Divides what each hop between the stops needs. The only hop of a channel that is not relayed has the

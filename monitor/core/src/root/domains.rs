@@ -39,6 +39,7 @@ impl Core {
                 build: [0; 32],
                 channels: 0,
                 starting: None,
+                given: Vec::new(),
                 feeding: Vec::new(),
                 watched: WatchedDomain::default(),
             },
@@ -95,6 +96,7 @@ impl Core {
         let domain = self.new_id(node).ok_or_else(|| Fault::Limit {
             what: format!("node {} has used all its domain ids; restart it", spawn.node),
         })?;
+        let given = self.give_at_start(parent, domain, &spawn.given)?;
         let name = match self.domains.get(&parent) {
             Some(parent) if spawn.own_image => parent.program.clone(),
             _ => program_name(&spawn.program.name),
@@ -113,6 +115,7 @@ impl Core {
                 build: hash,
                 channels: 0,
                 starting: Some(request),
+                given,
                 feeding: Vec::new(),
                 watched,
             },

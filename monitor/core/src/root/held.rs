@@ -15,6 +15,7 @@ impl Core {
             ("domains", self.domains.len()),
             ("domains with children", self.domains.families()),
             ("exports of nodes", self.node_exports.len()),
+            ("services", self.services.len()),
             ("connections that wait for a name", self.waiting.len()),
             ("channels in windows", self.channels.len()),
             ("sentences", self.executions.len()),

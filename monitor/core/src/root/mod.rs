@@ -12,6 +12,7 @@ mod console;
 mod domain_table;
 mod domains;
 mod facts;
+mod given;
 mod held;
 mod held_ends;
 mod limits;
@@ -23,6 +24,7 @@ mod relays;
 mod remote_names;
 mod requests;
 mod routes;
+mod services;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,9 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, Target, WindowId};
-use tombolo_control::{Attachment, Fault, MonitorMessage, Order, RegionId, Reply, Report, told};
+use tombolo_control::{
+    Attachment, CapabilityId, Fault, MonitorMessage, Order, RegionId, Reply, Report, told,
+};
 use tombolo_link::window::WindowRange;
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
@@ -195,6 +199,8 @@ struct DomainRecord {
     channels: u32,
     /// The request to be answered once it has started.
     starting: Option<u32>,
+    /// What it was started with.
+    given: given::Given,
     /// The requests to be answered once its inputs have been taken, by stream.
     feeding: Vec<(u8, Client, u32)>,
     watched: WatchedDomain,
@@ -211,12 +217,21 @@ struct NameRecord {
 /// A name and its scope: a node, or `None` for the machine.
 type NameKey = (Option<NodeId>, String);
 
-/// A client that waits for a name.
+/// What a client opens a channel to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Destination {
+    /// The domain that exports a name.
+    Name(NameKey),
+    /// The service of a capability that this domain holds.
+    Service { by: DomainId, capability: CapabilityId },
+}
+
+/// A client that waits for a name, or for room in a backlog.
 #[derive(Debug)]
 struct Waiting {
     client: Client,
     request: u32,
-    name: NameKey,
+    to: Destination,
     config: tombolo_link::ChannelConfig,
     until: Nanos,
 }
@@ -246,6 +261,7 @@ pub struct Core {
     names: NameDesk,
     /// Names of nodes that are exported, as their agents say.
     node_exports: BTreeMap<(NodeId, String), NameRecord>,
+    services: services::Services,
     remote_names: RemoteNames,
     waiting: Vec<Waiting>,
     channels: BTreeMap<ChannelId, WindowChannel>,
@@ -313,6 +329,7 @@ impl Core {
             clients: BTreeMap::new(),
             domains: DomainTable::default(),
             node_exports: BTreeMap::new(),
+            services: services::Services::default(),
             remote_names: RemoteNames::default(),
             waiting: Vec::new(),
             channels: BTreeMap::new(),
@@ -400,7 +417,9 @@ impl Core {
                 self.node_exported((node, connection), name, listener);
             }
             Report::Withdrawn { name } => {
-                self.node_exports.remove(&(node, name));
+                if let Some(record) = self.node_exports.remove(&(node, name)) {
+                    self.listener_withdrawn(record.client, Some(record.listener));
+                }
             }
             Report::Left { connection } => self.client_left((node, connection)),
             Report::Started { domain, pid } => self.domain_started(domain, pid),

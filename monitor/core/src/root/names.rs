@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
+use tombolo_capability::CapabilityFault;
 use tombolo_control::{Fault, Reply};
 use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
 use tombolo_naming::{NameFault, Scope};
 
-use super::{Client, Core, NameKey, NameRecord, Nanos, Waiting, shown};
+use super::{Client, Core, Destination, NameKey, NameRecord, Nanos, Waiting, shown};
 
 impl Core {
     pub(super) fn export(
@@ -101,8 +102,9 @@ impl Core {
 
     /// A node is lost: tells the clients that wait for its names.
     pub(super) fn node_exports_lost(&mut self, node: NodeId, cause: &str) {
-        let (lost, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.name.0 == Some(node));
+        let (lost, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting| matches!(waiting.to, Destination::Name((Some(of), _)) if of == node));
         self.waiting = rest;
         for Waiting { client, request, .. } in lost {
             let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
@@ -120,14 +122,34 @@ impl Core {
         Some(NameRecord { owner, client, listener: endpoint.listener })
     }
 
+    /// The listener that a channel is to be opened to, if there is one.
+    pub(super) fn listener_of(&self, destination: &Destination) -> Option<NameRecord> {
+        match destination {
+            Destination::Name(name) => self.exported(name),
+            Destination::Service { by, capability } => self.service(*by, *capability),
+        }
+    }
+
+    /// Why there is no listener to open a channel to.
+    pub(super) fn nothing_there(&self, destination: &Destination) -> Fault {
+        match destination {
+            Destination::Name(name) => Fault::NoSuchName { name: self.scoped(name) },
+            Destination::Service { by, capability } => {
+                let capability = *capability;
+                let fault = self.regions.table.connectable(*by, capability).err();
+                Fault::Capability { fault: fault.unwrap_or(CapabilityFault::Gone { capability }) }
+            }
+        }
+    }
+
     /// Opens channels for those who wait for a name of `owner`, first come first served, as far as its
     /// backlog has room.
     pub(super) fn serve_waiting(&mut self, owner: Client) {
         let mut index = 0;
         while index < self.waiting.len() && self.backlog_has_room(owner) {
-            if self.exported(&self.waiting[index].name).is_some_and(|record| record.client == owner) {
-                let Waiting { client, request, name, config, .. } = self.waiting.remove(index);
-                self.open(client, request, &name, config);
+            if self.listener_of(&self.waiting[index].to).is_some_and(|record| record.client == owner) {
+                let Waiting { client, request, to, config, .. } = self.waiting.remove(index);
+                self.open(client, request, &to, config);
             } else {
                 index += 1;
             }
@@ -147,12 +169,20 @@ impl Core {
         now: Nanos,
         client: Client,
         request: u32,
-        name: NameKey,
+        to: Destination,
         timeout: Duration,
         config: ChannelConfig,
     ) {
-        if self.exported(&name).is_some_and(|record| self.backlog_has_room(record.client)) {
-            return self.open(client, request, &name, config);
+        match self.listener_of(&to) {
+            Some(record) if self.backlog_has_room(record.client) => {
+                return self.open(client, request, &to, config);
+            }
+            // A capability that allows nothing now never will.
+            None if matches!(to, Destination::Service { .. }) => {
+                let fault = self.nothing_there(&to);
+                return self.answer(client, request, Err(fault));
+            }
+            _ => {}
         }
         let used = self.waiting.iter().filter(|waiting| waiting.client == client).count();
         if let Err(fault) = self.within(Limit::WaitingPerDomain, used, "this domain") {
@@ -160,7 +190,7 @@ impl Core {
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
         let until = now.saturating_add(timeout_ns);
-        self.waiting.push(Waiting { client, request, name, config, until });
+        self.waiting.push(Waiting { client, request, to, config, until });
         self.give_up_waiting(now);
     }
 
@@ -172,9 +202,9 @@ impl Core {
             if tombolo_base::canary!("core answers no wait that is over") {
                 continue;
             }
-            let fault = match self.exported(&waiting.name) {
+            let fault = match self.listener_of(&waiting.to) {
                 Some(record) => self.limit_met(Limit::Backlog, format_args!("domain {}", record.owner)),
-                None => Fault::NoSuchName { name: self.scoped(&waiting.name) },
+                None => self.nothing_there(&waiting.to),
             };
             self.answer(waiting.client, waiting.request, Err(fault));
         }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_capability::{
-    CapabilityFault, CapabilityId, CapabilityInfo, Consequence, Extent, Mappable, Memory, MemoryOptions,
-    NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table, Way,
+    CapabilityFault, CapabilityId, CapabilityInfo, Consequence, Extent, Kind, Mappable, Memory,
+    MemoryOptions, NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table,
+    Way,
 };
 use tombolo_control::{
     Attachment, AttachmentWindow, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply,
@@ -233,7 +234,7 @@ impl Core {
         Err(Fault::Refused { why })
     }
 
-    fn may_make_region(&self, maker: DomainId, length_bytes: u64) -> Result<(), Fault> {
+    pub(super) fn may_make_region(&self, maker: DomainId, length_bytes: u64) -> Result<(), Fault> {
         let all = self.regions.table.regions(0).count() + self.regions.making.len();
         self.within(Limit::Regions, all, "this machine")?;
         let (count, bytes) = self.regions.of_maker(maker);
@@ -246,7 +247,7 @@ impl Core {
         self.may_make_capability(maker)
     }
 
-    fn may_make_capability(&self, maker: DomainId) -> Result<(), Fault> {
+    pub(super) fn may_make_capability(&self, maker: DomainId) -> Result<(), Fault> {
         let used = self.regions.table.capabilities_of(maker);
         self.within(Limit::CapabilitiesPerDomain, used, format_args!("domain {maker}"))
     }
@@ -370,6 +371,19 @@ impl Core {
         Ok(Reply::CapabilityTakeBack { capability })
     }
 
+    pub(super) fn capability_split(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        kind: Kind,
+        parts: &[Extent],
+    ) -> Result<Reply, Refusal> {
+        let used = self.regions.table.capabilities_of(by) + parts.len().saturating_sub(1);
+        self.within(Limit::CapabilitiesPerDomain, used, format_args!("domain {by}"))?;
+        let capabilities = self.regions.table.split(by, capability, kind, parts)?;
+        Ok(Reply::CapabilitySplit { capabilities })
+    }
+
     pub(super) fn capability_delete(
         &mut self,
         by: DomainId,
@@ -389,7 +403,7 @@ impl Core {
     }
 
     /// What a capability is to, and where foreign memory is.
-    fn shown(
+    pub(super) fn shown(
         &self,
         by: DomainId,
         capability: CapabilityId,
@@ -437,11 +451,11 @@ impl Core {
         request: u32,
         by: DomainId,
         capability: CapabilityId,
-        rights: Rights,
+        (rights, pool): (Rights, bool),
     ) -> Result<(), Refusal> {
         self.may_map(by)?;
         let reaches = |region: RegionId, memory: Memory| self.reaches(by, region.node(), memory);
-        let mappable = self.regions.table.mappable(by, capability, rights, reaches)?;
+        let mappable = self.regions.table.mappable(by, capability, rights, pool, reaches)?;
         let (attachment, passed) = self.memory_for(by.node(), &mappable);
         let mapping = ChannelId(self.next_channel);
         self.next_channel += 1;
@@ -450,7 +464,7 @@ impl Core {
         let (start_bytes, huge_page_bytes) = match memory {
             Memory::Window { offset_bytes, .. } => (offset_bytes, 0),
             Memory::Kernel { huge_page_bytes } => (0, huge_page_bytes),
-            Memory::File | Memory::Foreign { .. } => (0, 0),
+            Memory::File | Memory::Foreign { .. } | Memory::Service => (0, 0),
         };
         let base_bytes = match memory {
             Memory::Window { window, .. } => {
@@ -458,12 +472,12 @@ impl Core {
                 let own_of = self.machine.window(window).and_then(|window| window.own_of);
                 if own_of == Some(by.node()) { inside } else { outside }
             }
-            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => 0,
+            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } | Memory::Service => 0,
         };
         let file_offset_bytes = base_bytes + start_bytes + extent.offset_bytes;
         let caches = match memory {
             Memory::Window { window, .. } => self.machine.window(window).and_then(|window| window.caches),
-            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => None,
+            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } | Memory::Service => None,
         };
         let map = RegionMap {
             region,
@@ -487,7 +501,7 @@ impl Core {
             Memory::Window { window, .. } => {
                 self.machine.window(window).is_some_and(|window| window.members.contains(&kernel))
             }
-            Memory::Foreign { .. } => false,
+            Memory::Foreign { .. } | Memory::Service => false,
         }
     }
 
@@ -585,7 +599,11 @@ impl Core {
 
     /// Does what follows from what happened to regions.
     pub(super) fn settle_regions(&mut self) {
-        for consequence in self.regions.table.take_consequences() {
+        let consequences = self.regions.table.take_consequences();
+        if !consequences.is_empty() {
+            self.refuse_revoked();
+        }
+        for consequence in consequences {
             self.observing.regions.changed();
             match consequence {
                 Consequence::HangUp { node, mapping } => {
@@ -620,6 +638,7 @@ impl Core {
                         }
                     }
                     Memory::Foreign { .. } => {}
+                    Memory::Service => self.services.forget(region),
                 },
             }
         }

@@ -14,7 +14,7 @@ use tombolo_machine::NodeSettings;
 
 use super::observing::WatchedDomain;
 use super::routes::Graph;
-use super::{Client, Core, DomainRecord, NameKey, Nanos, NodeState};
+use super::{Client, Core, Destination, DomainRecord, Nanos, NodeState};
 
 /// How long a relay may take from its start to the first export.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub(super) struct Relay {
 struct Delayed {
     client: Client,
     request: u32,
-    name: NameKey,
+    to: Destination,
     config: ChannelConfig,
     /// The node of the relay.
     node: NodeId,
@@ -127,7 +127,7 @@ impl Core {
     pub(super) fn relays_ready(
         &mut self,
         (client, request): (Client, u32),
-        name: &NameKey,
+        to: &Destination,
         config: ChannelConfig,
         via: &[NodeId],
     ) -> Result<bool, Fault> {
@@ -140,7 +140,7 @@ impl Core {
         }
         let Some(node) = missing.first().copied() else { return Ok(true) };
         let until = self.now.saturating_add(START_TIMEOUT.as_nanos() as Nanos);
-        self.relays.delayed.push(Delayed { client, request, name: name.clone(), config, node, until });
+        self.relays.delayed.push(Delayed { client, request, to: to.clone(), config, node, until });
         Ok(false)
     }
 
@@ -161,6 +161,7 @@ impl Core {
                 build: OWN_PROGRAM,
                 channels: 0,
                 starting: None,
+                given: Vec::new(),
                 feeding: Vec::new(),
                 watched: WatchedDomain::default(),
             },
@@ -187,9 +188,9 @@ impl Core {
         let (ready, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.relays.delayed).into_iter().partition(|delayed| delayed.node == node);
         self.relays.delayed = rest;
-        for Delayed { client, request, name, config, .. } in ready {
+        for Delayed { client, request, to, config, .. } in ready {
             if self.clients.contains_key(&client) {
-                self.open(client, request, &name, config);
+                self.open(client, request, &to, config);
             }
         }
     }

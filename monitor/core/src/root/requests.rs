@@ -10,7 +10,7 @@ use tombolo_machine::image::Image;
 
 use super::regions::Refusal;
 use super::steering::Frequency;
-use super::{Client, ClientRecord, Core, MAX_PROGRAM_CHARS, Nanos};
+use super::{Client, ClientRecord, Core, Destination, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
 const PAGE: usize = 100;
@@ -77,11 +77,16 @@ impl Core {
             Request::Accepted { count } => return self.accepted(client, count),
             Request::Withdraw { listener } => {
                 self.names.withdraw(client, listener);
+                self.listener_withdrawn(client, Some(listener));
                 Ok(Reply::Done)
             }
-            Request::Connect { scope, name, timeout, config } => {
-                return match self.place(client, scope, name) {
-                    Ok(place) => self.connect(now, client, request, place, timeout, config),
+            Request::Connect { scope, name, timeout, config, by } => {
+                let to = match by {
+                    Some(capability) => Ok(Destination::Service { by: domain, capability }),
+                    None => self.place(client, scope, name).map(Destination::Name),
+                };
+                return match to {
+                    Ok(to) => self.connect(now, client, request, to, timeout, config),
                     Err(fault) => self.answer(client, request, Err(fault)),
                 };
             }
@@ -197,12 +202,17 @@ impl Core {
                 self.regions.table.forget(domain, channel, granter);
                 Ok(Some(Reply::Done))
             }
+            Request::CapabilitySplit { capability, kind, parts } => {
+                self.capability_split(domain, capability, kind, &parts).map(Some)
+            }
+            Request::Given { name } => self.given(domain, &name).map(Some),
+            Request::ServiceCreate { listener } => self.service_create(client, domain, listener).map(Some),
             Request::CapabilityDelete { capability } => self.capability_delete(domain, capability).map(Some),
             Request::CapabilityShow { capability } => self.capability_show(domain, capability).map(Some),
             Request::Capabilities { after } => Ok(Some(self.list_capabilities(domain, after))),
             Request::Regions { after } => Ok(Some(self.list_regions(after))),
-            Request::RegionMap { capability, rights } => {
-                self.region_map(client, request, domain, capability, rights).map(|()| None)
+            Request::RegionMap { capability, rights, pool } => {
+                self.region_map(client, request, domain, capability, (rights, pool)).map(|()| None)
             }
             Request::CapabilityRevoke { capability, itself } => {
                 self.capability_revoke(now, client, request, domain, capability, itself).map(|()| None)
@@ -295,6 +305,7 @@ impl Core {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
         self.regions.client_left(client);
+        self.listener_withdrawn(client, None);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.left(client);
             self.node_exports.retain(|_, record| record.client != client);

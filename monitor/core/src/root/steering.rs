@@ -42,7 +42,7 @@ impl Launch {
     /// The request that starts it again on a node, without standard input.
     fn request(&self, node: String) -> SpawnRequest {
         let program = ProgramSpec { stdin: false, side: None, ..self.program.clone() };
-        SpawnRequest { node, own_image: false, program }
+        SpawnRequest { node, own_image: false, program, given: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
+use tombolo_control::monitor::GivenCapability;
 use tombolo_control::{
     Attachment, ClientMessage, Exit, Fault, MonitorMessage, Order, ProgramSpec, Reply, Report, Request,
     SpawnRequest, StartOrder, Wire,
@@ -16,11 +17,13 @@ use super::{Client, Core, Effect, Resource};
 
 mod attached;
 mod facts;
+mod given;
 mod held;
 mod names;
 mod observing;
 pub(super) mod regions;
 mod relays;
+mod services;
 mod steering;
 mod streams;
 mod traces;
@@ -142,11 +145,16 @@ impl Bench {
         timeout: Duration,
     ) -> Option<Reply> {
         let config = ChannelConfig::default();
-        self.ask(client, Request::Connect { scope, name: name.into(), timeout, config })
+        self.ask(client, Request::Connect { scope, name: name.into(), timeout, config, by: None })
     }
 
     pub(super) fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
-        let spawn = SpawnRequest { node: node.into(), own_image: true, program: ProgramSpec::new("") };
+        let spawn = SpawnRequest {
+            node: node.into(),
+            own_image: true,
+            program: ProgramSpec::new(""),
+            given: Vec::new(),
+        };
         self.ask(client, Request::Spawn { spawn })
     }
 }
@@ -264,9 +272,32 @@ fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
     order_start_at(bench, 0, client, image())
 }
 
+pub(super) fn order_start_giving(
+    bench: &mut Bench,
+    client: Client,
+    given: Vec<GivenCapability>,
+) -> Option<StartOrder> {
+    let program = ProgramSpec::new("test.tbi");
+    let spawn = SpawnRequest { node: "arm0".into(), own_image: false, program, given };
+    let message = ClientMessage { request: 9, body: Request::Spawn { spawn } }.to_bytes().unwrap();
+    bench.delivered.clear();
+    let before = bench.orders.len();
+    bench.core.report(0, client.0, Report::Asked { connection: client.1, message }, Some(Ok(image())));
+    bench.collect();
+    bench.orders[before..].iter().find_map(|(_, order)| match order {
+        Order::Start { order } => Some(order.clone()),
+        _ => None,
+    })
+}
+
 fn order_start_at(bench: &mut Bench, now: u64, client: Client, image: tombolo_machine::Image) -> StartOrder {
     let spawn = Request::Spawn {
-        spawn: SpawnRequest { node: "arm0".into(), own_image: false, program: ProgramSpec::new("test.tbi") },
+        spawn: SpawnRequest {
+            node: "arm0".into(),
+            own_image: false,
+            program: ProgramSpec::new("test.tbi"),
+            given: Vec::new(),
+        },
     };
     let message = ClientMessage { request: 9, body: spawn }.to_bytes().unwrap();
     let report = Report::Asked { connection: client.1, message };

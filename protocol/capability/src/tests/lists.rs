@@ -169,17 +169,18 @@ fn to_map_takes_the_right_to_read_and_memory_that_is_reached() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     let write_only = table.derive(owner, all.id, None, Rights::WRITE, other).unwrap();
-    let lacks = table.mappable(other, write_only.id, Rights::WRITE, |_, _| true);
+    let lacks = table.mappable(other, write_only.id, Rights::WRITE, false, |_, _| true);
     assert!(matches!(lacks, Err(CapabilityFault::Lacks { needed: Rights::READ_WRITE, .. })), "{lacks:?}");
     let not_reachable = CapabilityFault::NotReachable { region: all.region, from: owner };
-    assert_eq!(table.mappable(owner, all.id, Rights::READ, |_, _| false), Err(not_reachable));
-    let mappable = table.mappable(owner, all.id, Rights::ALL, |region, _| region == all.region).unwrap();
+    assert_eq!(table.mappable(owner, all.id, Rights::READ, false, |_, _| false), Err(not_reachable));
+    let mappable =
+        table.mappable(owner, all.id, Rights::ALL, false, |region, _| region == all.region).unwrap();
     assert_eq!(
         (mappable.rights, mappable.extent),
         (Rights::READ_WRITE, all.extent),
         "granting is no part of it"
     );
-    let mappable = table.mappable(owner, all.id, Rights::NONE, |_, _| true).unwrap();
+    let mappable = table.mappable(owner, all.id, Rights::NONE, false, |_, _| true).unwrap();
     assert_eq!(mappable.rights, Rights::READ);
 }
 

@@ -33,7 +33,7 @@ fn everything_below_is_removed_when_all_have_unmapped() {
     // Marked: unusable, though still there.
     let revoked = |capability| CapabilityFault::Revoked { capability };
     assert_eq!(table.derive(middle, theirs, None, Rights::READ, middle), Err(revoked(theirs)));
-    assert_eq!(table.mappable(last, lasts, Rights::READ, |_, _| true), Err(revoked(lasts)));
+    assert_eq!(table.mappable(last, lasts, Rights::READ, false, |_, _| true), Err(revoked(lasts)));
     assert_eq!(table.delete(last, lasts), Err(revoked(lasts)));
     assert!(table.released(ARM0, ChannelId(3)));
     assert_eq!(table.take_consequences(), [], "one has not let go");

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::{MappingRecord, PartRecord};
 
 /// A mapping as its process has it.
 struct Real {
@@ -68,7 +69,7 @@ impl Walk {
 
     fn step(&mut self, (what, a, b, c): (u8, usize, usize, usize)) {
         let other = self.domains[b % self.domains.len()];
-        let rights = Rights::from_bits((c % 8) as u8).unwrap();
+        let rights = Rights::from_bits((c % 16) as u8).unwrap();
         match what {
             0 => {
                 let node = [HOST, ARM0][a % 2];
@@ -127,6 +128,32 @@ impl Walk {
                     }
                 }
             }
+            22 | 23 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let kind = [Kind::Memory, Kind::Frame, Kind::Pool][b % 3];
+                    let (first, next) = ((c % 3) as u64, (c / 3 % 3) as u64);
+                    let pages = |at: u64| Extent::new(at * PAGE_BYTES, (1 + (b / 3) as u64 % 2) * PAGE_BYTES);
+                    let extents = [pages(first), pages(first + 1 + next)];
+                    if let Ok(made) = self.table.split(by, capability, kind, &extents[..1 + c / 9 % 2]) {
+                        made.iter().for_each(|info| self.made(info));
+                    }
+                }
+            }
+            24 => {
+                let info = self.table.create_service(other, NonZeroU16::MIN).unwrap();
+                self.regions.insert(info.region);
+                self.made(&info);
+            }
+            25 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let service = self.table.connectable(by, capability);
+                    let record = &self.table.capabilities[&capability];
+                    assert_eq!(service.is_ok(), record.rights.contains(Rights::CONNECT) && !record.revoked);
+                    if c % 4 == 0 {
+                        service.inspect(|service| self.table.service_lost(*service)).ok();
+                    }
+                }
+            }
             15 => {
                 self.now += [1, SECOND / 2, SECOND, 3 * SECOND][a % 4];
                 self.table.tick(self.now);
@@ -144,7 +171,13 @@ impl Walk {
 
     fn map(&mut self, pick: usize, rights: Rights) {
         let Some((holder, capability)) = self.holding(pick) else { return };
-        let Ok(mappable) = self.table.mappable(holder, capability, rights, |_, _| true) else { return };
+        let kind = self.table.capabilities[&capability].kind;
+        let pool = kind == Kind::Pool || (kind == Kind::Memory && pick.is_multiple_of(2));
+        assert!(
+            self.table.mappable(holder, capability, rights, kind == Kind::Frame, |_, _| true).is_err()
+                || kind == Kind::Memory
+        );
+        let Ok(mappable) = self.table.mappable(holder, capability, rights, pool, |_, _| true) else { return };
         let number = self.next_mapping;
         self.next_mapping += 1;
         self.table.map(capability, &mappable, ChannelId(number));
@@ -156,6 +189,7 @@ impl Walk {
     fn replace(&mut self, index: usize) {
         let node = self.domains[index].node();
         self.table.domain_ended(self.domains[index]);
+        self.table.foreign_lost(self.domains[index]);
         self.domains[index] = domain(node, self.next_domain);
         self.next_domain += 1;
     }
@@ -220,6 +254,10 @@ impl Walk {
             let region = &table.regions[&record.region];
             assert!(region.capabilities.contains(id));
             assert!(Extent::new(0, region.length_bytes).contains(record.extent));
+            let of = record.part.map(|part| table.parts[&part]);
+            assert!(of.is_none_or(|part| part.extent.contains(record.extent) && part.kind == record.kind));
+            let whole = if region.memory == Memory::Service { Kind::Service } else { Kind::Memory };
+            assert!(of.is_some() || record.kind == whole);
             if let Some(parent) = record.parent {
                 let above = &table.capabilities[&parent];
                 assert!(above.extent.contains(record.extent) && above.rights.contains(record.rights));
@@ -227,6 +265,7 @@ impl Walk {
                 assert!(!above.revoked || record.revoked, "nothing good hangs on what is revoked");
             }
         }
+        self.parts_are_apart();
         for region in table.regions.values() {
             assert!(!region.capabilities.is_empty() || !region.mappings.is_empty());
         }
@@ -237,6 +276,32 @@ impl Walk {
         let parents = table.capabilities.values().filter(|record| record.parent.is_some()).count();
         let attributed = table.mappings.values().filter(|record| record.by.is_some()).count();
         assert_eq!((table.children.len(), table.mapped.len()), (parents, attributed));
+    }
+
+    /// Parts lie in what they were split from, and apart; what is mapped of one is mapped as nothing else.
+    fn parts_are_apart(&self) {
+        let table = &self.table;
+        for (id, part) in &table.parts {
+            let of = part.of.map(|of| table.parts[&of]);
+            assert!(of.is_none_or(|of| of.extent.contains(part.extent) && of.kind == Kind::Memory));
+            let same = |other: &&PartRecord| (other.region, other.of) == (part.region, part.of);
+            let overlapping = |other: &&PartRecord| other.extent.overlaps(part.extent);
+            assert_eq!(table.parts.values().filter(same).filter(overlapping).count(), 1, "{part:?}");
+            let capabilities = table.capabilities.values().filter(|record| record.part == Some(*id)).count();
+            let mappings = table.mappings.values().filter(|record| record.part == Some(*id)).count();
+            let parts = table.parts.values().filter(|other| other.of == Some(*id)).count();
+            assert_eq!(part.users as usize, capabilities + mappings + parts);
+            assert_eq!(table.split.get(&(part.region, part.of, part.extent.offset_bytes)), Some(id));
+        }
+        assert_eq!(table.split.len(), table.parts.len());
+        let mapped: Vec<&MappingRecord> = table.mappings.values().collect();
+        for (index, one) in mapped.iter().enumerate() {
+            let conflicts = |other: &&&MappingRecord| {
+                other.region == one.region && other.part != one.part && other.extent.overlaps(one.extent)
+            };
+            let conflict = mapped[index + 1..].iter().find(conflicts);
+            assert!(conflict.is_none(), "{one:?} and {conflict:?} are of different parts");
+        }
     }
 
     /// Ends all domains.
@@ -260,7 +325,7 @@ proptest! {
 
     #[test]
     fn random_operations_keep_the_invariants(
-        steps in proptest::collection::vec((0_u8..22, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
+        steps in proptest::collection::vec((0_u8..26, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
     ) {
         let mut walk = Walk::new();
         steps.into_iter().for_each(|step| walk.step(step));

@@ -109,12 +109,17 @@ impl Naming {
 
     /// Withdraws a session's export, given the session's number for it.
     pub fn withdraw(&mut self, session: Session, listener: u32) {
-        let Some(state) = self.sessions.get(&session) else { return };
-        let is_it =
-            |name: &&String| self.stored(name).is_some_and(|stored| stored.listener == Some(listener));
-        if let Some(name) = state.records.iter().find(is_it).cloned() {
+        if let Some(name) = self.exported_as(session, listener).cloned() {
             self.take_away(&name, DeleteCause::Deleted);
         }
+    }
+
+    /// The name that a session exports under its number for it.
+    #[must_use]
+    pub fn exported_as(&self, session: Session, listener: u32) -> Option<&String> {
+        let is_it =
+            |name: &&String| self.stored(name).is_some_and(|stored| stored.listener == Some(listener));
+        self.sessions.get(&session)?.records.iter().find(is_it)
     }
 
     /// Matching records from a name on, and where to continue. Running out of steps shortens the page; it

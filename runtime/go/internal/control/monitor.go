@@ -22,10 +22,13 @@ const BackingFile Backing = 2
 // BackingForeign: Memory that its domain had before; others can copy it but not map it.
 const BackingForeign Backing = 3
 
+// BackingService: Nothing: it is a service, to which channels are opened.
+const BackingService Backing = 4
+
 // Known reports whether the interface names the value.
 func (m Backing) Known() bool {
 	switch m {
-	case BackingMemory, BackingWindow, BackingFile, BackingForeign:
+	case BackingMemory, BackingWindow, BackingFile, BackingForeign, BackingService:
 		return true
 	}
 	return false
@@ -42,6 +45,47 @@ func (m Backing) String() string {
 		return "file"
 	case BackingForeign:
 		return "foreign"
+	case BackingService:
+		return "service"
+	}
+	return stubs.Unnamed(int64(m))
+}
+
+// Kind: What a capability is to. The parts that memory is split into have a kind each.
+type Kind uint8
+
+// KindMemory: Memory that can be mapped or split into parts.
+const KindMemory Kind = 0
+
+// KindFrame: A part that can be mapped and not split.
+const KindFrame Kind = 1
+
+// KindPool: A part for the buffers of a pool, mapped as that only.
+const KindPool Kind = 2
+
+// KindService: A service.
+const KindService Kind = 3
+
+// Known reports whether the interface names the value.
+func (m Kind) Known() bool {
+	switch m {
+	case KindMemory, KindFrame, KindPool, KindService:
+		return true
+	}
+	return false
+}
+
+// String is the name of the value in the interface file, or its number.
+func (m Kind) String() string {
+	switch m {
+	case KindMemory:
+		return "memory"
+	case KindFrame:
+		return "frame"
+	case KindPool:
+		return "pool"
+	case KindService:
+		return "service"
 	}
 	return stubs.Unnamed(int64(m))
 }
@@ -401,7 +445,7 @@ func (m *CapabilityId) DecodeWire(v stubs.View) {
 
 // Rights: The operations that a capability allows.
 type Rights struct {
-	// 1 for read, 2 for write, 4 for grant; other bits are invalid.
+	// 1 for read, 2 for write, 4 for grant, 8 for opening channels to a service; other bits are invalid.
 	Bits uint8
 }
 
@@ -739,6 +783,131 @@ func (m *CapabilityFaultNotFrom) EncodeWire(w *stubs.Writer, at int) {
 func (m *CapabilityFaultNotFrom) DecodeWire(v stubs.View) {
 	m.Capability.DecodeWire(v.Inline(0, 8))
 	m.Domain = stubs.DomainID(v.U64(8))
+}
+
+// CapabilityFaultSplit: The bytes are those of a part that the memory was split into.
+type CapabilityFaultSplit struct {
+	Region RegionId
+
+	// The bytes of the region that were requested.
+	Extent Extent
+
+	// The part that they overlap.
+	Part Extent
+
+	// What the part is.
+	Kind Kind
+}
+
+// WireBytes is the length of the fields, in bytes.
+func (m *CapabilityFaultSplit) WireBytes() int { return 48 }
+
+// EncodeWire writes the fields at an offset of a message.
+func (m *CapabilityFaultSplit) EncodeWire(w *stubs.Writer, at int) {
+	m.Region.EncodeWire(w, at)
+	m.Extent.EncodeWire(w, at+8)
+	m.Part.EncodeWire(w, at+24)
+	w.Known(m.Kind.Known(), "CapabilityFaultSplit.kind")
+	w.U8(at+40, uint8(m.Kind))
+}
+
+// DecodeWire reads the fields; the view remembers what is wrong with them.
+func (m *CapabilityFaultSplit) DecodeWire(v stubs.View) {
+	m.Region.DecodeWire(v.Inline(0, 8))
+	m.Extent.DecodeWire(v.Inline(8, 16))
+	m.Part.DecodeWire(v.Inline(24, 16))
+	m.Kind = Kind(v.U8(40))
+	v.Known(40, m.Kind.Known())
+}
+
+// CapabilityFaultInUse: The bytes are mapped by a capability to memory that they would be split from.
+type CapabilityFaultInUse struct {
+	Region RegionId
+
+	// The bytes of the region that were requested.
+	Extent Extent
+
+	// The bytes that are mapped.
+	Mapped Extent
+
+	// The domain that has mapped them.
+	Holder stubs.DomainID
+}
+
+// WireBytes is the length of the fields, in bytes.
+func (m *CapabilityFaultInUse) WireBytes() int { return 48 }
+
+// EncodeWire writes the fields at an offset of a message.
+func (m *CapabilityFaultInUse) EncodeWire(w *stubs.Writer, at int) {
+	m.Region.EncodeWire(w, at)
+	m.Extent.EncodeWire(w, at+8)
+	m.Mapped.EncodeWire(w, at+24)
+	w.U64(at+40, uint64(m.Holder))
+}
+
+// DecodeWire reads the fields; the view remembers what is wrong with them.
+func (m *CapabilityFaultInUse) DecodeWire(v stubs.View) {
+	m.Region.DecodeWire(v.Inline(0, 8))
+	m.Extent.DecodeWire(v.Inline(8, 16))
+	m.Mapped.DecodeWire(v.Inline(24, 16))
+	m.Holder = stubs.DomainID(v.U64(40))
+}
+
+// CapabilityFaultCannotSplit: The region cannot be split.
+type CapabilityFaultCannotSplit struct {
+	Region RegionId
+
+	// What holds its bytes.
+	Backing Backing
+}
+
+// WireBytes is the length of the fields, in bytes.
+func (m *CapabilityFaultCannotSplit) WireBytes() int { return 16 }
+
+// EncodeWire writes the fields at an offset of a message.
+func (m *CapabilityFaultCannotSplit) EncodeWire(w *stubs.Writer, at int) {
+	m.Region.EncodeWire(w, at)
+	w.Known(m.Backing.Known(), "CapabilityFaultCannotSplit.backing")
+	w.U8(at+8, uint8(m.Backing))
+}
+
+// DecodeWire reads the fields; the view remembers what is wrong with them.
+func (m *CapabilityFaultCannotSplit) DecodeWire(v stubs.View) {
+	m.Region.DecodeWire(v.Inline(0, 8))
+	m.Backing = Backing(v.U8(8))
+	v.Known(8, m.Backing.Known())
+}
+
+// CapabilityFaultWrongKind: The capability is to something of another kind.
+type CapabilityFaultWrongKind struct {
+	Capability CapabilityId
+
+	// What it is to.
+	Kind Kind
+
+	// What it would have to be to.
+	Needed Kind
+}
+
+// WireBytes is the length of the fields, in bytes.
+func (m *CapabilityFaultWrongKind) WireBytes() int { return 16 }
+
+// EncodeWire writes the fields at an offset of a message.
+func (m *CapabilityFaultWrongKind) EncodeWire(w *stubs.Writer, at int) {
+	m.Capability.EncodeWire(w, at)
+	w.Known(m.Kind.Known(), "CapabilityFaultWrongKind.kind")
+	w.U8(at+8, uint8(m.Kind))
+	w.Known(m.Needed.Known(), "CapabilityFaultWrongKind.needed")
+	w.U8(at+9, uint8(m.Needed))
+}
+
+// DecodeWire reads the fields; the view remembers what is wrong with them.
+func (m *CapabilityFaultWrongKind) DecodeWire(v stubs.View) {
+	m.Capability.DecodeWire(v.Inline(0, 8))
+	m.Kind = Kind(v.U8(8))
+	v.Known(8, m.Kind.Known())
+	m.Needed = Kind(v.U8(9))
+	v.Known(9, m.Needed.Known())
 }
 
 // Duration: A length of time.
@@ -2791,6 +2960,31 @@ func (m *FaultName) DecodeWire(v stubs.View) {
 	m.Fault.DecodeWire(v.Inline(0, 16))
 }
 
+// FaultNotGiven: The caller was not started with a capability of that name.
+type FaultNotGiven struct {
+	// Up to 1024 bytes.
+	Name string
+
+	// The names of what it was started with, in one line.
+	// Up to 61440 bytes.
+	Given string
+}
+
+// WireBytes is the length of the fields, in bytes.
+func (m *FaultNotGiven) WireBytes() int { return 16 }
+
+// EncodeWire writes the fields at an offset of a message.
+func (m *FaultNotGiven) EncodeWire(w *stubs.Writer, at int) {
+	w.Text(at, m.Name, 1024, "FaultNotGiven.name")
+	w.Text(at+8, m.Given, 61440, "FaultNotGiven.given")
+}
+
+// DecodeWire reads the fields; the view remembers what is wrong with them.
+func (m *FaultNotGiven) DecodeWire(v stubs.View) {
+	m.Name = v.Text(0, 1024)
+	m.Given = v.Text(8, 61440)
+}
+
 // FaultCapability: A request about regions and capabilities.
 type FaultCapability struct {
 	// Why.
@@ -3150,19 +3344,23 @@ type MonitorConnectRequest struct {
 	// Whose name.
 	Scope Scope
 
-	// The name.
+	// The name; empty with a capability.
 	// Up to 1024 bytes.
 	Name string
 
-	// How long to wait for somebody to export it.
+	// How long to wait for somebody to export it, and for room in the backlog.
 	Timeout Duration
 
 	// The shape of its rings.
 	Config ChannelConfig
+
+	// A capability to a service, with the right to open channels; scope and name mean nothing then.
+	// nil if absent.
+	By *CapabilityId
 }
 
 // WireBytes is the length of the fields, in bytes.
-func (m *MonitorConnectRequest) WireBytes() int { return 48 }
+func (m *MonitorConnectRequest) WireBytes() int { return 64 }
 
 // EncodeWire writes the fields at an offset of a message.
 func (m *MonitorConnectRequest) EncodeWire(w *stubs.Writer, at int) {
@@ -3170,6 +3368,10 @@ func (m *MonitorConnectRequest) EncodeWire(w *stubs.Writer, at int) {
 	w.Text(at+16, m.Name, 1024, "MonitorConnectRequest.name")
 	m.Timeout.EncodeWire(w, at+24)
 	m.Config.EncodeWire(w, at+32)
+	if p0 := m.By; p0 != nil {
+		w.Bool(at+48, true)
+		p0.EncodeWire(w, at+56)
+	}
 }
 
 // DecodeWire reads the fields; the view remembers what is wrong with them.
@@ -3178,6 +3380,11 @@ func (m *MonitorConnectRequest) DecodeWire(v stubs.View) {
 	m.Name = v.Text(16, 1024)
 	m.Timeout.DecodeWire(v.Inline(24, 8))
 	m.Config.DecodeWire(v.Inline(32, 12))
+	if v.Bool(48) {
+		p0 := new(CapabilityId)
+		p0.DecodeWire(v.Inline(56, 8))
+		m.By = p0
+	}
 }
 
 // MonitorConnectReply is what answers a call.
@@ -3450,6 +3657,18 @@ const CapabilityFaultCaseTakenUp CapabilityFaultCase = 12
 // CapabilityFaultCaseNotFrom: The capability was granted by another domain than the one named.
 const CapabilityFaultCaseNotFrom CapabilityFaultCase = 13
 
+// CapabilityFaultCaseSplit: The bytes are those of a part that the memory was split into.
+const CapabilityFaultCaseSplit CapabilityFaultCase = 14
+
+// CapabilityFaultCaseInUse: The bytes are mapped by a capability to memory that they would be split from.
+const CapabilityFaultCaseInUse CapabilityFaultCase = 15
+
+// CapabilityFaultCaseWrongKind: The capability is to something of another kind.
+const CapabilityFaultCaseWrongKind CapabilityFaultCase = 16
+
+// CapabilityFaultCaseCannotSplit: The region cannot be split.
+const CapabilityFaultCaseCannotSplit CapabilityFaultCase = 17
+
 // String is the name of the case in the interface file, or its number.
 func (m CapabilityFaultCase) String() string {
 	switch m {
@@ -3479,6 +3698,14 @@ func (m CapabilityFaultCase) String() string {
 		return "taken_up"
 	case CapabilityFaultCaseNotFrom:
 		return "not_from"
+	case CapabilityFaultCaseSplit:
+		return "split"
+	case CapabilityFaultCaseInUse:
+		return "in_use"
+	case CapabilityFaultCaseWrongKind:
+		return "wrong_kind"
+	case CapabilityFaultCaseCannotSplit:
+		return "cannot_split"
 	}
 	return stubs.Unnamed(int64(m))
 }
@@ -3526,6 +3753,18 @@ type CapabilityFault struct {
 
 	// The capability was granted by another domain than the one named.
 	NotFrom CapabilityFaultNotFrom
+
+	// The bytes are those of a part that the memory was split into.
+	Split CapabilityFaultSplit
+
+	// The bytes are mapped by a capability to memory that they would be split from.
+	InUse CapabilityFaultInUse
+
+	// The capability is to something of another kind.
+	WrongKind CapabilityFaultWrongKind
+
+	// The region cannot be split.
+	CannotSplit CapabilityFaultCannotSplit
 }
 
 // EncodeWire writes the union at an offset of a message.
@@ -3570,6 +3809,18 @@ func (m *CapabilityFault) EncodeWire(w *stubs.Writer, at int) {
 	case CapabilityFaultCaseNotFrom:
 		o := w.Case(at, 13, 16)
 		m.NotFrom.EncodeWire(w, o)
+	case CapabilityFaultCaseSplit:
+		o := w.Case(at, 14, 48)
+		m.Split.EncodeWire(w, o)
+	case CapabilityFaultCaseInUse:
+		o := w.Case(at, 15, 48)
+		m.InUse.EncodeWire(w, o)
+	case CapabilityFaultCaseWrongKind:
+		o := w.Case(at, 16, 16)
+		m.WrongKind.EncodeWire(w, o)
+	case CapabilityFaultCaseCannotSplit:
+		o := w.Case(at, 17, 16)
+		m.CannotSplit.EncodeWire(w, o)
 	default:
 		w.Known(false, "CapabilityFault")
 	}
@@ -3619,6 +3870,18 @@ func (m *CapabilityFault) DecodeWire(v stubs.View) {
 	case CapabilityFaultCaseNotFrom:
 		o.Exactly(16)
 		m.NotFrom.DecodeWire(o.Inline(0, 16))
+	case CapabilityFaultCaseSplit:
+		o.Exactly(48)
+		m.Split.DecodeWire(o.Inline(0, 48))
+	case CapabilityFaultCaseInUse:
+		o.Exactly(48)
+		m.InUse.DecodeWire(o.Inline(0, 48))
+	case CapabilityFaultCaseWrongKind:
+		o.Exactly(16)
+		m.WrongKind.DecodeWire(o.Inline(0, 16))
+	case CapabilityFaultCaseCannotSplit:
+		o.Exactly(16)
+		m.CannotSplit.DecodeWire(o.Inline(0, 16))
 	}
 }
 
@@ -4871,6 +5134,9 @@ const FaultCaseName FaultCase = 14
 // FaultCaseCapability: A request about regions and capabilities.
 const FaultCaseCapability FaultCase = 15
 
+// FaultCaseNotGiven: The caller was not started with a capability of that name.
+const FaultCaseNotGiven FaultCase = 16
+
 // String is the name of the case in the interface file, or its number.
 func (m FaultCase) String() string {
 	switch m {
@@ -4904,6 +5170,8 @@ func (m FaultCase) String() string {
 		return "name"
 	case FaultCaseCapability:
 		return "capability"
+	case FaultCaseNotGiven:
+		return "not_given"
 	}
 	return stubs.Unnamed(int64(m))
 }
@@ -4957,6 +5225,9 @@ type Fault struct {
 
 	// A request about regions and capabilities.
 	Capability FaultCapability
+
+	// The caller was not started with a capability of that name.
+	NotGiven FaultNotGiven
 }
 
 // EncodeWire writes the union at an offset of a message.
@@ -5007,6 +5278,9 @@ func (m *Fault) EncodeWire(w *stubs.Writer, at int) {
 	case FaultCaseCapability:
 		o := w.Case(at, 15, 16)
 		m.Capability.EncodeWire(w, o)
+	case FaultCaseNotGiven:
+		o := w.Case(at, 16, 16)
+		m.NotGiven.EncodeWire(w, o)
 	default:
 		w.Known(false, "Fault")
 	}
@@ -5062,6 +5336,9 @@ func (m *Fault) DecodeWire(v stubs.View) {
 	case FaultCaseCapability:
 		o.Exactly(16)
 		m.Capability.DecodeWire(o.Inline(0, 16))
+	case FaultCaseNotGiven:
+		o.Exactly(16)
+		m.NotGiven.DecodeWire(o.Inline(0, 16))
 	}
 }
 
@@ -5073,13 +5350,13 @@ var MonitorInterface = stubs.Interface{
 
 	Hash: 0x6098a0eceb51ad39,
 
-	Fingerprint: 0x2a94c9054fe0dbec,
+	Fingerprint: 0x07ba498186d10261,
 
 	Capabilities: false,
 
 	Buffers: false,
 
-	MessageBytes: 168,
+	MessageBytes: 176,
 }
 
 // MonitorAttachMessage is the message `attach`.

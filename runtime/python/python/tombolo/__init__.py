@@ -51,7 +51,7 @@ from ._native import (
 from .aio import AsyncBulkChannel
 from .errors import *  # noqa: F403
 from .interfaces import load as load_interface
-from .regions import Extent, Right, Rights
+from .regions import Extent, Kind, Right, Rights
 from .stubs import Pending, UnknownCase, current_server
 
 _monitor.set_default()
@@ -70,6 +70,7 @@ __all__ = [
     "FarEnd",
     "Interface",
     "Job",
+    "Kind",
     "Later",
     "Listener",
     "Mapping",

@@ -440,6 +440,18 @@ class Expelled(Error):
     status = 69
 
 
+class InUse(MonitorRefused):
+    """The bytes are those of a part that was split off, or are mapped."""
+
+    status = 70
+
+
+class WrongKind(MonitorRefused):
+    """The capability is to something of another kind."""
+
+    status = 71
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

@@ -16,8 +16,24 @@ class Rights(enum.IntFlag):
     WRITE = 2
     #: To give others capabilities to it.
     GRANT = 4
+    #: To open channels to a service.
+    CONNECT = 8
     READ_WRITE = 3
+    #: All that there are to memory.
     ALL = 7
+
+
+class Kind(enum.IntEnum):
+    """What a capability is to."""
+
+    #: Memory, which can be mapped or split.
+    MEMORY = 0
+    #: A part that can be mapped and not split.
+    FRAME = 1
+    #: A part that only a pool maps.
+    POOL = 2
+    #: A service, to which channels are opened.
+    SERVICE = 3
 
 
 class Backing(enum.IntEnum):
@@ -29,6 +45,8 @@ class Backing(enum.IntEnum):
     FILE = 2
     #: In memory that a program had already: others reach it by copying alone.
     FOREIGN = 3
+    #: Nowhere: it is a service.
+    SERVICE = 4
 
 
 class Seal(enum.IntEnum):

@@ -46,8 +46,9 @@ impl PoolMemory {
         Self::map(domain.create_region(&RegionOptions::new(layout.pool_bytes()))?.into_capability(), layout)
     }
 
-    fn map(capability: Capability, layout: Layout) -> Result<Self, Error> {
-        let mapping = capability.map_with(Rights::READ_WRITE, POPULATED)?;
+    /// That of a capability, whose holder may have split it off for pools.
+    pub(super) fn map(capability: Capability, layout: Layout) -> Result<Self, Error> {
+        let mapping = capability.map_as(Rights::READ_WRITE, POPULATED, true)?;
         let memory = mapping.memory().filter(|memory| memory.len_bytes() as u64 >= layout.pool_bytes());
         let memory = memory.ok_or_else(|| {
             let what = "map a pool whose region is a file, or shorter than the pool";

@@ -11,9 +11,11 @@ use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Offer, PoolId};
 use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
 use tombolo_platform::sealed::Fresh;
+use tombolo_platform::{Errno, OsError};
 
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::region::Capability;
 
 use super::buffer::{Buffer, Handle};
 use super::content::Content;
@@ -285,8 +287,31 @@ impl Domain {
             Trust::Full => Some(PoolMemory::create(self, options, layout)?),
             Trust::None => None,
         };
+        Ok(self.new_pool(options.trust, layout, memory))
+    }
+
+    /// Makes a pool in memory that this program has a capability to: from its start on, with the rights to
+    /// read and write, and with that to grant if others are to get the pool. Best in a part of the kind
+    /// [`Kind::Pool`](crate::region::Kind::Pool), in which no program maps anything else.
+    ///
+    /// # Errors
+    /// [`BulkError::Layout`]; [`Error::Monitor`] when the capability does not give that, or the memory is not
+    /// reachable from this node; [`Error::Os`] when it is shorter than the pool, or the pool is to be without
+    /// trust and so would not use it.
+    pub fn create_pool_in(&self, memory: &Capability, options: &PoolOptions) -> Result<Pool, Error> {
+        let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
+        if options.trust == Trust::None {
+            let what =
+                "make a pool without trust in memory that is given: each of its buffers is memory of its own";
+            return Err(OsError::new(what, Errno::INVAL).into());
+        }
+        let memory = PoolMemory::map(memory.clone(), layout)?;
+        Ok(self.new_pool(options.trust, layout, Some(memory)))
+    }
+
+    fn new_pool(&self, trust: Trust, layout: Layout, memory: Option<PoolMemory>) -> Pool {
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
         let id = PoolId { domain: self.id().to_bits(), number };
-        Ok(Pool::new(self.id(), (id, options.trust, true), Table::home(layout), memory))
+        Pool::new(self.id(), (id, trust, true), Table::home(layout), memory)
     }
 }

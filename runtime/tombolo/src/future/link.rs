@@ -205,7 +205,7 @@ impl Listener {
     pub async fn accept_async(&self) -> Result<Channel, Error> {
         let timeout = self.timeout();
         let deadline = Deadline::after(timeout);
-        let what = format!("that a domain connects to '{}'", self.name());
+        let what = self.awaits();
         let number = self.number();
         let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
         let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;

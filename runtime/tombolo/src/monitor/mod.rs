@@ -632,7 +632,7 @@ impl MonitorLink {
                     if let Reply::Names { origin, answer: Answer::Watching { watch, .. } } = &answer {
                         arrived.notices.insert((*origin, *watch), VecDeque::new());
                     }
-                    if let Reply::Export { listener } = &answer {
+                    if let Reply::Export { listener } | Reply::ServiceCreate { listener, .. } = &answer {
                         arrived.listeners.insert(*listener);
                     }
                     arrived.replies.insert(request, (answer, fds));

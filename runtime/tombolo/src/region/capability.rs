@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_capability::{CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights, Seal};
+use tombolo_capability::{
+    CapabilityId, CapabilityInfo, Extent, Kind, RegionId, RegionInfo, Revoked, Rights, Seal,
+};
 use tombolo_control::{ForeignPlace, Reply, Request};
 
 use super::mapping::{MapOptions, Mapping, RegionFile};
@@ -83,6 +85,12 @@ impl Capability {
         self.held.info.rights
     }
 
+    /// What it is to: memory, a part of memory that is for one use, or a service.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.held.info.kind
+    }
+
     fn ask(&self, request: Request) -> Result<Reply, Error> {
         Ok(self.held.link.ask(request, ANSWER_TIMEOUT)?.0)
     }
@@ -96,6 +104,42 @@ impl Capability {
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
         let info = self.derived(extent, rights, None)?;
         Ok(Capability::held(self.held.link.clone(), info))
+    }
+
+    /// Splits the memory into parts that do not overlap, each for one use: [`Kind::Frame`] is mapped,
+    /// [`Kind::Pool`] is mapped by a [pool](crate::Domain::create_pool_in) alone, [`Kind::Memory`] can be
+    /// split again. Extents are counted from the start of this one's part. Takes the rights to read and
+    /// write.
+    ///
+    /// As long as a domain holds a capability to a part, or has it mapped, its bytes can be reached by that
+    /// part alone: this capability, and others to the same memory, can neither be mapped where they contain
+    /// bytes of it nor split again there. [Revoking](Self::revoke) takes all parts back.
+    ///
+    /// ```no_run
+    /// # use tombolo::{Domain, Error};
+    /// # use tombolo::region::{Extent, Kind, RegionOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// # let domain = Domain::attach()?;
+    /// let memory = domain.create_region(&RegionOptions::new(1 << 20))?.into_capability();
+    /// let halves = [Extent::new(0, 1 << 19), Extent::new(1 << 19, 1 << 19)];
+    /// let frames = memory.split(Kind::Frame, &halves)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] with a [`CapabilityFault`](tombolo_capability::CapabilityFault) that names the
+    /// bytes in conflict: `Split` if they overlap a part that is there, `InUse` if a domain has them mapped.
+    /// Nothing has changed then.
+    pub fn split(&self, kind: Kind, parts: &[Extent]) -> Result<Vec<Capability>, Error> {
+        let (capability, parts) = (self.id(), parts.to_vec());
+        match self.ask(Request::CapabilitySplit { capability, kind, parts })? {
+            Reply::CapabilitySplit { capabilities } => {
+                let held = |info| Capability::held(self.held.link.clone(), info);
+                Ok(capabilities.into_iter().map(held).collect())
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Derives another for `domain`, which takes it up by its id
@@ -191,7 +235,12 @@ impl Capability {
     /// # Errors
     /// As [`map`](Self::map); something is mapped at that address.
     pub fn map_with(&self, rights: Rights, options: MapOptions) -> Result<Mapping, Error> {
-        let request = Request::RegionMap { capability: self.id(), rights };
+        self.map_as(rights, options, false)
+    }
+
+    /// As [`map_with`](Self::map_with), as the buffers of a pool or as plain bytes.
+    pub(crate) fn map_as(&self, rights: Rights, options: MapOptions, pool: bool) -> Result<Mapping, Error> {
+        let request = Request::RegionMap { capability: self.id(), rights, pool };
         match self.held.link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::RegionMap { map }, fds) => Mapping::new(self.held.clone(), &map, fds, options),
             (other, _) => Err(unexpected(&other)),
@@ -203,7 +252,7 @@ impl Capability {
     /// # Errors
     /// As [`map`](Self::map).
     pub fn file(&self, rights: Rights) -> Result<RegionFile, Error> {
-        let request = Request::RegionMap { capability: self.id(), rights };
+        let request = Request::RegionMap { capability: self.id(), rights, pool: false };
         match self.held.link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::RegionMap { map }, fds) => RegionFile::new(self.held.clone(), &map, fds),
             (other, _) => Err(unexpected(&other)),

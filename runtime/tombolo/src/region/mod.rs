@@ -27,6 +27,7 @@
 mod capability;
 mod mapping;
 pub(crate) mod passing;
+mod service;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -34,8 +35,8 @@ pub use tombolo_base::coherence::Flushed;
 pub use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_capability::MemoryOptions;
 pub use tombolo_capability::{
-    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
-    Seal,
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, RegionInfo, Revoked,
+    Rights, Seal,
 };
 use tombolo_control::{RegionPlace, Reply, Request};
 

@@ -189,6 +189,18 @@ impl Domain {
         self.accept_any(Request::CapabilityAccept { capability, granter: Some(from.domain), whole })
     }
 
+    /// Takes up what this program was started with under a name. May be asked again.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] with [`Fault::NotGiven`] names what there is; with `Fault::Capability` it was
+    /// revoked.
+    pub fn given(&self, name: &str) -> Result<Capability, Error> {
+        match self.link.ask(Request::Given { name: name.to_owned() }, ANSWER_TIMEOUT)?.0 {
+            Reply::Given { capability, .. } => Ok(self.holds(capability)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     pub(super) fn accept_any(&self, accept: Request) -> Result<Capability, Error> {
         match self.link.ask(accept, ANSWER_TIMEOUT)?.0 {
             Reply::CapabilityAccept { capability, .. } => Ok(self.holds(capability)),

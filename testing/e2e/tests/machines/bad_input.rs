@@ -104,6 +104,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             stdin: true,
             ..ProgramSpec::new("none")
         },
+        given: Vec::new(),
     };
     let config = tombolo_link::ChannelConfig::default();
     let requests = [
@@ -114,6 +115,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             name: "flipped".into(),
             timeout: Duration::from_secs(1),
             config,
+            by: None,
         },
         Request::Spawn { spawn },
         Request::Domains { after: 0 },
@@ -230,6 +232,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                     node: name.clone(),
                     own_image: false,
                     program: ProgramSpec::new("y".repeat(length.min(MAX_MESSAGE_BYTES) - 2048)),
+                    given: Vec::new(),
                 };
                 for body in [
                     Request::Restart { node: name.clone(), force: false },

@@ -156,7 +156,12 @@ fn a_scribbling_virtual_machine_harms_its_own_window_only() {
 fn lent_window(client: &OwnedFd, name: &str) -> OwnedFd {
     let (timeout, config) = (Duration::from_secs(60), ChannelConfig::default());
     let name = name.to_owned();
-    send(client, 2, Request::Connect { scope: Scope::Machine, name, timeout, config }, &mut Vec::new());
+    send(
+        client,
+        2,
+        Request::Connect { scope: Scope::Machine, name, timeout, config, by: None },
+        &mut Vec::new(),
+    );
     let mut buffer = vec![0; MAX_MESSAGE_BYTES];
     let mut window = None;
     let is_window = |fd: &OwnedFd| {
@@ -275,7 +280,8 @@ fn channels_asked_for_without_end_meet_backlog_and_limits() {
         for request in 0..storm() {
             let timeout = Duration::from_secs(600);
             let config = ChannelConfig::default();
-            let body = Request::Connect { scope: Scope::Machine, name: "slow".into(), timeout, config };
+            let body =
+                Request::Connect { scope: Scope::Machine, name: "slow".into(), timeout, config, by: None };
             send(&client, request + 10, body, heard);
         }
     };

@@ -5,6 +5,7 @@ mod channels;
 mod crosstalk;
 mod engines;
 mod files;
+mod given;
 mod groups;
 mod hubs;
 mod incoherent;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_control::capabilities::Kind;
+use tombolo_control::monitor::GivenCapability;
 use tombolo_control::{
-    Attachment, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, ProgramSpec, RelayNode, Reply,
-    Report, Request, SpawnRequest, StartOrder, Unsendable, Wire, request,
+    Attachment, CapabilityId, ClientMessage, Exit, Extent, Fault, Grant, MonitorMessage, Order, ProgramSpec,
+    RelayNode, Reply, Report, Request, Rights, SpawnRequest, StartOrder, Unsendable, Wire, request,
 };
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Scope;
@@ -58,7 +60,13 @@ pub(super) fn spawn() -> SpawnRequest {
         side: Some("SIDE_FD".into()),
         ..ProgramSpec::new("a.tbi")
     };
-    SpawnRequest { node: "arm0".into(), own_image: true, program }
+    let given = GivenCapability {
+        name: "buffers".into(),
+        capability: CapabilityId(7),
+        extent: Some(Extent::new(4096, 8192)),
+        rights: Rights::READ,
+    };
+    SpawnRequest { node: "arm0".into(), own_image: true, program, given: vec![given] }
 }
 
 pub(super) fn requests() -> Vec<Request> {
@@ -72,6 +80,7 @@ pub(super) fn requests() -> Vec<Request> {
             name: "pong".into(),
             timeout: Duration::from_secs(1),
             config,
+            by: Some(CapabilityId(7)),
         },
         Request::Spawn { spawn: spawn() },
         Request::Kill { domain: domain(), signal: 15, grace: Duration::from_secs(1) },
@@ -84,6 +93,13 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Input { domain: domain(), stream: 0, bytes: vec![1, 2, 3] },
         Request::Restart { node: "arm0".into(), force: true },
         Request::Accepted { count: 1 },
+        Request::Given { name: "buffers".into() },
+        Request::CapabilitySplit {
+            capability: CapabilityId(7),
+            kind: Kind::Pool,
+            parts: vec![Extent::new(0, 4096), Extent::new(8192, 4096)],
+        },
+        Request::ServiceCreate { listener: Some(3) },
     ]
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tombolo_base::DomainId;
 use tombolo_capability::{
-    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights,
-    Seal,
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, PAGE_BYTES, RegionId, RegionInfo,
+    Rights, Seal,
 };
 use tombolo_control::{Fault, RegionMap, RegionPlace, Reply, Request};
 use tombolo_monitor_core::root::Client;
@@ -41,7 +41,7 @@ impl RightsModel {
                 }
             }
             (Request::CapabilityDerive { .. }, None) => self.derived(by, asked, reply),
-            (Request::RegionMap { capability, rights }, None) => {
+            (Request::RegionMap { capability, rights, .. }, None) => {
                 self.mapping_granted(by, *capability, *rights, reply, number)
             }
             (Request::CapabilityShow { capability }, None) => self.shown(by, *capability, reply),
@@ -109,7 +109,8 @@ impl RightsModel {
         let record = self.capabilities.get(&id)?;
         let Capability { region, extent, rights, holder, parent, revoked, on_its_way, .. } = *record;
         let granter = on_its_way.map(|(granter, _)| granter);
-        Some(CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter })
+        let kind = Kind::Memory;
+        Some(CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter, kind })
     }
 
     fn region_info(&self, id: RegionId) -> Option<RegionInfo> {
@@ -309,7 +310,7 @@ impl RightsModel {
         let reaches = match region.backing {
             Backing::Memory | Backing::File => kernel == id.node().0,
             Backing::Window => kernel == 0 || kernel == id.node().0,
-            Backing::Foreign => false,
+            Backing::Foreign | Backing::Service => false,
         };
         if reaches { Ok(record.clone()) } else { Err(CapabilityFault::NotReachable { region: id, from: by }) }
     }

@@ -319,7 +319,7 @@ fn mappings() {
         let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
             panic!("no region");
         };
-        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ })
+        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ, pool: false })
     };
     for _ in 0..2 {
         assert!(matches!(map(ATTACKER), Some(Reply::RegionMap { .. })));
@@ -332,7 +332,7 @@ fn mappings() {
         let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
             panic!("no region");
         };
-        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ })
+        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ, pool: false })
     };
     assert!(matches!(map(ATTACKER), Some(Reply::RegionMap { .. })), "what was let go counts no longer");
 }

@@ -72,7 +72,7 @@ impl Bench {
         of: &CapabilityInfo,
         rights: Rights,
     ) -> (RegionMap, Vec<Attachment>, Vec<Resource>) {
-        let request = Request::RegionMap { capability: of.id, rights };
+        let request = Request::RegionMap { capability: of.id, rights, pool: false };
         let Some(Reply::RegionMap { map }) = self.ask(client, request) else {
             panic!("{:?}", self.delivered)
         };
@@ -147,7 +147,7 @@ fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
     let memory = Attachment::WindowMemory(AttachmentWindow { window: 2 });
     assert_eq!((attachments, passed), (vec![memory, Attachment::Lifeline], vec![]));
     let granted = bench.granted(OTHER, &all, host, Rights::READ);
-    let map = Request::RegionMap { capability: granted.id, rights: Rights::READ };
+    let map = Request::RegionMap { capability: granted.id, rights: Rights::READ, pool: false };
     assert!(matches!(bench.ask(OWNER, map), Some(Reply::Failed { .. })), "the host is not in this window");
     let refused = bench.region(OWNER, in_window_of("arms"), 1);
     assert!(
@@ -181,7 +181,8 @@ fn the_memory_of_a_kernel_is_kept_by_its_agent_until_it_is_forgotten() {
     assert_eq!(attachments[0], Attachment::Region { region: all.region, writable: false });
     assert_eq!(passed, []);
     let granted = bench.granted(OWNER, &all, there, Rights::READ);
-    let fault = bench.fault(OTHER, Request::RegionMap { capability: granted.id, rights: Rights::READ });
+    let fault =
+        bench.fault(OTHER, Request::RegionMap { capability: granted.id, rights: Rights::READ, pool: false });
     assert_eq!(fault, CapabilityFault::NotReachable { region: all.region, from: there });
     // With the connection of a domain that came by itself go its rights, with its word the mapping.
     bench.report(HOST, Report::Left { connection: 1 });
@@ -338,6 +339,7 @@ fn what_is_sealed_is_sealed_by_the_kernel_that_has_it() {
     assert_eq!(bench.ask(OWNER, seal(Seal::Frozen)), None);
     bench.report(ARM0, Report::RegionSealed { region: all.region, failed: None });
     assert_eq!(bench.answer(OWNER), Some(Reply::Done));
-    let fault = bench.fault(OWNER, Request::RegionMap { capability: all.id, rights: Rights::READ_WRITE });
+    let fault = bench
+        .fault(OWNER, Request::RegionMap { capability: all.id, rights: Rights::READ_WRITE, pool: false });
     assert_eq!(fault, CapabilityFault::Sealed { region: all.region, seal: Seal::Frozen });
 }

@@ -123,6 +123,7 @@ fn the_variable_of_a_side_stream_is_a_name() {
             node: "arm0".into(),
             own_image: true,
             program: ProgramSpec { side: Some(variable.into()), ..ProgramSpec::new("") },
+            given: Vec::new(),
         };
         let Some(Reply::Failed { fault: Fault::Refused { why } }) =
             bench.ask((HOST, 1), Request::Spawn { spawn })

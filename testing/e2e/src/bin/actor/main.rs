@@ -5,6 +5,7 @@ mod bulk;
 mod channels;
 mod exchange;
 mod files;
+mod given;
 mod group;
 mod hostile;
 mod marks;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
         ["wake-many", name, count, rounds] => channels::wake_many(name, count, rounds),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
         // Regions and capabilities.
+        ["given", node, place] => given::give(node, place),
+        ["given-take", does] => given::take(does),
         ["region-lend", name, place] => regions::lend(name, place),
         ["region-borrow", name] => regions::borrow(name),
         ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),

@@ -1,0 +1,72 @@
+//! What a domain is started with: capabilities, by name.
+
+use std::collections::BTreeSet;
+
+use tombolo_base::DomainId;
+use tombolo_capability::{CapabilityId, Way};
+use tombolo_control::monitor::{GivenCapability, MAX_GIVEN};
+use tombolo_control::{Fault, Reply, is_name};
+
+use super::regions::Refusal;
+use super::{Core, shown};
+
+/// Names of what a domain was given, with the capabilities.
+pub(super) type Given = Vec<(String, CapabilityId)>;
+
+impl Core {
+    /// Derives what a domain that is about to start is given by the one that starts it. All of it or nothing.
+    pub(super) fn give_at_start(
+        &mut self,
+        starter: DomainId,
+        domain: DomainId,
+        given: &[GivenCapability],
+    ) -> Result<Given, Fault> {
+        let derived = self.try_give(starter, domain, given);
+        if derived.is_err() {
+            self.regions_of_ended(domain);
+        }
+        derived.map_err(|Refusal(fault)| fault)
+    }
+
+    fn try_give(
+        &mut self,
+        starter: DomainId,
+        domain: DomainId,
+        given: &[GivenCapability],
+    ) -> Result<Given, Refusal> {
+        if given.len() as u64 > MAX_GIVEN {
+            let why = format!("a program is started with at most {MAX_GIVEN} capabilities");
+            return Err(Fault::Refused { why }.into());
+        }
+        let mut names = BTreeSet::new();
+        let mut made = Vec::with_capacity(given.len());
+        for GivenCapability { name, capability, extent, rights } in given {
+            if !is_name(name) {
+                return Err(Fault::BadName { name: shown(name) }.into());
+            }
+            if !names.insert(name) {
+                let why = format!("two capabilities are given by the name '{}'", shown(name));
+                return Err(Fault::Refused { why }.into());
+            }
+            self.may_make_capability(starter)?;
+            let info =
+                self.regions.table.derive(starter, *capability, *extent, *rights, Way::from(domain))?;
+            made.push((name.clone(), info.id));
+        }
+        Ok(made)
+    }
+
+    /// A domain takes up what it was given by a name.
+    pub(super) fn given(&mut self, by: DomainId, name: &str) -> Result<Reply, Refusal> {
+        let given = self.domains.get(&by).map(|record| &record.given[..]).unwrap_or_default();
+        let Some((_, capability)) = given.iter().find(|(of, _)| of == name) else {
+            let names: Vec<&str> = given.iter().map(|(name, _)| &name[..]).collect();
+            let given = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+            return Err(Fault::NotGiven { name: shown(name), given: shown(&given) }.into());
+        };
+        let capability = *capability;
+        self.regions.table.accept(by, capability, None, false)?;
+        let (capability, region, foreign) = self.shown(by, capability)?;
+        Ok(Reply::Given { capability, region, foreign })
+    }
+}

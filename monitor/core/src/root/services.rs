@@ -1,0 +1,108 @@
+//! Services: listeners that are reached by capability, with or without a name.
+
+use std::collections::BTreeMap;
+
+use tombolo_base::DomainId;
+use tombolo_capability::{CapabilityId, RegionId};
+use tombolo_control::{Fault, NODE_LISTENERS, Reply};
+
+use super::regions::Refusal;
+use super::{Client, Core, Destination, NameRecord, Waiting};
+
+/// The listener behind each service.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    listeners: BTreeMap<RegionId, NameRecord>,
+}
+
+impl Services {
+    pub(super) fn len(&self) -> usize {
+        self.listeners.len()
+    }
+
+    pub(super) fn forget(&mut self, service: RegionId) {
+        self.listeners.remove(&service);
+    }
+}
+
+impl Core {
+    /// Makes a capability to one of a client's listeners, or to a new one without a name.
+    pub(super) fn service_create(
+        &mut self,
+        client: Client,
+        owner: DomainId,
+        listener: Option<u32>,
+    ) -> Result<Reply, Refusal> {
+        self.may_make_region(owner, 0)?;
+        let listener = match listener {
+            Some(listener) if self.has_listener(client, listener) => listener,
+            Some(listener) => {
+                let why =
+                    format!("this domain has no listener {listener}; export a name, or ask for a new one");
+                return Err(Fault::Refused { why }.into());
+            }
+            None => {
+                let record = self.clients.get_mut(&client).ok_or(Fault::NoSuchDomain { domain: owner })?;
+                let listener = record.next_listener;
+                record.next_listener += 1;
+                listener
+            }
+        };
+        let generation = self.nodes[usize::from(owner.node().0)].generation;
+        let made = self.regions.table.create_service(owner, generation);
+        let capability =
+            made.ok_or_else(|| Fault::Limit { what: "the machine has used all its region ids".into() })?;
+        self.services.listeners.insert(capability.region, NameRecord { owner, client, listener });
+        Ok(Reply::ServiceCreate { capability, listener })
+    }
+
+    fn has_listener(&self, client: Client, listener: u32) -> bool {
+        let is_it = |record: &NameRecord| (record.client, record.listener) == (client, listener);
+        if listener >= NODE_LISTENERS {
+            return self.node_exports.values().any(is_it);
+        }
+        self.names.has_listener(client, listener) || self.services.listeners.values().any(is_it)
+    }
+
+    /// The listener that a domain may open channels to with a capability.
+    pub(super) fn service(&self, by: DomainId, capability: CapabilityId) -> Option<NameRecord> {
+        let service = self.regions.table.connectable(by, capability).ok()?;
+        self.services.listeners.get(&service).copied()
+    }
+
+    /// A listener of a client has ended, or all of them, and so do the capabilities to them.
+    pub(super) fn listener_withdrawn(&mut self, client: Client, listener: Option<u32>) {
+        let is_gone = |record: &NameRecord| {
+            record.client == client && listener.is_none_or(|listener| listener == record.listener)
+        };
+        let gone: Vec<RegionId> = self
+            .services
+            .listeners
+            .iter()
+            .filter(|(_, record)| is_gone(record))
+            .map(|(service, _)| *service)
+            .collect();
+        for service in gone {
+            self.regions.table.service_lost(service);
+            self.services.forget(service);
+        }
+    }
+
+    /// Answers those who wait to open a channel by a capability that does not allow it any more.
+    pub(super) fn refuse_revoked(&mut self) {
+        let may_wait = |core: &Core, waiting: &Waiting| match &waiting.to {
+            Destination::Name(_) => true,
+            Destination::Service { by, capability } => core.service(*by, *capability).is_some(),
+        };
+        if self.waiting.iter().all(|waiting| may_wait(self, waiting)) {
+            return;
+        }
+        let (rest, refused): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| may_wait(self, waiting));
+        self.waiting = rest;
+        for Waiting { client, request, to, .. } in refused {
+            let fault = self.nothing_there(&to);
+            self.answer(client, request, Err(fault));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What domains are started with, and that it goes with them.
+
+use tombolo_capability::{CapabilityFault, CapabilityInfo, Extent, Rights};
+
+use super::regions::in_window_of;
+use super::*;
+
+const STARTER: Client = (HOST, 1);
+const CHILD: Client = (ARM0, 1);
+
+fn gift(name: &str, of: &CapabilityInfo, rights: Rights) -> GivenCapability {
+    GivenCapability { name: name.into(), capability: of.id, extent: None, rights }
+}
+
+impl Bench {
+    /// The child of an order starts, and attaches.
+    fn attached(&mut self, order: &StartOrder) {
+        self.report(ARM0, Report::Started { domain: order.domain, pid: 8 });
+        self.report(ARM0, Report::Joined { connection: 1, pid: 8, domain: Some(order.domain) });
+        let attach = Request::Attach { version: FINGERPRINT, program: "test".into() };
+        assert!(matches!(self.ask(CHILD, attach), Some(Reply::Attach { spawned: true, .. })));
+    }
+
+    fn taken_up(&mut self, name: &str) -> Option<Reply> {
+        self.ask(CHILD, Request::Given { name: name.into() })
+    }
+
+    fn lists(&self, what: &str) -> usize {
+        self.core.held().into_iter().find(|(name, _)| *name == what).map_or(0, |(_, count)| count)
+    }
+}
+
+#[test]
+fn a_program_takes_up_what_it_is_started_with_and_no_more() {
+    let mut bench = Bench::up(4);
+    let starter = bench.attach(STARTER);
+    let all = bench.made(STARTER, in_window_of("arm0"));
+    let mut part = gift("part", &all, Rights::READ);
+    part.extent = Some(Extent::new(4096, 4096));
+    let given = vec![gift("all", &all, Rights::READ_WRITE), part];
+    let order = order_start_giving(&mut bench, STARTER, given).expect("it starts");
+    bench.attached(&order);
+    let Some(Reply::Given { capability, region, .. }) = bench.taken_up("part") else {
+        panic!("{:?}", bench.delivered)
+    };
+    assert_eq!((capability.rights, capability.extent), (Rights::READ, Extent::new(4096, 4096)));
+    assert_eq!((capability.holder, capability.granter), (order.domain, None), "it is taken up");
+    assert_eq!((region.id, region.maker), (all.region, starter));
+    assert_eq!(bench.taken_up("part"), bench.taken_up("part"), "also again");
+    let missing = bench.taken_up("more");
+    let text = match &missing {
+        Some(Reply::Failed { fault: fault @ Fault::NotGiven { .. } }) => fault.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(text.contains("'more'") && text.contains("all, part"), "{text}");
+    let revoke = Request::CapabilityRevoke { capability: all.id, itself: false };
+    assert!(matches!(bench.ask(STARTER, revoke), Some(Reply::CapabilityRevoke { removed: 2, .. })));
+    let gone = bench.taken_up("all");
+    assert!(
+        matches!(
+            &gone,
+            Some(Reply::Failed { fault: Fault::Capability { fault: CapabilityFault::Gone { .. } } })
+        ),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn a_child_that_ends_or_does_not_start_leaves_nothing_behind() {
+    let mut bench = Bench::up(4);
+    bench.attach(STARTER);
+    let all = bench.made(STARTER, in_window_of("arm0"));
+    let before = bench.lists("capabilities");
+    let ended = order_start_giving(&mut bench, STARTER, vec![gift("all", &all, Rights::ALL)]).unwrap();
+    bench.attached(&ended);
+    assert_eq!(bench.lists("capabilities"), before + 1);
+    bench.report(ARM0, Report::Ended { domain: ended.domain, exit: Exit::Exited { status: 1 } });
+    assert_eq!(bench.lists("capabilities"), before);
+    let refused = order_start_giving(&mut bench, STARTER, vec![gift("all", &all, Rights::ALL)]).unwrap();
+    assert_eq!(bench.lists("capabilities"), before + 1);
+    bench.report(ARM0, Report::NotStarted { domain: refused.domain, why: "no memory".into() });
+    assert_eq!(bench.lists("capabilities"), before);
+}
+
+#[test]
+fn what_cannot_be_given_starts_nothing() {
+    let mut bench = Bench::up(4);
+    bench.attach(STARTER);
+    let all = bench.made(STARTER, in_window_of("arm0"));
+    let derive = Request::CapabilityDerive {
+        capability: all.id,
+        extent: None,
+        rights: Rights::READ,
+        holder: None,
+        channel: tombolo_base::ChannelId(0),
+    };
+    let Some(Reply::CapabilityDerive { capability: read }) = bench.ask(STARTER, derive) else { panic!() };
+    let before = bench.core.held();
+    let long = "x".repeat(200);
+    for (given, says) in [
+        (vec![gift("a", &all, Rights::READ), gift("a", &all, Rights::READ)], "two capabilities"),
+        (vec![gift("a", &all, Rights::READ), gift("b", &read, Rights::READ)], "rights"),
+        (vec![gift("no spaces", &all, Rights::READ)], "no spaces"),
+        (vec![gift(&long, &all, Rights::READ)], "name"),
+        (vec![gift("a", &all, Rights::ALL | Rights::CONNECT)], "rights"),
+    ] {
+        assert_eq!(order_start_giving(&mut bench, STARTER, given), None, "{says}");
+        let Some(Reply::Failed { fault }) = bench.answer(STARTER) else { panic!("{:?}", bench.delivered) };
+        assert!(fault.to_string().contains(says), "{fault}");
+        let after = bench.core.held();
+        let differ = |((name, before), (_, after)): (&(&str, usize), &(&str, usize))| {
+            // The program is kept for later starts.
+            (before != after && !name.contains("programs") && !name.contains("bytes of windows"))
+                .then(|| format!("{name}: {before} {after}"))
+        };
+        assert_eq!(before.iter().zip(&after).find_map(differ), None);
+    }
+}
