@@ -27,7 +27,9 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 pub use alone::add as add_copies;
 pub use engines::{ATTACHED, CARRIED, COPIED, TCP};
 pub use nodes::{OWN_WAY, WINDOW_WAYS, add as add_nodes};
-pub use verbs::{MOVED, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITHOUT_TRUST};
+pub use verbs::{
+    MOVED, MOVED_WITH_HALF_TRUST, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITH_HALF_TRUST, SHARED_WITHOUT_TRUST,
+};
 
 /// What is compared, in the order of tables.
 #[must_use]
@@ -37,6 +39,8 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
         Box::new(peers::tombolo::Facade::default()),
         Box::new(verbs::Pools::new(verbs::Verb::Move, Trust::Full)),
         Box::new(verbs::Pools::new(verbs::Verb::Share, Trust::Full)),
+        Box::new(verbs::Pools::new(verbs::Verb::Move, Trust::Half)),
+        Box::new(verbs::Pools::new(verbs::Verb::Share, Trust::Half)),
         Box::new(verbs::Pools::new(verbs::Verb::Move, Trust::None)),
         Box::new(verbs::Pools::new(verbs::Verb::Share, Trust::None)),
         Box::new(engines::Copied),

@@ -13,6 +13,10 @@ use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 pub const MOVED: &str = "pool: move";
 /// The name of buffers that are shared, between programs that trust each other.
 pub const SHARED: &str = "pool: share";
+/// The name of buffers that are moved with half trust.
+pub const MOVED_WITH_HALF_TRUST: &str = "pool: move, half trust";
+/// The name of buffers that are shared with half trust.
+pub const SHARED_WITH_HALF_TRUST: &str = "pool: share, half trust";
 /// The name of buffers that are moved without trust.
 pub const MOVED_WITHOUT_TRUST: &str = "pool: move without trust";
 /// The name of buffers that are shared without trust.
@@ -46,6 +50,8 @@ impl Peer for Pools {
         match (self.verb, self.trust) {
             (Verb::Move, Trust::Full) => MOVED,
             (Verb::Share, Trust::Full) => SHARED,
+            (Verb::Move, Trust::Half) => MOVED_WITH_HALF_TRUST,
+            (Verb::Share, Trust::Half) => SHARED_WITH_HALF_TRUST,
             (Verb::Move, Trust::None) => MOVED_WITHOUT_TRUST,
             (Verb::Share, Trust::None) => SHARED_WITHOUT_TRUST,
         }
@@ -58,6 +64,7 @@ impl Peer for Pools {
         };
         let memory = match self.trust {
             Trust::Full => "of a pool that both map",
+            Trust::Half => "each memory of its own, which the receiver maps once",
             Trust::None => "each memory of its own, which the kernel seals and the receiver maps",
         };
         format!("a bulk channel opened through the monitors with default options; buffers {memory}, {verb}")

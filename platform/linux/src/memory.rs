@@ -66,6 +66,22 @@ pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
     Ok(())
 }
 
+/// What tells one file from another, for as long as a descriptor of it is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// Which file a descriptor is of.
+///
+/// # Errors
+/// An error of the kernel.
+pub fn file_id(file: impl AsFd) -> Result<FileId, OsError> {
+    let status = rustix::fs::fstat(&file).context("tell shared memory from other memory")?;
+    Ok(FileId { device: status.st_dev as _, inode: status.st_ino as _ })
+}
+
 /// Checks that the memory of a window is at least `length_bytes` long. Only a monitor passes such files.
 ///
 /// A memory file without a name must be sealed as in [`check_sealed`]. A file with a name cannot be sealed: a

@@ -349,8 +349,8 @@ impl Session {
         let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else { return None };
         let fits =
             segment.buffer < layout.count() && layout.holds(segment.offset_bytes, segment.length_bytes);
-        // Without trust the memory arrives separately.
-        let brings_memory = self.ours.trust == Trust::None && verb.brings_content();
+        // Without full trust the memory arrives separately.
+        let brings_memory = self.ours.trust.brings_memory() && verb.brings_content();
         if number != self.received || self.agreed.is_none() || !fits || brings_memory {
             return None;
         }

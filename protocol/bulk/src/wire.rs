@@ -49,11 +49,23 @@ pub enum Trust {
     Full = 1,
     /// Rights are enforced: each buffer travels in memory of its own, which no one else can write.
     None = 2,
+    /// A domain reaches the buffers that were sent to it, and is trusted with those from then on: each
+    /// travels in memory of its own, which nothing takes back.
+    Half = 3,
 }
 
 impl Trust {
+    /// Every trust, the most of it first.
+    pub const ALL: [Trust; 3] = [Trust::Full, Trust::Half, Trust::None];
+
+    /// Whether each buffer is memory of its own, which travels with its contents.
+    #[must_use]
+    pub const fn brings_memory(self) -> bool {
+        !matches!(self, Trust::Full)
+    }
+
     fn from_byte(byte: u8) -> Option<Self> {
-        [Trust::Full, Trust::None].into_iter().find(|trust| *trust as u8 == byte)
+        Self::ALL.into_iter().find(|trust| *trust as u8 == byte)
     }
 }
 
@@ -61,6 +73,7 @@ impl core::fmt::Display for Trust {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Trust::Full => "full",
+            Trust::Half => "half",
             Trust::None => "none",
         })
     }

@@ -391,7 +391,6 @@ tombolo_status tombolo_register_memory(const tombolo_domain *domain, const void 
 
 /* Takes up a capability that this program was granted or given, by its id: once, for it is let go when that is dropped. */
 tombolo_status tombolo_take_capability(const tombolo_domain *domain, uint64_t id, tombolo_capability **capability);
-
 /* Lets it go, once the mappings by it are gone too. What was derived from it stays. Null is allowed. */
 void tombolo_capability_drop(tombolo_capability *capability);
 
@@ -582,7 +581,8 @@ typedef struct tombolo_buffer tombolo_buffer;
 
 enum {
     TOMBOLO_TRUST_FULL = 0, /* who gets the pool maps it, and nothing is done to its memory from then on */
-    TOMBOLO_TRUST_NONE = 1  /* each buffer is memory of its own, which the kernel keeps others from writing; within one kernel */
+    TOMBOLO_TRUST_NONE = 1, /* each buffer is memory of its own, which the kernel keeps others from writing; within one kernel */
+    TOMBOLO_TRUST_HALF = 2  /* each is memory of its own, which those map that were sent it, from then on; within one kernel */
 };
 
 /* How a pool is made. */

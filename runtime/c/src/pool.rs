@@ -62,11 +62,12 @@ pub struct Numbers {
     revoked: u32,
 }
 
-/// `TOMBOLO_TRUST_FULL` and `TOMBOLO_TRUST_NONE`.
+/// `TOMBOLO_TRUST_FULL`, `TOMBOLO_TRUST_NONE` and `TOMBOLO_TRUST_HALF`.
 pub(crate) fn trust_of(trust: u32) -> Result<Trust, Failure> {
     match trust {
         0 => Ok(Trust::Full),
         1 => Ok(Trust::None),
+        2 => Ok(Trust::Half),
         other => Err(Failure::invalid(format!("there is no trust {other}"))),
     }
 }

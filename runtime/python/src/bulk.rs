@@ -173,7 +173,7 @@ impl Arrival {
         Ok(match arrival {
             tombolo::Arrival::Moved(received) => {
                 let mine = |buffer: tombolo::Buffer| {
-                    let stays = buffer.pool().trust() == Trust::Full;
+                    let stays = buffer.pool().trust() != Trust::None;
                     Buffer::parts(Hand::Mine { buffer, stays })
                 };
                 with_buffers("moved", pieces::<_, Buffer>(py, received, mine)?)
@@ -299,7 +299,7 @@ impl<'py> Load<'py> {
     pub(crate) fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
         for (held, buffer) in self.from.iter().zip(buffers) {
             // Without trust it may be sealed by now, and is copied when it is written to.
-            let stays = buffer.pool().trust() == Trust::Full;
+            let stays = buffer.pool().trust() != Trust::None;
             held.get().put(Hand::Mine { buffer, stays });
         }
     }

@@ -13,18 +13,20 @@ use crate::boundary::{Exporter, Lease, Lookers, made};
 use crate::failure::{Failure, region_class};
 use crate::memory::{self, View, born, source};
 
-/// "full" or "none".
+/// "full", "half" or "none".
 pub(crate) fn trust_of(trust: &str) -> Result<Trust, Failure> {
     match trust {
         "full" => Ok(Trust::Full),
+        "half" => Ok(Trust::Half),
         "none" => Ok(Trust::None),
-        other => Err(Failure::invalid(format!("trust is 'full' or 'none', not '{other}'"))),
+        other => Err(Failure::invalid(format!("trust is 'full', 'half' or 'none', not '{other}'"))),
     }
 }
 
 pub(crate) fn trust_text(trust: Trust) -> &'static str {
     match trust {
         Trust::Full => "full",
+        Trust::Half => "half",
         Trust::None => "none",
     }
 }
@@ -513,7 +515,7 @@ impl Shared {
             Hand::Lent(shared) => match shared.reclaim() {
                 Ok(buffer) => {
                     // Without trust what was sealed is copied when it is written to.
-                    let stays = buffer.pool().trust() == Trust::Full;
+                    let stays = buffer.pool().trust() != Trust::None;
                     Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays }))?)
                 }
                 Err(not_sent) => {

@@ -151,7 +151,7 @@ impl Transfers {
         if right.moved {
             let claim = || transfers.within(timeout.0).claim(Handle::<4, true> { object });
             let buffer = py.detach(claim).map_err(refused)?;
-            let stays = buffer.pool().trust() == tombolo::Trust::Full;
+            let stays = buffer.pool().trust() != tombolo::Trust::None;
             Ok(made::<Buffer>(py, Buffer::parts(Hand::Mine { buffer, stays }))?.into_any())
         } else {
             let claim = || transfers.within(timeout.0).claim(Handle::<4, false> { object });

@@ -126,11 +126,11 @@ impl Default for BulkOptions {
 const PIECES_WITHOUT_TRUST: u8 = tombolo_platform::socket::MAX_FDS as u8;
 
 impl BulkOptions {
-    /// How far the peer is trusted. Without trust a transfer has up to 8 pieces.
+    /// How far the peer is trusted. Without full trust a transfer has up to 8 pieces.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.terms.trust = trust;
-        if trust == Trust::None {
+        if trust.brings_memory() {
             self.terms.max_segments = self.terms.max_segments.min(PIECES_WITHOUT_TRUST);
         }
         self
@@ -187,7 +187,7 @@ impl BulkOptions {
     /// How the channel underneath is opened.
     pub(crate) fn underneath(&self) -> ChannelOptions {
         let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
-        options.companion = self.terms.trust == Trust::None;
+        options.companion = self.terms.trust.brings_memory();
         options
     }
 }

@@ -56,21 +56,27 @@ impl Handle {
         }
     }
 
-    /// Where the buffer begins in the pool's memory, and that memory.
+    /// Where the buffer begins in memory that others map, and that memory.
     pub(super) fn mapped(&self) -> Option<(&SharedMemory, usize)> {
-        let memory = self.pool.memory.as_ref()?.memory();
-        Some((memory, self.pool.layout.offset_bytes(self.buffer)? as usize))
+        match &self.content {
+            Content::Pool => {
+                let memory = self.pool.memory.as_ref()?.memory();
+                Some((memory, self.pool.layout.offset_bytes(self.buffer)? as usize))
+            }
+            Content::Open(open) => Some((open.memory(), 0)),
+            _ => None,
+        }
     }
 
     pub(super) fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
         let from = self.range(offset_bytes, target.len())?;
-        match (&self.content, self.mapped()) {
-            (Content::Pool, Some((memory, start))) => {
+        match self.mapped() {
+            Some((memory, start)) => {
                 copy::read(Loop::Best, memory, start + from, target).map_err(BulkError::from)?;
                 self.check()
             }
-            (content, _) => {
-                target.copy_from_slice(&content.bytes()?[from..][..target.len()]);
+            None => {
+                target.copy_from_slice(&self.content.bytes()?[from..][..target.len()]);
                 Ok(())
             }
         }
@@ -78,12 +84,12 @@ impl Handle {
 
     fn write(&mut self, offset_bytes: u64, source: &[u8]) -> Result<(), Error> {
         let to = self.range(offset_bytes, source.len())?;
-        match (&self.content, self.mapped()) {
-            (Content::Pool, Some((memory, start))) => {
+        match self.mapped() {
+            Some((memory, start)) => {
                 copy::write(Loop::Best, memory, start + to, source).map_err(BulkError::from)?;
                 self.check()
             }
-            _ => {
+            None => {
                 self.content.bytes_mut()?[to..][..source.len()].copy_from_slice(source);
                 Ok(())
             }
@@ -113,18 +119,18 @@ impl Handle {
     }
 
     fn address(&self) -> Result<*const u8, Error> {
-        match (&self.content, self.mapped()) {
-            (Content::Pool, Some((memory, start))) => {
+        match self.mapped() {
+            Some((memory, start)) => {
                 let first = memory.words().as_ptr().cast::<u8>();
                 Ok(first.wrapping_add(start + self.offset_bytes as usize))
             }
-            _ => Ok(self.bytes()?.as_ptr()),
+            None => Ok(self.bytes()?.as_ptr()),
         }
     }
 
     fn address_mut(&mut self) -> Result<*mut u8, Error> {
         match &self.content {
-            Content::Pool => Ok(self.address()?.cast_mut()),
+            Content::Pool | Content::Open(_) => Ok(self.address()?.cast_mut()),
             _ => Ok(self.bytes_mut()?.as_mut_ptr()),
         }
     }

@@ -106,7 +106,7 @@ impl BulkChannel {
     ) -> Result<BulkChannel, Error> {
         let companion = channel.take_companion();
         let trust = terms.trust;
-        if trust == Trust::None && companion.is_none() && channel.transport() != TransportKind::Shm {
+        if trust.brings_memory() && companion.is_none() && channel.transport() != TransportKind::Shm {
             return Err(BulkError::NotOneKernel(channel.transport()).into());
         }
         let mut bulk = BulkChannel {
@@ -131,7 +131,7 @@ impl BulkChannel {
         while bulk.session.terms().is_none() {
             bulk.hear(&mut patience)?;
         }
-        if trust == Trust::None && bulk.companion.is_none() {
+        if trust.brings_memory() && bulk.companion.is_none() {
             return Err(BulkError::NotOneKernel(bulk.channel.transport()).into());
         }
         Ok(bulk)

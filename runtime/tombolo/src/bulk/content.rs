@@ -1,10 +1,13 @@
 //! The bytes of a buffer in the hands of the program.
 
+use std::sync::Arc;
+
 use tombolo_platform::OsError;
 use tombolo_platform::sealed::{Fresh, Private, Sealed};
 
 use crate::error::Error;
 
+use super::open::OpenMemory;
 use crate::error::BulkError;
 
 /// Where the bytes are.
@@ -12,6 +15,8 @@ use crate::error::BulkError;
 pub(super) enum Content {
     /// In the pool's memory, which all its domains map.
     Pool,
+    /// In memory of the buffer, which those map that were sent it.
+    Open(Arc<OpenMemory>),
     /// In memory of this process alone.
     Fresh(Fresh),
     /// In memory that is sealed: no process can write to it.
@@ -29,7 +34,7 @@ impl Content {
             Content::Fresh(memory) => Ok(memory),
             Content::Sealed(memory) => Ok(memory),
             Content::Private(memory) => Ok(memory),
-            Content::Pool => Err(BulkError::Mapped.into()),
+            Content::Pool | Content::Open(_) => Err(BulkError::Mapped.into()),
             Content::Gone => Err(gone().into()),
         }
     }
@@ -44,7 +49,7 @@ impl Content {
         match self {
             Content::Fresh(memory) => Ok(memory),
             Content::Private(memory) => Ok(memory),
-            Content::Pool => Err(BulkError::Mapped.into()),
+            Content::Pool | Content::Open(_) => Err(BulkError::Mapped.into()),
             Content::Sealed(_) | Content::Gone => Err(gone().into()),
         }
     }

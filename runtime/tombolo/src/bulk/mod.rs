@@ -12,7 +12,8 @@
 //!
 //! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`] maps a pool
 //! once, and no system call is made for a transfer; with [`Trust::None`] each buffer is memory of its own,
-//! which the kernel keeps all others from writing.
+//! which the kernel keeps all others from writing; with [`Trust::Half`] each is memory of its own, which a
+//! domain maps when it is first sent to it, and can reach from then on.
 
 mod arrival;
 mod buffer;
@@ -22,6 +23,7 @@ mod file;
 mod future;
 mod hear;
 mod memory;
+mod open;
 mod options;
 mod pool;
 mod receive;

@@ -20,6 +20,7 @@ use crate::region::Capability;
 use super::buffer::{Buffer, Handle};
 use super::content::Content;
 use super::memory::PoolMemory;
+use super::open::OpenMemories;
 use super::options::PoolOptions;
 use super::transfers::Nudge;
 use crate::error::BulkError;
@@ -48,7 +49,7 @@ pub(super) struct Inner {
     pub(super) layout: Layout,
     pub(super) trust: Trust,
     pub(super) may_forward: bool,
-    /// With trust; without it each buffer is memory of its own.
+    /// With full trust; otherwise each buffer is memory of its own.
     pub(super) memory: Option<PoolMemory>,
     state: Mutex<State>,
     /// How many returns wait, so that a channel that has none need not look.
@@ -63,6 +64,8 @@ pub(super) struct State {
     pub(super) table: Table,
     /// Buffers that were dropped here and go back over the channel that they came from.
     pub(super) returns: Vec<Return>,
+    /// With half trust, what this domain has of the buffers' memory.
+    pub(super) open: OpenMemories,
 }
 
 /// A buffer that goes back with the next operation of its channel.
@@ -179,7 +182,8 @@ impl Pool {
     ) -> Pool {
         let layout = table.layout();
         let returns = Vec::with_capacity(layout.count() as usize);
-        let state = Mutex::new(State { table, returns });
+        let open = OpenMemories::new(if trust == Trust::Half { layout.count() } else { 0 });
+        let state = Mutex::new(State { table, returns, open });
         Self::register(Inner {
             owner,
             id,
@@ -203,7 +207,7 @@ impl Pool {
     /// that is still in a cache.
     ///
     /// # Errors
-    /// [`BulkError::NoBuffer`] when all are in use; without trust also what the kernel refused.
+    /// [`BulkError::NoBuffer`] when all are in use; without full trust also what the kernel refused.
     pub fn take(&self) -> Result<Buffer, Error> {
         self.take_if_free()?.ok_or_else(|| BulkError::NoBuffer { count: self.count() }.into())
     }
@@ -219,12 +223,11 @@ impl Pool {
             state.table.take()
         };
         let Some(buffer) = taken else { return Ok(None) };
+        let length_bytes = usize::try_from(self.inner.layout.buffer_bytes()).unwrap_or(usize::MAX);
         let content = match self.inner.trust {
             Trust::Full => Ok(Content::Pool),
-            Trust::None => {
-                let length_bytes = usize::try_from(self.inner.layout.buffer_bytes()).unwrap_or(usize::MAX);
-                Fresh::new("tombolo-buffer", length_bytes).map(Content::Fresh)
-            }
+            Trust::Half => self.inner.lock().open.take(buffer, length_bytes).map(Content::Open),
+            Trust::None => Fresh::new("tombolo-buffer", length_bytes).map(Content::Fresh),
         };
         match content {
             Ok(content) => Ok(Some(Buffer::new(Handle::whole(Arc::clone(&self.inner), buffer, content)))),
@@ -285,7 +288,7 @@ impl Domain {
         let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
         let memory = match options.trust {
             Trust::Full => Some(PoolMemory::create(self, options, layout)?),
-            Trust::None => None,
+            Trust::Half | Trust::None => None,
         };
         Ok(self.new_pool(options.trust, layout, memory))
     }
@@ -297,12 +300,11 @@ impl Domain {
     /// # Errors
     /// [`BulkError::Layout`]; [`Error::Monitor`] when the capability does not give that, or the memory is not
     /// reachable from this node; [`Error::Os`] when it is shorter than the pool, or the pool is to be without
-    /// trust and so would not use it.
+    /// full trust and so would not use it.
     pub fn create_pool_in(&self, memory: &Capability, options: &PoolOptions) -> Result<Pool, Error> {
         let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
-        if options.trust == Trust::None {
-            let what =
-                "make a pool without trust in memory that is given: each of its buffers is memory of its own";
+        if options.trust != Trust::Full {
+            let what = "make a pool without full trust in memory that is given: each of its buffers is memory of its own";
             return Err(OsError::new(what, Errno::INVAL).into());
         }
         let memory = PoolMemory::map(memory.clone(), layout)?;

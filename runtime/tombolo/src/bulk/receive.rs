@@ -223,7 +223,7 @@ impl BulkChannel {
                 PoolMemory::of_copies(&self.domain, offer.layout).map(Some)
             }
             Trust::Full => PoolMemory::take_up(&self.domain, self.channel.peer(), offer).map(Some),
-            Trust::None => Ok(None),
+            Trust::Half | Trust::None => Ok(None),
         };
         let memory = match memory {
             Ok(memory) => memory,
@@ -342,34 +342,40 @@ impl BulkChannel {
     fn contents_of(&mut self, transfer: &Transfer<'_>) -> Result<Contents, Error> {
         if self.trust == Trust::Full || !transfer.verb.brings_content() {
             return Ok(Contents {
-                sealed: Vec::new().into_iter(),
+                memory: Vec::new().into_iter(),
                 is_mapped: self.trust == Trust::Full,
                 is_lost: false,
             });
         }
         let number = self.session.last_received();
         let Some(fds) = self.descriptors(number)? else {
-            return Ok(Contents { sealed: Vec::new().into_iter(), is_mapped: false, is_lost: true });
+            return Ok(Contents { memory: Vec::new().into_iter(), is_mapped: false, is_lost: true });
         };
         if fds.len() != transfer.len() {
             let what = format!("{} pieces came with {} descriptors", transfer.len(), fds.len());
             return Err(self.violation(what));
         }
-        let mut sealed = Vec::with_capacity(fds.len());
+        let mut memory = Vec::with_capacity(fds.len());
         for (segment, fd) in transfer.segments().zip(fds) {
-            let buffer_bytes = self.at(segment.place)?.pool.layout.buffer_bytes();
-            let length_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
-            match Sealed::receive(fd, length_bytes) {
-                Ok(memory) => sealed.push(memory),
+            let pool = Arc::clone(&self.at(segment.place)?.pool);
+            let length_bytes = usize::try_from(pool.layout.buffer_bytes()).unwrap_or(usize::MAX);
+            let came = match self.trust {
+                Trust::Half => {
+                    pool.lock().open.receive(segment.buffer, fd, length_bytes).map(BufferContent::Open)
+                }
+                _ => Sealed::receive(fd, length_bytes).map(BufferContent::Sealed),
+            };
+            match came {
+                Ok(content) => memory.push(content),
                 Err(error) if matches!(error.errno, Errno::PERM | Errno::OVERFLOW) => {
                     return Err(self.violation(error.to_string()));
                 }
                 Err(_) => {
-                    return Ok(Contents { sealed: Vec::new().into_iter(), is_mapped: false, is_lost: true });
+                    return Ok(Contents { memory: Vec::new().into_iter(), is_mapped: false, is_lost: true });
                 }
             }
         }
-        Ok(Contents { sealed: sealed.into_iter(), is_mapped: false, is_lost: false })
+        Ok(Contents { memory: memory.into_iter(), is_mapped: false, is_lost: false })
     }
 
     /// The descriptors that were sent ahead of message `number`; `None` when this process had no room for
@@ -417,17 +423,13 @@ impl BulkChannel {
 
 /// What came with a transfer, piece by piece.
 struct Contents {
-    sealed: std::vec::IntoIter<Sealed>,
+    memory: std::vec::IntoIter<BufferContent>,
     is_mapped: bool,
     is_lost: bool,
 }
 
 impl Contents {
     fn next(&mut self) -> BufferContent {
-        if self.is_mapped {
-            BufferContent::Pool
-        } else {
-            self.sealed.next().map_or(BufferContent::Gone, BufferContent::Sealed)
-        }
+        if self.is_mapped { BufferContent::Pool } else { self.memory.next().unwrap_or(BufferContent::Gone) }
     }
 }

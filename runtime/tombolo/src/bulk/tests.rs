@@ -3,6 +3,7 @@
 mod awake;
 mod copies;
 mod futures;
+mod half;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

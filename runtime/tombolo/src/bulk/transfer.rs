@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tombolo_bulk::wire::{CONTENT_HEAD_BYTES, MAX_CONTENT_BYTES, PIECE_WORDS};
-use tombolo_bulk::{Segment, Trust, Verb};
+use tombolo_bulk::{Segment, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::Transport as _;
@@ -165,7 +165,7 @@ impl BulkChannel {
     /// closer look, and nothing has changed.
     #[inline]
     fn transfer_piece(&mut self, verb: Verb, handle: &mut Handle) -> Result<bool, Error> {
-        if self.trust == Trust::None && verb.brings_content() {
+        if self.trust.brings_memory() && verb.brings_content() {
             return Ok(false);
         }
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
@@ -196,7 +196,7 @@ impl BulkChannel {
     fn begin(&mut self, verb: Verb, handle: &mut Handle) -> Result<(), Error> {
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
         let Assignment { link, place, .. } = self.assigned[at];
-        if self.trust == Trust::None && verb.brings_content() {
+        if self.trust.brings_memory() && verb.brings_content() {
             handle.content.seal()?;
         }
         handle.pool.lock().table.begin(verb, handle.buffer, link).map_err(BulkError::from)?;
@@ -222,7 +222,7 @@ impl BulkChannel {
         let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
         prepared.map_err(BulkError::from)?;
         let mut remaining = timeout;
-        if self.trust == Trust::None && verb.brings_content() {
+        if self.trust.brings_memory() && verb.brings_content() {
             let deadline = Deadline::after(timeout);
             self.send_contents(handles, deadline)?;
             remaining = deadline.remaining();
@@ -258,6 +258,7 @@ impl BulkChannel {
         for handle in handles {
             match &handle.content {
                 Content::Sealed(sealed) => fds.push(sealed.descriptor()),
+                Content::Open(open) => fds.push(open.descriptor()),
                 _ => return Err(OsError::new("send a buffer that lost its memory", Errno::NOMEM).into()),
             }
         }

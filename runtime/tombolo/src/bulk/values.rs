@@ -8,7 +8,6 @@ use tombolo_base::SharedMemory;
 use crate::error::Error;
 
 use super::buffer::{Buffer, Handle, Shared};
-use super::content::Content;
 use crate::error::BulkError;
 
 mod sealed {
@@ -224,12 +223,12 @@ impl Handle {
             return Err(BulkError::Unaligned { offset_bytes, align_bytes }.into());
         }
         let count = (self.length_bytes / align_bytes) as usize;
-        let mapped = match (&self.content, self.mapped()) {
-            (Content::Pool, Some((memory, start))) => {
+        let mapped = match self.mapped() {
+            Some((memory, start)) => {
                 self.check()?;
                 Some((memory, start + offset_bytes as usize))
             }
-            _ => None,
+            None => None,
         };
         Ok((mapped, count))
     }

@@ -13,7 +13,7 @@ fn chain(machine: &Machine, on: &str, trust: &str, window: &str) {
 #[test]
 fn buffers_go_along_a_chain_on_one_kernel() {
     let machine = Machine::up(&MachineFile::host());
-    for trust in ["full", "none"] {
+    for trust in ["full", "half", "none"] {
         chain(&machine, "host,host", trust, "-");
         chain(&machine, "host,host,host", trust, "-");
     }
@@ -52,7 +52,9 @@ fn a_sender_cannot_get_at_what_it_gave_away() {
 #[test]
 fn what_a_dead_domain_had_comes_back() {
     let machine = Machine::up(&MachineFile::host());
-    for (trust, forwarded) in [("full", "here-only"), ("full", "forwarded"), ("none", "forwarded")] {
+    for (trust, forwarded) in
+        [("full", "here-only"), ("full", "forwarded"), ("half", "forwarded"), ("none", "forwarded")]
+    {
         let name = format!("holder-{trust}-{forwarded}");
         let holder = machine.start_actor("host", &["bulk-hold", &name, trust, "-"]);
         holder.wait_for("exported");
@@ -104,6 +106,7 @@ fn buffers_go_through_three_domains_on_two_nodes() {
     let machine = Machine::up(&zoo());
     chain(&machine, "host,host,arm0", "full", "arm0");
     chain(&machine, "arm0,host,s390x-user", "full", "arm0");
+    chain(&machine, "arm0,arm0", "half", "-");
     chain(&machine, "arm0,arm0", "none", "-");
     machine
         .actor("host,arm0", &["bulk-chain", "none", "-", "1"])

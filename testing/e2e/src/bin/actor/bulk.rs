@@ -20,6 +20,7 @@ const BUFFERS: u32 = 3;
 fn trust_of(word: &str) -> Result<Trust, String> {
     match word {
         "full" => Ok(Trust::Full),
+        "half" => Ok(Trust::Half),
         "none" => Ok(Trust::None),
         word => Err(format!("no such trust: {word}")),
     }
