@@ -38,6 +38,8 @@ fn offer() -> Offer {
 fn bytes_are_golden() {
     let place = PoolIndex::new(true, 3).unwrap();
     assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 02 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
+    let half = Message::Terms(Terms { trust: Trust::Half, ..TERMS });
+    assert_eq!(hex(&encoded(&half, 0)), "01 02 00 08 00 00 00 00 | 03 20 20 00 00 00 00 00");
     assert_eq!(
         hex(&encoded(&Message::Assign(offer()), 1)),
         "02 83 01 00 01 00 00 00 | 03 00 00 00 02 00 01 00 | 04 00 00 00 00 00 00 00 | \

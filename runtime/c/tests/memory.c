@@ -185,7 +185,7 @@ static void buffers(tombolo_domain *domain)
     tombolo_pool *pool = NULL;
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_pool(domain, &options, &pool));
     options.buffer_bytes = 64;
-    options.trust = 2;
+    options.trust = 3;
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_pool(domain, &options, &pool));
     options.trust = TOMBOLO_TRUST_FULL;
     EXPECT(TOMBOLO_OK, tombolo_create_pool(domain, &options, &pool));
