@@ -1,6 +1,6 @@
 //! Programs that are started with capabilities to parts of memory, to pools and to services.
 
-use tombolo_e2e::{Machine, MachineFile, eventually};
+use tombolo_e2e::{Machine, MachineFile, actor_image, eventually};
 
 fn nothing_is_left(machine: &Machine) {
     let regions = || machine.json(&["regions"])["regions"].as_array().is_some_and(Vec::is_empty);
@@ -18,6 +18,8 @@ fn a_program_is_started_with_capabilities_that_are_taken_back() {
 
 #[test]
 fn programs_of_all_kinds_of_nodes_are_started_with_capabilities() {
+    // The image, also for a starter on the host: its children run on other nodes.
+    let image = actor_image().display().to_string();
     let file = MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x");
     let machine = Machine::up(&file);
     for (starter, child, place) in [
@@ -28,7 +30,7 @@ fn programs_of_all_kinds_of_nodes_are_started_with_capabilities() {
         ("arm0", "s390x-user", "window:arm0"),
         ("arm0", "arm0", "memory:arm0"),
     ] {
-        let said = machine.actor(starter, &["given", child, place]).ok();
+        let said = machine.tombolo(["run", "--on", starter, &image, "given", child, place]).ok();
         assert!(said.contains("given and taken back"), "{place} from {starter} to {child}: {said}");
         nothing_is_left(&machine);
     }
