@@ -52,7 +52,7 @@ pub enum BulkError {
     },
     /// Buffers that travel in memory of their own need one kernel.
     #[error(
-        "without trust buffers travel as files of one kernel, which a {0} channel does not join: copy the data"
+        "without full trust buffers travel as files of one kernel, which a {0} channel does not join: copy the data"
     )]
     NotOneKernel(TransportKind),
     /// A range that is not within the buffer.
