@@ -97,9 +97,122 @@ func TestWire(t *testing.T) {
 			message[random.Intn(len(message))] = byte(random.Intn(256))
 		}
 		message = message[:random.Intn(len(message)+1)]
-		if got, err := decodeAnswer(message); err == nil && (got.what == 0 || got.what > gotStatus) {
+		if got, err := decodeAnswer(message); err == nil && (got.what == 0 || got.what > gotPartial) {
 			t.Fatalf("% x is %+v", message, got)
 		}
+	}
+}
+
+// Batches as docs/specs/hub.md has them, and what is not one.
+func TestBatchesOnTheWire(t *testing.T) {
+	batch, count := join([][]byte{{7}, {}, []byte("ab")})
+	if count != 3 || !bytes.Equal(batch, []byte{1, 0, 7, 0, 0, 2, 0, 'a', 'b'}) {
+		t.Errorf("%d in % x", count, batch)
+	}
+	long := make([][]byte, 300)
+	if _, count := join(long); count != maxBatch {
+		t.Errorf("%d values in a batch", count)
+	}
+	for i := range long {
+		long[i] = make([]byte, 1000)
+	}
+	if batch, count := join(long); count != 16 || len(batch) > maxBatchBytes {
+		t.Errorf("%d values, %d bytes", count, len(batch))
+	}
+	if _, count := join([][]byte{make([]byte, maxBatchBytes), {}}); count != 1 {
+		t.Errorf("%d values", count)
+	}
+	for _, wrong := range [][]byte{{1}, {1, 0}, {2, 0, 7}, make([]byte, 2*(maxBatch+1))} {
+		if values, ok := split(wrong); ok {
+			t.Errorf("% x are %d values", wrong, len(values))
+		}
+	}
+	answers := [][]byte{
+		{gotValues, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 7},
+		{gotPartial, 3, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0},
+	}
+	for _, good := range answers {
+		if _, err := decodeAnswer(good); err != nil {
+			t.Errorf("% x: %v", good, err)
+		}
+		good[16] = 0
+		if _, err := decodeAnswer(good); err == nil {
+			t.Errorf("% x is an answer", good)
+		}
+	}
+}
+
+// A value costs no round trip; what was not sent is told by number.
+func TestManyValues(t *testing.T) {
+	domain := served(t, "go-many:fifo:64", "go-meet:port")
+	one, other := joined(t, domain), joined(t, domain)
+	sends, receives := open[uint64](t, one, "go-many"), open[uint64](t, other, "go-many")
+	const count = 5000
+	sent := make(chan error, 1)
+	go func() {
+		values := make([]uint64, count)
+		for i := range values {
+			values[i] = uint64(i)
+		}
+		put, err := sends.SendMany(soon(t), values...)
+		if err == nil && put != count {
+			err = fmt.Errorf("%d values were sent", put)
+		}
+		sent <- err
+	}()
+	for next := uint64(0); next < count; {
+		values, err := receives.RecvMany(soon(t), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range values {
+			if value != next {
+				t.Fatalf("%d came, not %d", value, next)
+			}
+			next++
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	// More than there is room for: those that are in, and why the others are not.
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	put, err := sends.SendMany(short, make([]uint64, 100)...)
+	if put != 64 || !errors.Is(err, ErrTimedOut) {
+		t.Fatalf("%d values are in: %v", put, err)
+	}
+	if err := sends.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if put, err := sends.SendMany(soon(t), 1, 2); put != 0 || !errors.Is(err, ErrClosed) {
+		t.Fatalf("%d values, %v", put, err)
+	}
+	left := 0
+	for {
+		values, err := receives.RecvMany(soon(t), 50)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		left += len(values)
+	}
+	if left != 64 {
+		t.Fatalf("%d values were left", left)
+	}
+	// At a port, one after another.
+	meets, met := open[string](t, one, "go-meet"), open[string](t, other, "go-meet")
+	go func() { _, err := meets.SendMany(soon(t), "a", "b"); sent <- err }()
+	for _, expected := range []string{"a", "b"} {
+		values, err := met.RecvMany(soon(t), 9)
+		if err != nil || len(values) != 1 || values[0] != expected {
+			t.Fatalf("%v, %v", values, err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -31,6 +31,9 @@ const (
 	opWithdraw
 	opClose
 	opRaise
+	opStatus
+	opPutMany
+	opGetMany
 )
 
 // Answers.
@@ -47,6 +50,14 @@ const (
 	gotFailed
 	gotOpened
 	gotStatus
+	gotValues
+	gotPartial
+)
+
+// Limits of a batch.
+const (
+	maxBatch      = 256
+	maxBatchBytes = 16384
 )
 
 // Kinds of hubs.
@@ -201,6 +212,16 @@ func decodeAnswer(bytes []byte) (answer, error) {
 		tail, detail, argument = 16, true, true
 	case gotStatus:
 		tail = len(a.tail)
+	case gotValues:
+		tail = len(a.tail)
+		if values, ok := split(a.tail); !ok || len(values) == 0 {
+			return answer{}, errMalformed
+		}
+	case gotPartial:
+		tail, detail, argument = 4, true, true
+		if len(a.tail) == 4 && binary.LittleEndian.Uint32(a.tail) == 0 {
+			return answer{}, errMalformed
+		}
 	default:
 		return answer{}, errMalformed
 	}
@@ -217,4 +238,39 @@ func (a *answer) isFinal() bool {
 		return false
 	}
 	return true
+}
+
+// split is the values of a batch; false when the bytes are not one.
+func split(bytes []byte) ([][]byte, bool) {
+	var values [][]byte
+	whole := len(bytes)
+	for len(bytes) > 0 {
+		if len(bytes) < 2 || len(values) == maxBatch {
+			return nil, false
+		}
+		length := int(binary.LittleEndian.Uint16(bytes))
+		if length > len(bytes)-2 {
+			return nil, false
+		}
+		values = append(values, bytes[2:2+length:2+length])
+		bytes = bytes[2+length:]
+	}
+	// A single value may have as many bytes as a batch, beside its length.
+	if whole > maxBatchBytes && len(values) != 1 || len(values) == 1 && len(values[0]) > maxBatchBytes {
+		return nil, false
+	}
+	return values, true
+}
+
+// join is a batch of the first values that fit one, and how many these are: at least one.
+func join(values [][]byte) ([]byte, int) {
+	var batch []byte
+	for count, value := range values {
+		if count == maxBatch || count > 0 && len(batch)+2+len(value) > maxBatchBytes {
+			return batch, count
+		}
+		batch = binary.LittleEndian.AppendUint16(batch, uint16(len(value)))
+		batch = append(batch, value...)
+	}
+	return batch, len(values)
 }

@@ -1,0 +1,90 @@
+package hub
+
+import (
+	"context"
+	"encoding/binary"
+)
+
+// SendMany sends values in order, up to 256 of them in a message where the hub is a fifo: a value costs no
+// round trip of its own. It waits for room as Send does. The first values, as many as it says, were sent; the
+// error is why the others were not.
+func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
+	if c.place.kind != kindFifo {
+		for sent, value := range values {
+			if err := c.Send(ctx, value); err != nil {
+				return sent, err
+			}
+		}
+		return len(values), nil
+	}
+	encoded := make([][]byte, len(values))
+	for index := range values {
+		encoded[index] = encode(&values[index])
+		if len(encoded[index]) > maxBatchBytes {
+			return 0, c.place.fail(ErrTooLong, "no hub carries more than 16384 bytes")
+		}
+	}
+	sent := 0
+	for sent < len(values) {
+		batch, count := join(encoded[sent:])
+		put, err := c.putMany(ctx, batch, count)
+		sent += put
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// putMany sends a batch; how many of its values are in the hub, and why the others are not.
+func (c *Chan[T]) putMany(ctx context.Context, batch []byte, count int) (int, error) {
+	p := c.place
+	r := request{operation: opPutMany, timeoutUs: p.service.session.micros(ctx), tail: batch}
+	got, err := p.operate(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	if got.what != gotPartial {
+		return count, nil
+	}
+	put := int(binary.LittleEndian.Uint32(got.tail))
+	if got.detail == 0 {
+		return put, p.ended(ctx)
+	}
+	return put, p.fail(Fault(got.detail), detail(&got))
+}
+
+// RecvMany receives what there is, up to `most` values in a message where the hub is a fifo, waiting for the
+// first of them. Its error is ErrClosed when the hub is closed and empty.
+func (c *Chan[T]) RecvMany(ctx context.Context, most int) ([]T, error) {
+	if value, ok := c.takeHeld(); ok || c.place.kind != kindFifo {
+		if !ok {
+			received, err := c.Recv(ctx)
+			if err != nil {
+				return nil, err
+			}
+			value = received
+		}
+		return []T{value}, nil
+	}
+	p := c.place
+	if most < 1 {
+		most = 1
+	} else if most > maxBatch {
+		most = maxBatch
+	}
+	got, err := p.operate(ctx, request{operation: opGetMany, timeoutUs: p.service.session.micros(ctx), argument: uint64(most)})
+	if err != nil {
+		return nil, err
+	}
+	values, _ := split(got.tail)
+	received := make([]T, 0, len(values))
+	for _, bytes := range values {
+		value, err := c.value(&answer{tail: bytes})
+		if err != nil {
+			return received, err
+		}
+		received = append(received, value)
+	}
+	return received, nil
+}
