@@ -40,6 +40,9 @@ const PAIR: Steps = Steps::of(11, 14);
 /// To move a value of several.
 const VALUE: Steps = Steps::of(1, 1);
 
+/// To look whether one waits to put into a fifo that was emptied for several values.
+const REFILL: Steps = Steps::of(2, 0);
+
 /// To end a request that is not done, and to return what was set aside for it.
 const END: Steps = Steps::of(6, 8);
 
@@ -56,7 +59,8 @@ pub const fn operation(kind: Kind, values: u64) -> Steps {
         TURN.and(SERVE)
     } else {
         let moved = if values > 1 { VALUE.times(2 * values) } else { Steps::NONE };
-        TURN.and(SERVE).times(2 * values).and(moved)
+        let refills = if matches!(kind, Kind::Fifo) { REFILL.times(values) } else { Steps::NONE };
+        TURN.and(SERVE).times(2 * values).and(moved).and(refills)
     };
     // One that is not served is ended, if it is only tried.
     let rest = if served.within(END) { END } else { served };
@@ -70,7 +74,7 @@ pub const GIVE_BACK: Steps = ASK.and(Steps::of(3, 2)).and(TURN.and(SERVE).times(
 /// where `waiting` requests wait, each of which may be served by what comes free.
 #[must_use]
 pub const fn resolution(kind: Kind, waiting: u64) -> Steps {
-    let serve = if matches!(kind, Kind::Port) { PAIR } else { SERVE.and(VALUE) };
+    let serve = if matches!(kind, Kind::Port) { PAIR } else { SERVE.and(VALUE).and(REFILL) };
     let served = TURN.and(serve).times(waiting + 1);
     // An item that is put back goes past those that were put back before.
     ASK.and(Steps::of(3 + waiting, 2)).and(END).and(served).and(TURN)

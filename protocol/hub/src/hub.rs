@@ -297,8 +297,17 @@ impl Hub {
         let Some(waiter) = self.waiters.get(&key) else { return };
         if let Extent::Get { most } = waiter.extent {
             let mut values = BatchBuf::new();
-            while values.count() < most && self.store.first_value().is_some_and(|value| values.push(value)) {
-                self.store.take();
+            loop {
+                while values.count() < most
+                    && self.store.first_value().is_some_and(|value| values.push(value))
+                {
+                    self.store.take();
+                }
+                // What waits for the room that this makes comes along, so that a small store does not make
+                // small batches.
+                if values.count() >= most || self.store.depth() > 0 || !self.refill(context) {
+                    break;
+                }
             }
             self.finish(context, key, Outcome::Done(Taken::Values(values)));
             return;
@@ -312,6 +321,16 @@ impl Hub {
             let taken = self.taken(key.client, item);
             self.finish(context, key, Outcome::Done(taken));
         }
+    }
+
+    /// Has the first that waits to put do so, for a getter that has emptied the store; whether there is a
+    /// value now.
+    fn refill(&mut self, context: &mut Context<'_>) -> bool {
+        let first = self.putters.first().map(|(_, _, key)| *key);
+        let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
+        let Some(putter) = first.filter(firm).filter(|_| !self.closed) else { return false };
+        self.serve_putter(context, putter);
+        self.store.depth() > 0
     }
 
     /// Brings two requests at a port together. Those that wait for nothing else have claimed already.

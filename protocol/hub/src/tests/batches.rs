@@ -29,7 +29,7 @@ fn values_are_put_as_room_comes_and_one_answer_says_so() {
     node.put(2, 1, b"later");
     assert_eq!(node.said(), [], "two are in, and three wait at the head of the queue");
     node.get(3, 1);
-    node.ask(3, request(2, 0, Operation::GetMany { most: MAX_BATCH }));
+    node.ask(3, request(2, 0, Operation::GetMany { most: 2 }));
     assert_eq!(node.said(), [(3, 1, value(b"a")), (3, 2, values(&["b", "c"])), (1, 1, PUT)]);
     node.ask(3, request(3, 0, Operation::GetMany { most: 1 }));
     assert_eq!(node.said(), [(3, 3, values(&["d"])), (2, 1, PUT)]);
@@ -37,6 +37,26 @@ fn values_are_put_as_room_comes_and_one_answer_says_so() {
     node.ask(3, tried(5, Operation::GetMany { most: 9 }));
     assert_eq!(node.said(), [(3, 4, values(&["e", "later"])), (3, 5, Outcome::Failed(Fault::WouldBlock))]);
     assert!(node.is_empty());
+}
+
+#[test]
+fn one_that_takes_several_takes_those_that_wait_for_room_too() {
+    let mut node = Node::new(&[hub(Kind::Fifo, 2)]);
+    let sent = batch(&["a", "b", "c", "d", "e"]);
+    node.ask(1, request(1, 0, put_many(&sent)));
+    node.put(2, 1, b"f");
+    node.put(2, 2, b"g");
+    assert_eq!(node.said(), []);
+    node.ask(3, request(1, 0, Operation::GetMany { most: 3 }));
+    assert_eq!(node.said(), [(3, 1, values(&["a", "b", "c"])), (1, 1, PUT)]);
+    node.ask(3, request(2, 0, Operation::GetMany { most: MAX_BATCH }));
+    assert_eq!(node.said(), [(2, 1, PUT), (2, 2, PUT), (3, 2, values(&["d", "e", "f", "g"]))]);
+    // Of a hub that is closed it takes what is in.
+    node.ask(1, request(2, 0, put_many(&sent)));
+    node.ask(2, request(3, 0, Operation::Close));
+    node.said();
+    node.ask(3, request(3, 0, Operation::GetMany { most: 9 }));
+    assert_eq!(node.said(), [(3, 3, values(&["a", "b"]))]);
 }
 
 #[test]
