@@ -19,20 +19,22 @@ use tombolo_machine::Kit;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
+use crate::hub_hops::{Forwarders, HOPS, forward, name};
 use crate::text::Table;
 
 /// Measures hubs on nodes, beside the figures of OpenComRTOS and what this host has
 ///
 /// Two processes of this host are the tasks; the hubs are on each node of --on in turn. The semaphore loop
-/// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other. A
-/// pair is signal and wait by one task, without contention. Packets go through a port, so that a sender
-/// waits for its receiver each time, and values of 64 bytes through a fifo of 64, one by one and with 64
-/// under way, and through one of 4096 with 512 under way, from one task to one and from four to four.
+/// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other; also
+/// over 2, 3 and 8 hops, which are channels joined by processes of this host that forward messages. A pair
+/// is signal and wait by one task, without contention. Packets go through a port, so that a sender waits for
+/// its receiver each time, and values of 64 bytes through a fifo of 64, one by one and with 64 and 512 under
+/// way, and through one of 4096 with 512 under way, from one task to one and from four to four.
 /// Beside them, in the same run: two semaphores of the kernel (eventfd), a pipe, and the standard
 /// library's channels (crossbeam's) between two threads.
 ///
-/// The JSON has, for each of `rows`: what, where, bytes, count, ns_each, p50_ns and paper_ns (null where the
-/// paper has none).
+/// The JSON has, for each of `rows`: what, where, hops, bytes, count, ns_each, p50_ns and paper_ns (null
+/// where the paper has none).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -101,6 +103,8 @@ struct Row {
     what: &'static str,
     #[serde(rename = "where")]
     place: String,
+    /// Channels that a request passes; 0 for what has none.
+    hops: usize,
     bytes: usize,
     count: u64,
     /// The mean.
@@ -170,7 +174,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 fn render(rows: &[Row], colour: bool) -> String {
-    let mut table = Table::new(&["WHAT", "WHERE", "BYTES>", "MEAN>", "MEDIAN>", "RATE>", "PAPER>"]);
+    let mut table = Table::new(&["WHAT", "WHERE", "HOPS>", "BYTES>", "MEAN>", "MEDIAN>", "RATE>", "PAPER>"]);
     for row in rows {
         let mut rate = format!("{:.0} /s", 1e9 / row.ns_each);
         if row.bytes > 0 {
@@ -179,6 +183,7 @@ fn render(rows: &[Row], colour: bool) -> String {
         table.row([
             row.what.to_owned(),
             row.place.clone(),
+            if row.hops == 0 { "-".to_owned() } else { row.hops.to_string() },
             if row.bytes == 0 { "-".to_owned() } else { row.bytes.to_string() },
             format!("{:.2} us", row.ns_each / 1e3),
             format!("{:.2} us", row.p50_ns / 1e3),
@@ -224,7 +229,7 @@ fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failu
 
 fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Times) -> Row {
     let Times { mean_ns: ns_each, p50_ns } = time;
-    Row { what, place: place.to_owned(), bytes, count, ns_each, p50_ns, paper_ns: None }
+    Row { what, place: place.to_owned(), hops: 1, bytes, count, ns_each, p50_ns, paper_ns: None }
 }
 
 fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
@@ -232,10 +237,18 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     let pair = pairs(&task, count).map_err(hub_failure)?;
     rows.push(row("semaphore pair, one task", node, 0, count, pair));
 
-    let peer = start(domain, "loop", count)?;
-    let time = signal_first(&task, count).map_err(hub_failure)?;
+    let peer = start(domain, "loop:1", count)?;
+    let time = signal_first(&task, 1, count).map_err(hub_failure)?;
     finish(peer, "semaphore loop")?;
     rows.push(Row { paper_ns: Some(PAPER_LOOP_NS), ..row("semaphore loop", node, 0, count, time) });
+    for hops in HOPS {
+        let forwarders = Forwarders::start(domain, hops)?;
+        let peer = start(domain, &format!("loop:{hops}"), count)?;
+        let time = signal_first(&task, hops, count).map_err(hub_failure)?;
+        finish(peer, "semaphore loop")?;
+        forwarders.end(domain, hops)?;
+        rows.push(Row { hops, ..row("semaphore loop", node, 0, count, time) });
+    }
 
     for bytes in PACKETS {
         let peer = start(domain, &format!("port:{bytes}"), count)?;
@@ -254,6 +267,10 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     rows.push(row("fifo of 64, pipelined", node, FIFO_BYTES, count, time));
 
     let count = count * LARGE_COUNT;
+    let peer = start(domain, "deep", count)?;
+    let time = receive_pipelined(&task, "bench/fifo", LARGE_WINDOW, count).map_err(hub_failure)?;
+    finish(peer, "fifo with many under way")?;
+    rows.push(row("fifo of 64, 512 under way", node, FIFO_BYTES, count, time));
     let peer = start(domain, "large", count)?;
     let time = receive_pipelined(&task, "bench/large", LARGE_WINDOW, count).map_err(hub_failure)?;
     finish(peer, "large fifo")?;
@@ -275,8 +292,8 @@ fn pairs(task: &Task, count: u64) -> Result<Times, HubError> {
     })
 }
 
-fn signal_first(task: &Task, count: u64) -> Result<Times, HubError> {
-    let (a, b) = (task.semaphore("bench/a")?, task.semaphore("bench/b")?);
+fn signal_first(task: &Task, hops: usize, count: u64) -> Result<Times, HubError> {
+    let (a, b) = (task.semaphore(&name(hops, "a"))?, task.semaphore(&name(hops, "b"))?);
     // The other task is there when it has answered once.
     a.signal()?;
     b.wait()?;
@@ -324,20 +341,26 @@ fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
         _ => {}
     }
     let domain = context.attach_running()?;
+    if let ["forward", service, onward] = role.split(',').collect::<Vec<_>>()[..] {
+        return forward(&domain, service, onward);
+    }
     let task = Task::attach(&domain)?.within(PATIENCE);
     let done = match role.split_once(':') {
         Some(("port", bytes)) => send(&task, "bench/port", bytes.parse().unwrap_or(8), count),
         _ if role == "fifo" => send(&task, "bench/fifo", FIFO_BYTES, count),
         _ if role == "pipelined" => send_pipelined(&task, "bench/fifo", WINDOW, count),
+        // What is left has to fit the fifo.
+        _ if role == "deep" => send_many(&task, "bench/fifo", LARGE_WINDOW, count + WINDOW as u64),
         _ if role == "large" => send_pipelined(&task, "bench/large", LARGE_WINDOW, count),
         _ if role == "many" => send_by_many(&domain, count),
-        _ => wait_first(&task, count),
+        Some((_, hops)) => wait_first(&task, hops.parse().unwrap_or(1), count),
+        None => wait_first(&task, 1, count),
     };
     done.map_err(hub_failure)
 }
 
-fn wait_first(task: &Task, count: u64) -> Result<(), HubError> {
-    let (a, b) = (task.semaphore("bench/a")?, task.semaphore("bench/b")?);
+fn wait_first(task: &Task, hops: usize, count: u64) -> Result<(), HubError> {
+    let (a, b) = (task.semaphore(&name(hops, "a"))?, task.semaphore(&name(hops, "b"))?);
     for _ in 0..=count {
         a.wait()?;
         b.signal()?;
@@ -347,9 +370,13 @@ fn wait_first(task: &Task, count: u64) -> Result<(), HubError> {
 
 /// As many more as the receiver has asked for at its end.
 fn send_pipelined(task: &Task, name: &str, window: usize, count: u64) -> Result<(), HubError> {
+    send_many(task, name, window, count + window as u64)
+}
+
+fn send_many(task: &Task, name: &str, window: usize, count: u64) -> Result<(), HubError> {
     let chan = task.chan::<Vec<u8>>(name)?;
     let mut sender = chan.sender(window);
-    for _ in 0..count + window as u64 {
+    for _ in 0..count {
         sender.send(vec![7; FIFO_BYTES])?;
     }
     Ok(sender.flush()?)
@@ -380,12 +407,12 @@ fn send(task: &Task, name: &str, bytes: usize, count: u64) -> Result<(), HubErro
 
 /// What this host has without Tombolo.
 fn beside(count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
-    rows.push(row("semaphore loop", "kernel's semaphores", 0, count, semaphores(count)?));
-    rows.push(row("there and back", "pipes", FIFO_BYTES, count, pipes(count)?));
+    rows.push(Row { hops: 0, ..row("semaphore loop", "kernel's semaphores", 0, count, semaphores(count)?) });
+    rows.push(Row { hops: 0, ..row("there and back", "pipes", FIFO_BYTES, count, pipes(count)?) });
     let unbuffered = threads(0, count)?;
-    rows.push(row("port", "threads, std's channel", FIFO_BYTES, count, unbuffered));
+    rows.push(Row { hops: 0, ..row("port", "threads, std's channel", FIFO_BYTES, count, unbuffered) });
     let buffered = threads(64, count)?;
-    rows.push(row("fifo of 64", "threads, std's channel", FIFO_BYTES, count, buffered));
+    rows.push(Row { hops: 0, ..row("fifo of 64", "threads, std's channel", FIFO_BYTES, count, buffered) });
     Ok(())
 }
 

@@ -1,0 +1,150 @@
+//! `tombolo bench hub`: the semaphore loop over several channels, joined by processes that forward messages.
+
+use std::time::Duration;
+
+use tombolo::names::NewRecord;
+use tombolo::{Channel, ChannelOptions, Child, Domain, Error, Ready, SpawnOptions, WaitSet};
+use tombolo_hub::{Operation, Request, wire};
+
+use crate::failure::Failure;
+
+/// How long to wait at a time for clients and their messages.
+const AWHILE: Duration = Duration::from_secs(60);
+
+/// The channels that a request passes: directly, and with those of the paper.
+pub(super) const HOPS: [usize; 3] = [2, 3, 8];
+
+/// The processes between tasks and the server of this benchmark's hubs.
+pub(super) struct Forwarders {
+    children: Vec<Child>,
+}
+
+impl Forwarders {
+    /// For requests that pass this number of channels to the hubs `bench/a` and `bench/b`; tasks find these
+    /// hubs by [`name`].
+    pub(super) fn start(domain: &Domain, hops: usize) -> Result<Forwarders, Failure> {
+        let hub = domain.names().wait_for("hub/bench/a", AWHILE)?;
+        let (Ok(server), Ok(node)) = (hub.text("service"), hub.text("node")) else {
+            return Err(Failure::Other("the record of the hub has no service".into()));
+        };
+        let service = |hop: usize| format!("bench-hops/{}/{hops}/{hop}", domain.id());
+        let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
+        let mut forwarders = Forwarders { children: Vec::new() };
+        for hop in 1..hops {
+            let onward = if hop + 1 == hops { server.to_owned() } else { service(hop + 1) };
+            let role = format!("forward,{},{onward}", service(hop));
+            let options = SpawnOptions::image(&program).args(["bench", "hub", "--peer", &role]);
+            forwarders.children.push(domain.spawn(&options)?);
+        }
+        for hub in ["a", "b"] {
+            let record = NewRecord::new(&format!("hub/{}", name(hops, hub)))
+                .with("service", service(1).as_str())
+                .with("node", node)
+                .with("kind", "semaphore");
+            domain.names().set(&record)?;
+        }
+        Ok(forwarders)
+    }
+
+    /// Ends them, and takes their names back.
+    pub(super) fn end(self, domain: &Domain, hops: usize) -> Result<(), Failure> {
+        for hub in ["a", "b"] {
+            domain.names().delete(&format!("hub/{}", name(hops, hub)))?;
+        }
+        for child in &self.children {
+            child.kill()?;
+        }
+        for child in &self.children {
+            child.wait(AWHILE)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a hub is called that is reached over this number of channels.
+pub(super) fn name(hops: usize, hub: &str) -> String {
+    if hops == 1 { format!("bench/{hub}") } else { format!("bench/{hops}/{hub}") }
+}
+
+/// What the server calls it.
+fn plain_name(name: &str) -> Option<String> {
+    let (hops, hub) = name.strip_prefix("bench/")?.split_once('/')?;
+    hops.parse::<usize>().ok()?;
+    Some(format!("bench/{hub}"))
+}
+
+fn options() -> Result<ChannelOptions, Error> {
+    Ok(ChannelOptions::default().slots(1024)?.interface_hash(wire::INTERFACE_HASH))
+}
+
+/// Forwards the messages of every client of a service to another one, until it is killed.
+pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<(), Failure> {
+    let listener = options()?.export(domain, service)?.within(AWHILE);
+    loop {
+        let near = match listener.accept() {
+            Ok(near) => near,
+            Err(Error::TimedOut { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let far = options()?.connect(domain, onward)?;
+        // It ends with its client.
+        std::thread::spawn(move || join(near, far));
+    }
+}
+
+fn join(near: Channel, far: Channel) -> Result<(), Error> {
+    let mut set = WaitSet::new()?;
+    let near = set.add(near).map_err(Error::from)?;
+    let far = set.add(far).map_err(Error::from)?;
+    let (mut message, mut renamed) = (Vec::new(), Vec::new());
+    loop {
+        let from = match set.wait(AWHILE) {
+            Ok(Ready::Channel(token)) => token,
+            Ok(_) | Err(Error::TimedOut { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let to = if from == near { far } else { near };
+        while set[from].try_recv_into(&mut message)?.is_some() {
+            renamed.clear();
+            // A task has one request under way, so that there is always room.
+            if from == near && rename(&message, &mut renamed) {
+                set.try_send(to, &renamed)?;
+            } else {
+                set.try_send(to, &message)?;
+            }
+        }
+    }
+}
+
+/// The same request, about the hub as the server calls it; false for one that has no name.
+fn rename(message: &[u8], renamed: &mut Vec<u8>) -> bool {
+    let Ok(request) = Request::decode(message) else { return false };
+    let Operation::Open { name, kind, value_type } = request.operation else { return false };
+    let Some(plain) = plain_name(name) else { return false };
+    Request { operation: Operation::Open { name: &plain, kind, value_type }, ..request }.encode(renamed);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_forwarded_hubs_change() {
+        assert_eq!(name(1, "a"), "bench/a");
+        assert_eq!(plain_name(&name(8, "a")).as_deref(), Some("bench/a"));
+        let open = |name| {
+            let operation = Operation::Open { name, kind: None, value_type: 0 };
+            let request =
+                Request { number: 1, hub: 0, priority: 9, tentative: false, timeout_us: 7, operation };
+            let mut bytes = Vec::new();
+            request.encode(&mut bytes);
+            bytes
+        };
+        let mut renamed = Vec::new();
+        assert!(rename(&open("bench/3/b"), &mut renamed));
+        assert_eq!(renamed, open("bench/b"));
+        assert!(!rename(&open("bench/b"), &mut renamed));
+        assert!(!rename(&[1, 2, 3], &mut renamed));
+    }
+}
