@@ -50,7 +50,7 @@ const NARROW: [CTarget; 2] = [
 ];
 
 /// What programs include, each with its folder.
-const HEADERS: [(&str, &str); 11] = [
+const HEADERS: [(&str, &str); 13] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),
@@ -60,6 +60,8 @@ const HEADERS: [(&str, &str); 11] = [
     ("runtime/c/include", "tombolo/hub_names.h"),
     ("runtime/c/include", "tombolo/capabilities.h"),
     ("runtime/c/include", "tombolo/opening.h"),
+    ("runtime/c/include", "tombolo/tasks.h"),
+    ("runtime/c/include", "tombolo/values.h"),
     ("models/rcce/include", "RCCE.h"),
     ("models/rcce/include", "iRCCE.h"),
 ];

@@ -120,6 +120,8 @@ impl Source<'_> {
             "tombolo/hub_names.h",
             "tombolo/capabilities.h",
             "tombolo/opening.h",
+            "tombolo/tasks.h",
+            "tombolo/values.h",
         ] {
             let path = Path::new("include").join(header);
             items.push(file(path, source.join("include").join(header), 0o644));

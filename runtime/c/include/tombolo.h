@@ -108,7 +108,11 @@ enum {
     TOMBOLO_HUB_REFUSED = 68, /* the hub is of another kind or type, or has no such operation */
     TOMBOLO_EXPELLED = 69,    /* the other members of a group (tombolo/group.h) took this one for dead */
     TOMBOLO_IN_USE = 70,      /* the bytes are those of a part that was split off, or are mapped */
-    TOMBOLO_WRONG_KIND = 71   /* the capability is to something of another kind */
+    TOMBOLO_WRONG_KIND = 71,  /* the capability is to something of another kind */
+    TOMBOLO_TASK_FAILED = 72,  /* a task (tombolo/tasks.h) ended with an error, whose text tombolo_last_error() has */
+    TOMBOLO_TASK_LOST = 73,    /* its worker died; it may have run, and is not run again */
+    TOMBOLO_TASK_REFUSED = 74, /* it was not started, or its worker has no such function */
+    TOMBOLO_CANCELLED = 75     /* it was cancelled; or the task of this thread was, and is to return */
 };
 
 /* As long as it takes: some 584 years. */
@@ -178,8 +182,7 @@ typedef struct tombolo_listener tombolo_listener;
 /* One end of a channel: whole messages, in order, both ways. */
 typedef struct tombolo_channel tombolo_channel;
 
-/* Takes up a name under which others connect: machine-wide, or of the own node if it is written "@/NAME". Options may be null.
- * Give it back with tombolo_unexport. */
+/* Takes up a name for others to connect to, machine-wide or ("@/NAME") of this node, until tombolo_unexport. Options may be null. */
 tombolo_status tombolo_export(const tombolo_domain *domain, const char *name, const tombolo_options *options,
                               tombolo_listener **listener);
 /* Null is allowed. */
@@ -400,8 +403,7 @@ uint64_t tombolo_capability_region(const tombolo_capability *capability);
 tombolo_extent tombolo_capability_extent(const tombolo_capability *capability);
 uint32_t tombolo_capability_rights(const tombolo_capability *capability);
 
-/* Derives another for this program: to a part, counted from the start of this one's, or to all of that if `extent` is null, with
- * those of the rights. */
+/* Derives another for this program, with those of the rights: to a part of this one's bytes, or to all if `extent` is null. */
 tombolo_status tombolo_derive(const tombolo_capability *capability, const tombolo_extent *extent, uint32_t rights,
                               tombolo_capability **derived);
 
@@ -709,13 +711,11 @@ tombolo_status tombolo_bulk_move(tombolo_bulk *bulk, tombolo_buffer *const *buff
 tombolo_status tombolo_bulk_share(tombolo_bulk *bulk, tombolo_buffer *const *buffers, size_t count, const void *metadata,
                                   size_t metadata_length, uint64_t timeout_ns);
 
-/* Passes a buffer to the other side, to be filled there: what it holds means nothing any more. With TOMBOLO_OK the handle is given
- * back by this. */
+/* Passes a buffer to the other side, to be filled there: its content is lost. With TOMBOLO_OK the handle is given back by this. */
 tombolo_status tombolo_bulk_pass(tombolo_bulk *bulk, tombolo_buffer *buffer, const void *metadata, size_t metadata_length,
                                  uint64_t timeout_ns);
 
-/* Releases a buffer that the other side shared, with a word; without one it is enough to drop it. With TOMBOLO_OK the handle is given
- * back by this. */
+/* Releases a buffer that the other side shared, with a word; else drop it. With TOMBOLO_OK the handle is given back by this. */
 tombolo_status tombolo_bulk_release(tombolo_bulk *bulk, tombolo_buffer *buffer, const void *metadata, size_t metadata_length,
                                     uint64_t timeout_ns);
 

@@ -57,7 +57,7 @@ unsafe fn texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Ve
 
 /// # Safety
 /// As `tombolo.h` says of `tombolo_spawn_options`.
-unsafe fn read(options: &Spawn) -> Result<SpawnOptions, Failure> {
+pub(crate) unsafe fn program(options: &Spawn) -> Result<SpawnOptions, Failure> {
     // SAFETY: texts and lists of texts, by the contract.
     let (arguments, environment) =
         unsafe { (texts(options.arguments, "an argument")?, texts(options.environment, "a variable")?) };
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn tombolo_spawn_with(
         present(result, "where to put the child")?;
         // SAFETY: a live handle and options, by the contract.
         let (domain, options) =
-            unsafe { (shared(domain, "the domain")?, read(shared(options, "what to start")?)?) };
+            unsafe { (shared(domain, "the domain")?, program(shared(options, "what to start")?)?) };
         // SAFETY: `count` elements, by the contract.
         let options = unsafe { give(options, given, count) }?;
         let child = hand_out(ChildHandle { child: domain.domain.spawn(&options)? });

@@ -70,8 +70,12 @@ pub(crate) unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, 
 }
 
 fn handle(domain: Domain) -> *mut DomainHandle {
+    hand_out(of(domain))
+}
+
+pub(crate) fn of(domain: Domain) -> DomainHandle {
     let (node, machine) = (c_text(domain.node_name()), c_text(domain.machine_name()));
-    hand_out(DomainHandle { domain, node, machine })
+    DomainHandle { domain, node, machine }
 }
 
 /// `tombolo_attach`: see `tombolo.h`.

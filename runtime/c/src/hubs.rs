@@ -10,11 +10,12 @@ use tombolo_hubs::{Fault, Hub, HubError, Kind, Selection, Taken, Task};
 use crate::boundary::{Exclusive, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text};
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
+use crate::tasks::{finish, finish_select};
 
 /// `tombolo_task`.
 #[derive(Debug)]
 pub struct TaskHandle {
-    task: Task,
+    pub(crate) task: Task,
 }
 
 /// `tombolo_hub`.
@@ -272,7 +273,9 @@ pub unsafe extern "C" fn tombolo_hub_put(
     guard(|| {
         // SAFETY: as many bytes, by the contract.
         let value = unsafe { bytes(value.cast(), length, "the value") }?;
-        let put = |state: &mut State| Ok(state.hub.within(Duration::from_nanos(timeout_ns)).put(value)?);
+        let put = |state: &mut State| {
+            finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_put(value)?).map(drop)
+        };
         // SAFETY: a live handle, by the contract.
         unsafe { with(hub, put) }
     })
@@ -301,7 +304,7 @@ pub unsafe extern "C" fn tombolo_hub_get(
             }
             let value = match state.kept.take() {
                 Some(kept) => kept,
-                None => match state.hub.within(Duration::from_nanos(timeout_ns)).get()? {
+                None => match finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)? {
                     Taken::Value(value) => value,
                     _ => Box::default(),
                 },
@@ -340,7 +343,7 @@ pub unsafe extern "C" fn tombolo_hub_take(
                     format!("hub '{}' is a {}: use tombolo_hub_get", state.hub.name(), state.hub.kind());
                 return Err(Failure::new(Status::HubRefused, text));
             }
-            let taken = state.hub.within(Duration::from_nanos(timeout_ns)).get()?;
+            let taken = finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)?;
             held(&taken).ok_or_else(|| Failure::new(Status::Violation, "the hub gave something else"))
         };
         // SAFETY: a live handle, by the contract.
@@ -429,7 +432,7 @@ pub unsafe extern "C" fn tombolo_select(
         }
         // SAFETY: what the contract says of these operations.
         let selection = unsafe { begin(task, arms, timeout_ns) }?;
-        let chosen = selection.wait()?;
+        let chosen = finish_select(selection)?;
         let number = chosen.index;
         // SAFETY: the caller's room for a number, by the contract.
         unsafe { put(index, number, "where to put the index") }?;

@@ -25,6 +25,7 @@ pub mod passing;
 pub mod pool;
 pub mod region;
 pub mod status;
+pub mod tasks;
 pub mod transfers;
 
 pub use bulk::BulkHandle;
@@ -39,3 +40,4 @@ pub use opening::{OpeningHandle, RequestListenerHandle};
 pub use pool::{BufferHandle, PoolHandle};
 pub use region::CapabilityHandle;
 pub use status::Status;
+pub use tasks::{ContextHandle, FunctionsHandle, JoinedHandle, ResultHandle, TasksHandle};

@@ -182,6 +182,14 @@ statuses! {
     InUse = 70, c"TOMBOLO_IN_USE";
     /// The capability is to something of another kind.
     WrongKind = 71, c"TOMBOLO_WRONG_KIND";
+    /// A task ended with an error.
+    TaskFailed = 72, c"TOMBOLO_TASK_FAILED";
+    /// The worker of a task died.
+    TaskLost = 73, c"TOMBOLO_TASK_LOST";
+    /// A task was not started, or its worker refused it.
+    TaskRefused = 74, c"TOMBOLO_TASK_REFUSED";
+    /// The task was cancelled.
+    Cancelled = 75, c"TOMBOLO_CANCELLED";
 }
 
 /// Why something was not done.
@@ -347,6 +355,15 @@ fn replace(last: Last) {
     let _ = LAST.try_with(|kept| *kept.borrow_mut() = last);
 }
 
+/// What `tombolo_last_error` would say.
+pub(crate) fn last_text() -> String {
+    let text = LAST.try_with(|last| match &*last.borrow() {
+        Last::Fixed(text) => text.to_string_lossy().into_owned(),
+        Last::Own(text) => text.to_string_lossy().into_owned(),
+    });
+    text.unwrap_or_default()
+}
+
 /// `tombolo_last_error`: see `tombolo.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_last_error() -> *const c_char {
@@ -375,8 +392,13 @@ pub unsafe extern "C" fn tombolo_explain(status: i32, what: *const c_char) -> i3
 /// `tombolo_error_name`: see `tombolo.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_error_name(status: i32) -> *const c_char {
+    name_of(status).as_ptr()
+}
+
+/// The name of a status by its number.
+pub(crate) fn name_of(status: i32) -> &'static CStr {
     let found = Status::ALL.iter().find(|known| **known as i32 == status);
-    found.map_or(c"TOMBOLO_UNKNOWN_STATUS", |status| status.name()).as_ptr()
+    found.map_or(c"TOMBOLO_UNKNOWN_STATUS", |status| status.name())
 }
 
 /// `tombolo_now_ns`: see `tombolo.h`.

@@ -20,6 +20,7 @@ fn header() -> String {
         "tombolo/group.h",
         "tombolo/hubs.h",
         "tombolo/opening.h",
+        "tombolo/tasks.h",
     ]
     .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
     .concat()

@@ -46,6 +46,7 @@ mod signals;
 mod task;
 mod traced;
 mod value;
+mod value_type;
 
 pub use chan::{Chan, Values};
 pub use error::{HubError, Unsent};
@@ -59,3 +60,4 @@ pub use signals::{Event, Semaphore};
 pub use task::{PRIORITY_VARIABLE, Task, list};
 pub use tombolo_hub::{BadDescription, Description, Fault, Kind, MAX_ARMS, Status, Taken, Waiting};
 pub use value::Value;
+pub use value_type::ValueType;

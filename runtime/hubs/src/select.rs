@@ -143,13 +143,7 @@ impl Selecting {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub async fn wait_async(self) -> Result<Chosen, HubError> {
-        let mut selection = self.start()?;
-        loop {
-            if let Some(chosen) = selection.try_take()? {
-                return Ok(chosen);
-            }
-            selection.selecting.task.listen_async(selection.next_deadline()).await?;
-        }
+        self.start()?.wait_async().await
     }
 }
 
@@ -230,6 +224,19 @@ impl Selection {
             }
             span = span.or_else(|| traced::wait("select"));
             self.selecting.task.listen_until(self.next_deadline())?;
+        }
+    }
+
+    /// [`wait`](Self::wait) as a future.
+    ///
+    /// # Errors
+    /// As [`Selecting::wait`].
+    pub async fn wait_async(mut self) -> Result<Chosen, HubError> {
+        loop {
+            if let Some(chosen) = self.try_take()? {
+                return Ok(chosen);
+            }
+            self.selecting.task.listen_async(self.next_deadline()).await?;
         }
     }
 

@@ -24,6 +24,7 @@ mod passing;
 mod pool;
 mod region;
 mod server;
+mod tasks;
 mod transfers;
 mod wait;
 
@@ -69,6 +70,8 @@ mod _native {
     use crate::region::{Capability, Region};
     #[pymodule_export]
     use crate::server::{Later, ServerEnd, current_server, later};
+    #[pymodule_export]
+    use crate::tasks::{EmploymentEnd, JoinEnd, TasksEnd, function_number, is_worker};
     #[pymodule_export]
     use crate::transfers::Transfers;
 

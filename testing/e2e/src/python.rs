@@ -50,6 +50,15 @@ impl Python {
         &self.packages
     }
 
+    /// A program of its tests, as an executable of the host with its arguments.
+    #[must_use]
+    pub fn script(&self, name: &str) -> Vec<String> {
+        let script = source().join("tests").join(name);
+        let interpreter = self.interpreter.display().to_string();
+        let path = format!("PYTHONPATH={}", self.packages.display());
+        vec!["/usr/bin/env".to_owned(), path, interpreter, script.display().to_string()]
+    }
+
     /// Python as a program that may attach to the machine, in the folder of its tests.
     #[must_use]
     pub fn command(&self, machine: &Machine) -> Command {

@@ -17,7 +17,7 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
   else the one on ``PATH``. ``TOMBOLO_TOMBOLOD`` names another.
 """
 
-from . import _monitor, errors, files, groups, hubs, interfaces, regions
+from . import _monitor, errors, files, groups, hubs, interfaces, regions, tasks
 from ._native import (
     DEFAULT_TIMEOUT,
     Arrival,
@@ -100,5 +100,6 @@ __all__ = [
     "later",
     "load_interface",
     "regions",
+    "tasks",
     *errors.__all__,
 ]

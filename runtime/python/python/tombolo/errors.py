@@ -452,6 +452,30 @@ class WrongKind(MonitorRefused):
     status = 71
 
 
+class TaskFailed(Error):
+    """A task ended with an exception, a panic or an error, whose text this has."""
+
+    status = 72
+
+
+class TaskLost(Error):
+    """The worker of a task died; the task may have run, and is not run again."""
+
+    status = 73
+
+
+class TaskRefused(Error):
+    """A task was not started, or its worker has no such function."""
+
+    status = 74
+
+
+class TaskCancelled(Error):
+    """The task was cancelled."""
+
+    status = 75
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

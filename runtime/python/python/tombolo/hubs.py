@@ -61,7 +61,43 @@ def _nothing(value: Any) -> bytes:
     return b""
 
 
+def _parts(value_type: str) -> list[str]:
+    """The types in a tuple."""
+    parts, depth, begun = [], 0, 1
+    for at, letter in enumerate(value_type):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if (letter == "," and depth == 1) or (depth == 0 and letter == ")"):
+            parts.append(value_type[begun:at])
+            begun = at + 1
+    return parts
+
+
+def _tuple_codec(codecs: Sequence[_Codec]) -> _Codec:
+    def encode(values: Any) -> bytes:
+        if not isinstance(values, tuple) or len(values) != len(codecs):
+            raise TypeError(f"{values!r} is not a tuple of {len(codecs)}")
+        fields = [codec.encode(value) for codec, value in zip(codecs, values)]
+        return b"".join(struct.pack("<I", len(field)) + field for field in fields)
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        values, at = [], 0
+        for codec in codecs:
+            (length,) = struct.unpack_from("<I", data, at)
+            if length > len(data) - at - 4:
+                raise ValueError("a value of the tuple is cut off")
+            values.append(codec.decode(data[at + 4 : at + 4 + length]))
+            at += 4 + length
+        if at != len(data):
+            raise ValueError("something follows the tuple")
+        return tuple(values)
+
+    return _Codec(encode, decode)
+
+
 def _codec(value_type: str) -> _Codec:
+    value_type = value_type.strip()
+    if value_type.startswith("("):
+        return _tuple_codec([_codec(part) for part in _parts(value_type)])
     form = _NUMBERS.get(value_type)
     if form is not None:
         number = struct.Struct(form)
@@ -76,7 +112,7 @@ def _codec(value_type: str) -> _Codec:
 def _decoded(hub: HubEnd, codec: _Codec, data: bytes) -> Any:
     try:
         return codec.decode(data)
-    except (struct.error, UnicodeDecodeError) as error:
+    except (struct.error, ValueError) as error:
         raise HubRefused(f"hub {hub.name!r} on {hub.node} brought {len(data)} bytes that are not a value: {error}") from None
 
 
@@ -331,8 +367,8 @@ class Task(_Opens):
     """
 
     def chan(self, name: str, value_type: str = "", timeout: float = DEFAULT_TIMEOUT) -> Chan:
-        """Opens a port or fifo of ``u8`` to ``u64``, ``i8`` to ``i64``, ``f32``, ``f64``, ``bool``, ``text`` or ``unit``; of bytes
-        with any other type, which the hub has to have, or none.
+        """Opens a port or fifo of ``u8`` to ``u64``, ``i8`` to ``i64``, ``f32``, ``f64``, ``bool``, ``text`` or ``unit``, or of tuples,
+        ``(u64, text)`` say; of bytes with any other type, which the hub has to have, or none.
         """
         return Chan(self._end.open(name, ["port", "fifo"], value_type, timeout), value_type)
 

@@ -8,3 +8,4 @@ mod guide;
 mod new;
 mod python;
 mod rcce;
+mod tasks_in_languages;

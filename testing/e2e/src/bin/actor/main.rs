@@ -16,6 +16,7 @@ mod pages;
 mod pmi;
 mod regions;
 mod revoking;
+mod tasks;
 mod typed;
 mod waitset;
 mod xipx;
@@ -37,6 +38,9 @@ fn attach() -> Result<Domain, tombolo::Error> {
 }
 
 fn main() -> ExitCode {
+    if let Some(status) = tasks::run_worker() {
+        return status;
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
@@ -74,6 +78,8 @@ fn main() -> ExitCode {
         ["objects", rounds] => objects::work(rounds),
         ["objects-die"] => objects::die(),
         ["objects-shrink", deaths @ ..] => objects::shrink(deaths),
+        // Tasks.
+        ["tasks", on, fifo, worker @ ..] => tasks::start(on, fifo, worker),
         // Message devices.
         ["xipx", rounds] => xipx::work(rounds),
         ["xipx-die"] => xipx::die(),

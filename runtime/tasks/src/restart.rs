@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use tombolo::waitset::Waker;
-use tombolo::{Domain, Error, Listener};
+use tombolo::{Domain, Error, Listener, SpawnOptions};
 
 use crate::driver::Employed;
 use crate::starter::{connected, end_all, spawn};
@@ -35,12 +35,12 @@ pub(crate) struct Restarter {
 }
 
 impl Restarter {
-    /// Of workers that connect to this service. `waker` wakes the thread that takes what was
+    /// Of workers of this program that connect to this service. `waker` wakes the thread that takes what was
     /// [started](Self::take), and `stopped` says that nothing is wanted any more.
     pub(crate) fn start(
         domain: &Domain,
         listener: Listener,
-        service: String,
+        (service, program): (String, SpawnOptions),
         waker: Waker,
         stopped: impl Fn() -> bool + Send + 'static,
     ) -> Result<Restarter, Error> {
@@ -49,7 +49,7 @@ impl Restarter {
         let domain = domain.clone();
         let run = move || {
             for (index, place) in requests {
-                let result = restart(&domain, &listener, &service, &place, &stopped);
+                let result = restart(&domain, &listener, (&service, &program), &place, &stopped);
                 if let Err(mpsc::SendError((_, Ok(unwanted)))) = results.send((index, result)) {
                     end_all(std::iter::once(&unwanted.child));
                 }
@@ -88,14 +88,14 @@ impl Restarter {
 fn restart(
     domain: &Domain,
     listener: &Listener,
-    service: &str,
+    (service, program): (&str, &SpawnOptions),
     place: &Place,
     stopped: &impl Fn() -> bool,
 ) -> Result<Employed, String> {
     if stopped() {
         return Err("its program has ended its tasks".to_owned());
     }
-    let child = spawn(domain, &place.name, service).map_err(|error| error.to_string())?;
+    let child = spawn(domain, program, &place.name, service).map_err(|error| error.to_string())?;
     let mut channels = match connected(listener, &[(&child, &place.name)], stopped) {
         Ok(channels) => channels,
         Err(error) => {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tombolo_task::{Bytes, End, Failure, FailureKind, wire};
 
-/// A task that runs: it ends with the bytes of its result.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Vec<u8>>>>;
+/// A task that runs: it ends with the bytes of its result, or with what went wrong.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>>>>;
 
 /// What all light threads of a worker share: those that can go on.
 #[derive(Debug)]
@@ -156,11 +156,13 @@ impl Executor {
     }
 }
 
-fn ended_with(result: Vec<u8>) -> End {
-    if result.len() > wire::MAX_VALUE_BYTES {
-        return End::Failed(Failure::new(FailureKind::TooLong));
+/// The end of a task with this result.
+pub(crate) fn ended_with(result: Result<Vec<u8>, Failure>) -> End {
+    match result {
+        Ok(bytes) if bytes.len() > wire::MAX_VALUE_BYTES => End::Failed(Failure::new(FailureKind::TooLong)),
+        Ok(bytes) => End::Done(Bytes::from(bytes)),
+        Err(failure) => End::Failed(failure),
     }
-    End::Done(Bytes::from(result))
 }
 
 /// What a panic said.

@@ -1,67 +1,17 @@
 //! The functions of an image, by name.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tombolo_hubs::Value;
-use tombolo_task::{Bytes, wire};
+use tombolo_task::{Failure, FailureKind};
 
+use crate::blocking::{Blocking, Threads};
 use crate::context::Context;
 use crate::executor::Running;
-use crate::{STARTER_VARIABLE, TaskError, worker};
-
-/// The name and the types of a function that tasks run. Programs declare it as a constant, which is used both
-/// where the function is registered and where tasks are started.
-pub struct Function<A, R> {
-    name: &'static str,
-    types: PhantomData<fn(A) -> R>,
-}
-
-impl<A, R> Function<A, R> {
-    /// The function of this name. Two of one name and other types are two functions.
-    #[must_use]
-    pub const fn new(name: &'static str) -> Function<A, R> {
-        Function { name, types: PhantomData }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl<A: Value, R: Value> Function<A, R> {
-    /// What it is called in messages.
-    pub(crate) fn number(&self) -> u64 {
-        wire::function_number(self.name, &A::type_name(), &R::type_name())
-    }
-
-    /// The bytes of an argument.
-    pub(crate) fn argument(&self, argument: &A) -> Result<Bytes, TaskError> {
-        let mut bytes = Vec::new();
-        argument.encode(&mut bytes);
-        if bytes.len() > wire::MAX_VALUE_BYTES {
-            return Err(TaskError::TooLong { task: self.name.to_owned(), what: "argument" });
-        }
-        Ok(bytes.into())
-    }
-}
-
-impl<A, R> Clone for Function<A, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A, R> Copy for Function<A, R> {}
-
-impl<A, R> std::fmt::Debug for Function<A, R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Function").field(&self.name).finish()
-    }
-}
+use crate::signature::{Function, Signature};
+use crate::{STARTER_VARIABLE, worker};
 
 /// Begins a task; `None` when the argument is not one.
 pub(crate) type Body = Box<dyn Fn(Context, &[u8]) -> Option<Running>>;
@@ -70,6 +20,7 @@ pub(crate) type Body = Box<dyn Fn(Context, &[u8]) -> Option<Running>>;
 #[derive(Default)]
 pub struct Functions {
     bodies: HashMap<u64, Body>,
+    threads: Arc<Threads>,
 }
 
 impl std::fmt::Debug for Functions {
@@ -103,11 +54,51 @@ impl Functions {
             Some(Box::pin(async move {
                 let mut bytes = Vec::new();
                 future.await.encode(&mut bytes);
-                bytes
+                Ok(bytes)
             }))
         };
         self.bodies.insert(function.number(), Box::new(body));
         self
+    }
+
+    /// Adds a function that is known by its signature, whose argument and result are bytes of its types; it
+    /// replaces one of the same signature. Its future ends with the bytes of the result or the text of what
+    /// went wrong, which is to the starter as a panic with that message.
+    #[must_use]
+    pub fn register_bytes<F>(
+        mut self,
+        signature: &Signature,
+        body: impl Fn(Context, Vec<u8>) -> F + 'static,
+    ) -> Functions
+    where
+        F: Future<Output = Result<Vec<u8>, String>> + 'static,
+    {
+        let (number, signature) = (signature.number(), signature.clone());
+        let body = move |context: Context, argument: &[u8]| -> Option<Running> {
+            signature.check_argument(argument).ok()?;
+            let (future, signature) = (body(context, argument.to_vec()), signature.clone());
+            Some(Box::pin(async move {
+                let ended = future.await.and_then(|result| signature.checked_result(result));
+                ended.map_err(|text| Failure::new(FailureKind::Panicked).with_text(text))
+            }))
+        };
+        self.bodies.insert(number, Box::new(body));
+        self
+    }
+
+    /// The same of a function that blocks: each task of it has a thread, of which one of a worker runs at a
+    /// time. While such a thread is in [`block_on`](crate::block_on), other tasks run.
+    #[must_use]
+    pub fn register_blocking(
+        self,
+        signature: &Signature,
+        body: impl Fn(Context, Vec<u8>) -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Functions {
+        let (body, threads) = (Arc::new(body), Arc::clone(&self.threads));
+        self.register_bytes(signature, move |context, argument| {
+            let body = Arc::clone(&body);
+            Blocking::new(Arc::clone(&threads), move || body(context, argument))
+        })
     }
 
     /// Where this domain was started as a worker: runs tasks until the starter ends, and returns the status

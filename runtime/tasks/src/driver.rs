@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, Child, Domain, Error, Listener, Ready, Token, WaitSet};
+use tombolo::{Channel, Child, Domain, Error, Listener, Ready, SpawnOptions, Token, WaitSet};
 use tombolo_task::{
     Bytes, End, Failure, FailureKind, Limits, Message, Origin, Output, Refusal, Scheduler, WorkerId,
     WorkerUsage,
 };
 
+use crate::employment::{Link, flush, send};
 use crate::handle::{Slot, Starts};
 use crate::restart::{Place, RESTARTS, Restarter};
 use crate::starter::end_all;
-use crate::worker::{Link, flush, send};
 
 /// How long to wait at a time for something to happen.
 const AWHILE: Duration = Duration::from_secs(3600);
@@ -129,6 +129,7 @@ impl Driver {
         domain: &Domain,
         listener: Listener,
         service: String,
+        program: SpawnOptions,
     ) -> Result<(Arc<Shared>, thread::JoinHandle<()>), Error> {
         let mut set = WaitSet::new()?;
         let mut scheduler = Scheduler::new(Limits::default());
@@ -145,7 +146,7 @@ impl Driver {
         let shared = Arc::new(shared);
         let stops = Arc::clone(&shared);
         let stopped = move || stops.lock().stopped;
-        let restarter = Restarter::start(domain, listener, service, set.waker(), stopped)?;
+        let restarter = Restarter::start(domain, listener, (service, program), set.waker(), stopped)?;
         let (of_driver, message) = (Arc::clone(&shared), Vec::new());
         let driver = Driver { shared: of_driver, set, tokens, children, places, restarter, message };
         let thread = thread::Builder::new().name("tasks".into()).spawn(move || driver.run());

@@ -1,9 +1,7 @@
 //! What a task knows of its worker.
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -12,8 +10,8 @@ use tombolo_hubs::{HubError, Task, Value};
 use tombolo_task::{End, Message};
 
 use crate::TaskError;
-use crate::function::Function;
 use crate::handle::{JoinHandle, Slot, Starts};
+use crate::signature::{Function, Signature};
 
 /// How long a blocking join of a task that a task has started waits.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,16 +19,16 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The worker of a task: its domain, its hubs, and how it starts other tasks.
 #[derive(Clone, Debug)]
 pub struct Context {
-    worker: Rc<Worker>,
+    worker: Arc<Worker>,
     node: Option<u16>,
 }
 
 #[derive(Debug)]
 struct Worker {
     domain: Domain,
-    hubs: OnceCell<Task>,
+    hubs: OnceLock<Task>,
     /// Names and numbers of nodes.
-    nodes: OnceCell<Vec<tombolo::admin::NodeInfo>>,
+    nodes: OnceLock<Vec<tombolo::admin::NodeInfo>>,
     children: Arc<Children>,
 }
 
@@ -98,8 +96,8 @@ impl Starts for Children {
 
 impl Context {
     pub(crate) fn new(domain: Domain, children: Arc<Children>) -> Context {
-        let (hubs, nodes) = (OnceCell::new(), OnceCell::new());
-        Context { worker: Rc::new(Worker { domain, hubs, nodes, children }), node: None }
+        let (hubs, nodes) = (OnceLock::new(), OnceLock::new());
+        Context { worker: Arc::new(Worker { domain, hubs, nodes, children }), node: None }
     }
 
     /// The domain of the worker.
@@ -139,7 +137,7 @@ impl Context {
         }
         let nodes = worker.nodes.get().map(Vec::as_slice).unwrap_or_default();
         let position = tombolo_placement::position(nodes, node)?;
-        Ok(Context { worker: Rc::clone(worker), node: Some(nodes[position].id.0) })
+        Ok(Context { worker: Arc::clone(worker), node: Some(nodes[position].id.0) })
     }
 
     /// Starts a task on any worker, this one included. When it cannot be, its end says so.
@@ -152,9 +150,22 @@ impl Context {
         argument: A,
     ) -> Result<JoinHandle<R>, TaskError> {
         let argument = function.argument(&argument)?;
+        Ok(self.start(function.name(), function.number(), &argument))
+    }
+
+    /// Starts a task of a function that is known by its signature, with the bytes of its argument.
+    ///
+    /// # Errors
+    /// [`TaskError::TooLong`], [`TaskError::BadValue`].
+    pub fn go_bytes(&self, signature: &Signature, argument: &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError> {
+        signature.check_argument(argument)?;
+        Ok(self.start(signature.name(), signature.number(), argument))
+    }
+
+    fn start<R: Value>(&self, name: &str, function: u64, argument: &[u8]) -> JoinHandle<R> {
         let children = &self.worker.children;
-        let (number, slot) = children.start(self.node, function.number(), &argument);
+        let (number, slot) = children.start(self.node, function, argument);
         let starter: Arc<dyn Starts> = Arc::clone(children) as _;
-        Ok(JoinHandle::new(function.name(), number, slot, starter, TIMEOUT))
+        JoinHandle::new(name, number, slot, starter, TIMEOUT)
     }
 }

@@ -38,6 +38,9 @@
 //!   ([`Context::hubs`]), lets others run; one that computes or blocks holds its worker.
 //! * **Sharing.** Workers ask for tasks when they can run some, and the last ones are left to faster workers,
 //!   by the speeds that monitors have measured. [`Tasks::on`] starts on one node.
+//! * **Functions that block** ([`Functions::register_blocking`]) have threads, which take turns with the
+//!   worker; its other tasks run while they are in [`block_on`].
+//! * **Other languages.** C and Python register and start functions by [`Signature`], with the same bytes.
 //! * **Ends.** A task ends once: with its result, or with a [`TaskError`] that names it and its node: a panic
 //!   with its message, the death of its worker, cancellation. A task runs at most once, so what a dead worker
 //!   had is not run again.
@@ -46,24 +49,30 @@
 //! `tombolo-task` has the decisions and the messages.
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod context;
 mod driver;
+mod employment;
 mod error;
 mod executor;
 mod function;
 mod handle;
 mod restart;
+mod signature;
 mod starter;
 mod worker;
 
+pub use blocking::{Cancelled, block_on, is_task};
 pub use context::Context;
+pub use employment::{Employment, Instruction, Stop};
 pub use error::TaskError;
 pub use executor::yield_now;
-pub use function::{Function, Functions};
-pub use handle::JoinHandle;
+pub use function::Functions;
+pub use handle::{Canceller, JoinHandle};
+pub use signature::{Function, Signature};
 pub use starter::Tasks;
 pub use tombolo_hubs::Value;
-pub use tombolo_task::{Refusal, WorkerUsage, wire::MAX_VALUE_BYTES};
+pub use tombolo_task::{End, FailureKind, Refusal, WorkerUsage, wire::MAX_VALUE_BYTES};
 
 /// The variable with the name by which a worker finds its starter.
 pub(crate) const STARTER_VARIABLE: &str = "TOMBOLO_TASKS_STARTER";

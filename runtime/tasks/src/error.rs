@@ -9,14 +9,14 @@ use tombolo_task::{Failure, FailureKind, Refusal, wire};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// Its function panicked.
-    #[error("task '{task}' on {node} panicked: {message}")]
+    /// Its function panicked; in C it returned an error, in Python it raised an exception.
+    #[error("task '{task}' on {node} failed: {message}")]
     Panicked {
         /// The name of its function.
         task: String,
         /// The node that it ran on.
         node: String,
-        /// The message of the panic.
+        /// The message of the panic or error.
         message: String,
     },
     /// Its worker died. It may have run, and is not run again.
@@ -99,12 +99,34 @@ pub enum TaskError {
         /// Why not.
         why: String,
     },
+    /// The text that is to name the type of an argument or a result does not.
+    #[error(
+        "'{text}', the type of the {what} of task '{task}', is not a type: write u8 to u64, i8 to i64, f32, f64, bool, \
+         unit, text, the name of a declared type, or a tuple of 2 to 4, such as (u64, text)"
+    )]
+    BadType {
+        /// The name of its function.
+        task: String,
+        /// `argument` or `result`.
+        what: &'static str,
+        /// The text.
+        text: String,
+    },
     /// Workers cannot be placed.
     #[error(transparent)]
-    Placement(#[from] PlacementError),
+    Placement(PlacementError),
     /// Something beneath failed.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
+}
+
+impl From<PlacementError> for TaskError {
+    fn from(error: PlacementError) -> TaskError {
+        match error {
+            PlacementError::Machine(error) => TaskError::Tombolo(error),
+            error => TaskError::Placement(error),
+        }
+    }
 }
 
 impl TaskError {

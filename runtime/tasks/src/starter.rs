@@ -9,11 +9,11 @@ use tombolo::admin::NodeInfo;
 use tombolo::{Channel, Child, Domain, Error, Listener, SpawnOptions};
 use tombolo_hubs::Value;
 use tombolo_placement::{Auto, Facts, Needs, Order, Placement, PlacementError, place};
-use tombolo_task::WorkerUsage;
+use tombolo_task::{Bytes, WorkerUsage};
 
 use crate::driver::{Driver, Employed, Shared};
-use crate::function::Function;
 use crate::handle::{JoinHandle, Starts};
+use crate::signature::{Function, Signature};
 use crate::{STARTER_VARIABLE, TaskError, options};
 
 /// How long workers may take until they have connected.
@@ -47,6 +47,21 @@ impl Tasks {
     /// [`TaskError::Placement`]; [`TaskError::NotStarted`] with the node of the worker, when the image has no
     /// build for it say.
     pub fn start(domain: &Domain, on: &str) -> Result<Tasks, TaskError> {
+        let program = if domain.was_spawned() {
+            SpawnOptions::this_image()
+        } else {
+            // Started by hand: the program itself will do, on nodes that can run it.
+            SpawnOptions::image(std::env::current_exe().unwrap_or_default())
+        };
+        Tasks::start_program(domain, &program, on)
+    }
+
+    /// The same with workers of another program, in whatever language, which registers the functions; the
+    /// node of `program` is replaced.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_program(domain: &Domain, program: &SpawnOptions, on: &str) -> Result<Tasks, TaskError> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let (nodes, facts) = (domain.nodes()?, Facts::ask(domain, &Needs::default())?);
         let service = format!("tasks/{}/{}", domain.id(), STARTED.fetch_add(1, Ordering::Relaxed));
@@ -54,7 +69,7 @@ impl Tasks {
         let mut children = Vec::new();
         for index in places(on, &nodes, &facts)? {
             let node = &nodes[index];
-            match spawn(domain, &node.name, &service) {
+            match spawn(domain, program, &node.name, &service) {
                 Ok(child) => children.push((child, node)),
                 Err(error) => {
                     end_all(children.iter().map(|(child, _)| child));
@@ -77,7 +92,7 @@ impl Tasks {
             Employed { child, channel, node: number, name: node.name.clone(), speed }
         };
         let workers = children.into_iter().zip(channels).map(employ).collect();
-        let (shared, driver) = Driver::start(workers, domain, listener, service)?;
+        let (shared, driver) = Driver::start(workers, domain, listener, service, program.clone())?;
         let inner = Inner { shared, nodes, driver: Mutex::new(Some(driver)) };
         Ok(Tasks { inner: Arc::new(inner), node: None, timeout: TIMEOUT })
     }
@@ -107,15 +122,32 @@ impl Tasks {
         function: Function<A, R>,
         argument: A,
     ) -> Result<JoinHandle<R>, TaskError> {
-        let argument = function.argument(&argument)?;
+        self.begin(function.name(), function.number(), function.argument(&argument)?)
+    }
+
+    /// Starts a task of a function that is known by its signature, with the bytes of its argument.
+    ///
+    /// # Errors
+    /// As [`go`](Self::go); [`TaskError::BadValue`] when the bytes are not an argument.
+    pub fn go_bytes(&self, signature: &Signature, argument: &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError> {
+        signature.check_argument(argument)?;
+        self.begin(signature.name(), signature.number(), argument.into())
+    }
+
+    fn begin<R: Value>(
+        &self,
+        function: &str,
+        number: u64,
+        argument: Bytes,
+    ) -> Result<JoinHandle<R>, TaskError> {
         let (node, name) = match &self.node {
             Some((node, name)) => (Some(*node), name.as_str()),
             None => (None, ""),
         };
-        let started = self.inner.shared.go(node, function.number(), argument);
-        let (number, slot) = started.map_err(|refusal| TaskError::refused(function.name(), name, refusal))?;
+        let started = self.inner.shared.go(node, number, argument);
+        let (number, slot) = started.map_err(|refusal| TaskError::refused(function, name, refusal))?;
         let starter: Arc<dyn Starts> = Arc::clone(&self.inner.shared) as _;
-        Ok(JoinHandle::new(function.name(), number, slot, starter, self.timeout))
+        Ok(JoinHandle::new(function, number, slot, starter, self.timeout))
     }
 
     /// What is known of each worker.
@@ -144,14 +176,13 @@ fn places(on: &str, nodes: &[NodeInfo], facts: &Facts) -> Result<Vec<usize>, Tas
     Ok(place(None, &placements, Order::Block, nodes, Some(&mut auto))?)
 }
 
-pub(crate) fn spawn(domain: &Domain, node: &str, service: &str) -> Result<Child, Error> {
-    let options = if domain.was_spawned() {
-        SpawnOptions::this_image()
-    } else {
-        // Started by hand: the program itself will do, on nodes that can run it.
-        SpawnOptions::image(std::env::current_exe().unwrap_or_default())
-    };
-    domain.spawn(&options.on(node).env(STARTER_VARIABLE, service))
+pub(crate) fn spawn(
+    domain: &Domain,
+    program: &SpawnOptions,
+    node: &str,
+    service: &str,
+) -> Result<Child, Error> {
+    domain.spawn(&program.clone().on(node).env(STARTER_VARIABLE, service))
 }
 
 /// A channel from each of them, which are named with their nodes, in their order.

@@ -1,7 +1,8 @@
 //! What a task is waited for with.
 
+use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -70,6 +71,20 @@ pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
     fn cancel(&self, task: u32);
 }
 
+/// Cancels a task, also from other threads than the one that waits for it.
+#[derive(Clone, Debug)]
+pub struct Canceller {
+    number: u32,
+    starter: Arc<dyn Starts>,
+}
+
+impl Canceller {
+    /// As [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.starter.cancel(self.number);
+    }
+}
+
 /// A task that was started. As a future it ends as [`join`](Self::join) does; tasks on workers use that,
 /// since one that blocks holds all others of its worker.
 ///
@@ -77,7 +92,7 @@ pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 #[must_use = "dropped, the task goes on, and a panic of it is not heard of"]
 pub struct JoinHandle<R> {
-    name: &'static str,
+    name: Arc<str>,
     number: u32,
     slot: Arc<Slot>,
     starter: Arc<dyn Starts>,
@@ -90,25 +105,31 @@ impl<R> JoinHandle<R> {
     /// [`join`](Self::join) then returns [`TaskError::Cancelled`], or the result that it had before. What it
     /// has started itself goes on.
     pub fn cancel(&self) {
-        self.starter.cancel(self.number);
+        self.canceller().cancel();
+    }
+
+    /// What cancels it, apart from what waits for it.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller { number: self.number, starter: Arc::clone(&self.starter) }
     }
 
     /// The name of its function.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
 impl<R: Value> JoinHandle<R> {
     pub(crate) fn new(
-        name: &'static str,
+        name: &str,
         number: u32,
         slot: Arc<Slot>,
         starter: Arc<dyn Starts>,
         timeout: Duration,
     ) -> JoinHandle<R> {
-        JoinHandle { name, number, slot, starter, timeout, result: PhantomData }
+        JoinHandle { name: name.into(), number, slot, starter, timeout, result: PhantomData }
     }
 
     /// Waits for its result, up to the deadline of the [`Tasks`](crate::Tasks) that started it.
@@ -120,7 +141,7 @@ impl<R: Value> JoinHandle<R> {
         let timeout = self.timeout;
         match self.join_within(timeout)? {
             Some(result) => Ok(result),
-            None => Err(TaskError::TimedOut { task: self.name.to_owned(), timeout }),
+            None => Err(TaskError::TimedOut { task: self.name.to_string(), timeout }),
         }
     }
 
@@ -133,14 +154,27 @@ impl<R: Value> JoinHandle<R> {
         self.slot.wait(timeout).map(|end| self.result(end)).transpose()
     }
 
+    /// The same as a future.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub async fn join_within_async(&mut self, timeout: Duration) -> Result<Option<R>, TaskError> {
+        let mut late = pin!(tombolo::sleep(timeout));
+        let ended = poll_fn(|context| match self.slot.poll(context) {
+            Poll::Ready(end) => Poll::Ready(Ok(Some(end))),
+            Poll::Pending => late.as_mut().poll(context).map(|slept| slept.map(|()| None)),
+        });
+        ended.await?.map(|end| self.result(end)).transpose()
+    }
+
     fn result(&self, end: End) -> Result<R, TaskError> {
         match end {
             End::Done(bytes) => R::decode(&bytes).ok_or_else(|| TaskError::BadValue {
-                task: self.name.to_owned(),
+                task: self.name.to_string(),
                 node: String::new(),
                 what: "result",
             }),
-            End::Failed(failure) => Err(TaskError::of(self.name, failure)),
+            End::Failed(failure) => Err(TaskError::of(&self.name, failure)),
         }
     }
 }

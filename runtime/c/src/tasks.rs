@@ -1,0 +1,497 @@
+//! Functions that programs start on any node: `tombolo/tasks.h`.
+
+use std::ffi::{c_char, c_void};
+use std::process::ExitCode;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tombolo_hubs::{Chosen, HubError, Pending, Selection, Taken};
+use tombolo_tasks::{
+    Cancelled, Canceller, Context, Functions, JoinHandle, Signature, TaskError, Tasks, block_on,
+};
+
+use crate::boundary::{Exclusive, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text};
+use crate::child::{Spawn, program};
+use crate::domain::{self, DomainHandle};
+use crate::hubs::TaskHandle;
+use crate::status::{Failure, Status, last_text, name_of};
+
+/// `tombolo_signature`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SignatureNames {
+    name: *const c_char,
+    argument: *const c_char,
+    result: *const c_char,
+}
+
+/// `tombolo_result`.
+#[derive(Debug, Default)]
+pub struct ResultHandle {
+    state: Mutex<Given>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    bytes: Vec<u8>,
+    failed: Option<String>,
+}
+
+/// `tombolo_context`.
+#[derive(Debug)]
+pub struct ContextHandle {
+    context: Context,
+    domain: OnceLock<DomainHandle>,
+}
+
+/// `tombolo_function`.
+type Body =
+    unsafe extern "C" fn(*const ContextHandle, *const c_void, usize, *mut ResultHandle, *mut c_void) -> i32;
+
+/// A function of C's with its data.
+#[derive(Clone, Copy, Debug)]
+struct Callback {
+    body: Body,
+    data: *mut c_void,
+}
+
+// SAFETY: a function and an address that only C looks behind; by the contract of
+// `tombolo_functions_register` it may be called with that on other threads, by one at a time.
+unsafe impl Send for Callback {}
+// SAFETY: as above; nothing of it changes.
+unsafe impl Sync for Callback {}
+
+/// `tombolo_functions`.
+#[derive(Debug)]
+pub struct FunctionsHandle {
+    registered: Exclusive<Vec<(Signature, Callback)>>,
+}
+
+/// `tombolo_tasks`.
+#[derive(Debug)]
+pub struct TasksHandle {
+    tasks: Tasks,
+}
+
+/// `tombolo_join`.
+#[derive(Debug)]
+pub struct JoinedHandle {
+    /// Apart from what one thread waits with, so that another can cancel.
+    canceller: Canceller,
+    state: Exclusive<Joining>,
+}
+
+#[derive(Debug)]
+struct Joining {
+    handle: JoinHandle<Vec<u8>>,
+    signature: Signature,
+    /// A result that was longer than the buffer: the next wait has it.
+    kept: Option<Vec<u8>>,
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Failure {
+        let status = match error {
+            TaskError::Tombolo(error) => return error.into(),
+            TaskError::Panicked { .. } => Status::TaskFailed,
+            TaskError::Lost { .. } => Status::TaskLost,
+            TaskError::Cancelled { .. } => Status::Cancelled,
+            TaskError::TooLong { .. } => Status::TooLong,
+            TaskError::TooMany { .. } => Status::Limit,
+            TaskError::TimedOut { .. } => Status::TimedOut,
+            TaskError::NotStarted { .. } => Status::StartFailed,
+            TaskError::BadType { .. } | TaskError::Placement(_) => Status::InvalidArgument,
+            _ => Status::TaskRefused,
+        };
+        Failure::new(status, error.to_string())
+    }
+}
+
+impl From<Cancelled> for Failure {
+    fn from(_: Cancelled) -> Failure {
+        Failure::new(Status::Cancelled, "the task of this thread was cancelled: it is to return")
+    }
+}
+
+/// Waits for an operation on a hub; in a task, others of its worker run meanwhile.
+pub(crate) fn finish(pending: Pending) -> Result<Taken, Failure> {
+    finish_with(pending, Pending::wait, Pending::wait_async)
+}
+
+/// The same of a select.
+pub(crate) fn finish_select(selection: Selection) -> Result<Chosen, Failure> {
+    finish_with(selection, Selection::wait, Selection::wait_async)
+}
+
+fn finish_with<W, R, F: Future<Output = Result<R, HubError>>>(
+    work: W,
+    wait: impl FnOnce(W) -> Result<R, HubError>,
+    wait_async: impl FnOnce(W) -> F,
+) -> Result<R, Failure> {
+    if tombolo_tasks::is_task() { Ok(block_on(wait_async(work))??) } else { Ok(wait(work)?) }
+}
+
+/// # Safety
+/// The pointer is null, or to a signature of texts.
+unsafe fn signature(names: *const SignatureNames) -> Result<Signature, Failure> {
+    // SAFETY: null, or a signature, by this function's own condition.
+    let names = unsafe { shared(names, "the signature") }?;
+    // SAFETY: texts, by this function's own condition.
+    let (name, argument, result) = unsafe {
+        (
+            text(names.name, "the name of the function")?,
+            text(names.argument, "the type of its argument")?,
+            text(names.result, "the type of its result")?,
+        )
+    };
+    Ok(Signature::new(name, argument, result)?)
+}
+
+/// `tombolo_functions_create`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_functions_create(result: *mut *mut FunctionsHandle) -> Status {
+    guard(|| {
+        present(result, "where to put the functions")?;
+        let functions = hand_out(FunctionsHandle { registered: Exclusive::new(Vec::new()) });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, functions, "where to put the functions") }
+    })
+}
+
+/// `tombolo_functions_register`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_functions_register(
+    functions: *const FunctionsHandle,
+    names: *const SignatureNames,
+    function: Option<Body>,
+    data: *mut c_void,
+) -> Status {
+    guard(|| {
+        let body = function.ok_or_else(|| Failure::invalid("the function is null"))?;
+        // SAFETY: a live handle, and a signature of texts, by the contract.
+        let (functions, signature) = unsafe { (shared(functions, "the functions")?, signature(names)?) };
+        functions.registered.with(|registered| {
+            registered.push((signature, Callback { body, data }));
+            Ok(())
+        })
+    })
+}
+
+/// `tombolo_functions_run_worker`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_functions_run_worker(
+    functions: *mut FunctionsHandle,
+    exit_status: *mut i32,
+) -> bool {
+    let mut is_worker = false;
+    guard(|| {
+        // SAFETY: null, or a handle that is given back once, by the contract.
+        let registered = unsafe { take_back(functions) }.map(|functions| functions.registered.into_inner());
+        let mut functions = Functions::new();
+        for (signature, callback) in registered.into_iter().flatten() {
+            let run = move |context, argument: Vec<u8>| run(callback, context, &argument);
+            functions = functions.register_blocking(&signature, run);
+        }
+        if let Some(status) = functions.run_worker() {
+            is_worker = true;
+            if !exit_status.is_null() {
+                // SAFETY: not null; the caller's room for a number, by the contract.
+                unsafe { exit_status.write(i32::from(status != ExitCode::SUCCESS)) };
+            }
+        }
+        Ok(())
+    });
+    is_worker
+}
+
+/// Has C run a task.
+fn run(callback: Callback, context: Context, argument: &[u8]) -> Result<Vec<u8>, String> {
+    let context = ContextHandle { context, domain: OnceLock::new() };
+    let mut result = ResultHandle::default();
+    let Callback { body, data } = callback;
+    // SAFETY: what the contract of `tombolo_functions_register` promises of the function; what it gets lives
+    // until it has returned.
+    let status = unsafe { body(&context, argument.as_ptr().cast(), argument.len(), &mut result, data) };
+    let given = result.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match given.failed {
+        None if status == Status::Ok as i32 => Ok(given.bytes),
+        Some(text) => Err(text),
+        None => Err(format!("{}: {}", name_of(status).to_string_lossy(), last_text())),
+    }
+}
+
+/// `tombolo_result_set`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_result_set(
+    result: *const ResultHandle,
+    value: *const c_void,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, and as many bytes, by the contract.
+        let (result, value) =
+            unsafe { (shared(result, "the result")?, bytes(value.cast(), length, "the value")?) };
+        result.state.lock().unwrap_or_else(PoisonError::into_inner).bytes = value.to_vec();
+        Ok(())
+    })
+}
+
+/// `tombolo_result_fail`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_result_fail(result: *const ResultHandle, why: *const c_char) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, and a text, by the contract.
+        let (result, why) = unsafe { (shared(result, "the result")?, text(why, "the text")?) };
+        result.state.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(why.to_owned());
+        Err(Failure::new(Status::TaskFailed, why.to_owned()))
+    })
+}
+
+/// `tombolo_context_domain`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_context_domain(context: *const ContextHandle) -> *const DomainHandle {
+    let mut domain: *const DomainHandle = std::ptr::null();
+    guard(|| {
+        // SAFETY: a live handle, by the contract; what changes of it is behind its lock.
+        let context = unsafe { shared(context, "the context") }?;
+        domain = context.domain.get_or_init(|| domain::of(context.context.domain().clone()));
+        Ok(())
+    });
+    domain
+}
+
+/// `tombolo_context_hubs`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_context_hubs(
+    context: *const ContextHandle,
+    result: *mut *mut TaskHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the task")?;
+        // SAFETY: a live handle, by the contract; what changes of it is behind its lock.
+        let task = unsafe { shared(context, "the context") }?.context.hubs()?.clone();
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(TaskHandle { task }), "where to put the task") }
+    })
+}
+
+/// `tombolo_task_yield`: see `tombolo/tasks.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tombolo_task_yield() -> Status {
+    guard(|| Ok(block_on(tombolo_tasks::yield_now())?))
+}
+
+/// `tombolo_tasks_start`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_tasks_start(
+    domain: *const DomainHandle,
+    options: *const Spawn,
+    on: *const c_char,
+    result: *mut *mut TasksHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the tasks")?;
+        // SAFETY: a live handle and a text, by the contract.
+        let (domain, on) = unsafe { (shared(domain, "the domain")?, text(on, "the nodes")?) };
+        let tasks = if options.is_null() {
+            Tasks::start(&domain.domain, on)?
+        } else {
+            // SAFETY: not null; what to start, by the contract.
+            let options = unsafe { program(shared(options, "the program")?) }?;
+            Tasks::start_program(&domain.domain, &options, on)?
+        };
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(TasksHandle { tasks }), "where to put the tasks") }
+    })
+}
+
+/// `tombolo_tasks_end`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_tasks_end(tasks: *mut TasksHandle) {
+    guard(|| {
+        // SAFETY: null, or a handle that is given back once, by the contract.
+        drop(unsafe { take_back(tasks) });
+        Ok(())
+    });
+}
+
+fn joined(handle: JoinHandle<Vec<u8>>, signature: Signature) -> *mut JoinedHandle {
+    let canceller = handle.canceller();
+    hand_out(JoinedHandle { canceller, state: Exclusive::new(Joining { handle, signature, kept: None }) })
+}
+
+/// `tombolo_tasks_go`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_tasks_go(
+    tasks: *const TasksHandle,
+    node: *const c_char,
+    names: *const SignatureNames,
+    argument: *const c_void,
+    length: usize,
+    result: *mut *mut JoinedHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the task")?;
+        // SAFETY: a live handle, a signature and as many bytes, by the contract.
+        let (tasks, signature, argument) = unsafe {
+            (
+                &shared(tasks, "the tasks")?.tasks,
+                signature(names)?,
+                bytes(argument.cast(), length, "the argument")?,
+            )
+        };
+        let handle = if node.is_null() {
+            tasks.go_bytes(&signature, argument)?
+        } else {
+            // SAFETY: not null; a text, by the contract.
+            tasks.on(unsafe { text(node, "the node") }?)?.go_bytes(&signature, argument)?
+        };
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, joined(handle, signature), "where to put the task") }
+    })
+}
+
+/// `tombolo_context_go`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_context_go(
+    context: *const ContextHandle,
+    node: *const c_char,
+    names: *const SignatureNames,
+    argument: *const c_void,
+    length: usize,
+    result: *mut *mut JoinedHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the task")?;
+        // SAFETY: a live handle, a signature and as many bytes, by the contract.
+        let (context, signature, argument) = unsafe {
+            (
+                &shared(context, "the context")?.context,
+                signature(names)?,
+                bytes(argument.cast(), length, "the argument")?,
+            )
+        };
+        let handle = if node.is_null() {
+            context.go_bytes(&signature, argument)?
+        } else {
+            // SAFETY: not null; a text, by the contract.
+            context.on(unsafe { text(node, "the node") }?)?.go_bytes(&signature, argument)?
+        };
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, joined(handle, signature), "where to put the task") }
+    })
+}
+
+impl Joining {
+    fn wait(&mut self, timeout: Duration) -> Result<Vec<u8>, Failure> {
+        if let Some(kept) = self.kept.take() {
+            return Ok(kept);
+        }
+        let ended = if tombolo_tasks::is_task() {
+            block_on(self.handle.join_within_async(timeout))??
+        } else {
+            self.handle.join_within(timeout)?
+        };
+        let task = self.signature.name();
+        let late = || TaskError::TimedOut { task: task.to_owned(), timeout };
+        let result = ended.ok_or_else(late)?;
+        self.signature.check_result(&result)?;
+        Ok(result)
+    }
+}
+
+/// `tombolo_join_wait`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_join_wait(
+    join: *const JoinedHandle,
+    buffer: *mut c_void,
+    capacity: usize,
+    length: *mut usize,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: as many bytes of the caller's, by the contract.
+        let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
+        // SAFETY: a live handle, by the contract; what changes of it is behind marks and locks.
+        let join = unsafe { shared(join, "the task") }?;
+        join.state.with(|state| {
+            let result = state.wait(Duration::from_nanos(timeout_ns))?;
+            if !length.is_null() {
+                // SAFETY: not null; the caller's room for a number, by the contract.
+                unsafe { length.write(result.len()) };
+            }
+            let Some(room) = room.get_mut(..result.len()) else {
+                let text = format!(
+                    "a result of {} bytes does not fit {capacity}; the next wait has it",
+                    result.len()
+                );
+                state.kept = Some(result);
+                return Err(Failure::new(Status::BufferTooShort, text));
+            };
+            room.copy_from_slice(&result);
+            Ok(())
+        })
+    })
+}
+
+/// `tombolo_join_cancel`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_join_cancel(join: *const JoinedHandle) {
+    guard(|| {
+        // SAFETY: a live handle, by the contract; what changes of it is behind marks and locks.
+        unsafe { shared(join, "the task") }?.canceller.cancel();
+        Ok(())
+    });
+}
+
+/// `tombolo_join_drop`: see `tombolo/tasks.h`.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_join_drop(join: *mut JoinedHandle) {
+    guard(|| {
+        // SAFETY: null, or a handle that is given back once, by the contract.
+        drop(unsafe { take_back(join) });
+        Ok(())
+    });
+}

@@ -1,0 +1,371 @@
+"""Tasks: functions that a program starts on any node, as Go starts goroutines.
+
+A program registers functions, and calls :meth:`Functions.run_worker` before anything else. A starter has workers, which run that
+program again, on nodes of its choice::
+
+    import tombolo
+    from tombolo.tasks import Functions, Tasks
+
+    functions = Functions()
+
+    @functions.register("square", "u64", "u64")
+    async def square(context, number):
+        return number * number
+
+    if __name__ == "__main__":
+        functions.run_worker()
+        with Tasks(tombolo.attach(), "host:2") as tasks:
+            started = [tasks.go(square, number) for number in range(100)]
+            print(sum(task.join() for task in started))
+
+* A function is known by its name and the types of its argument and result, as values of hubs have them: ``u64``, ``text``,
+  ``(u64, text)`` for a tuple. Starters and workers may be programs in Rust, C and Python.
+* A worker runs its tasks in one event loop of asyncio: one that awaits something, a hub say (:attr:`Context.hubs`), lets others run.
+* A task ends once: with its result, or with ``TaskFailed`` and the text of its exception, ``TaskLost`` when its worker died,
+  ``TaskCancelled``, ``TaskRefused`` when its worker has no such function. What a dead worker had is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import os
+import struct
+import sys
+import time
+from types import TracebackType
+from typing import Any, Awaitable, Callable, Generator, NamedTuple, Optional, Sequence, TypeVar, Union
+
+from . import _native
+from ._native import DEFAULT_TIMEOUT, Domain, EmploymentEnd, JoinEnd, TasksEnd, attach
+from .errors import Closed, TaskRefused, TimedOut
+from .hubs import AsyncTask, _codec
+
+_Self = TypeVar("_Self", bound="Tasks")
+
+#: What runs a task: a coroutine function, or a function that does not wait.
+Body = Callable[["Context", Any], Union[Any, Awaitable[Any]]]
+
+_NOT_A_VALUE = (struct.error, UnicodeError, TypeError, ValueError, AttributeError)
+
+
+class Function:
+    """The name of a function that tasks run, with the types of its argument and result."""
+
+    def __init__(self, name: str, argument: str = "unit", result: str = "unit") -> None:
+        self.name, self.argument, self.result = name, argument, result
+        self.number = _native.function_number((name, argument, result))
+        self._argument, self._result = _codec(argument), _codec(result)
+
+    def __repr__(self) -> str:
+        return f"<tombolo.tasks.Function {self.name}({self.argument}) -> {self.result}>"
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return self.name, self.argument, self.result
+
+    def _encode(self, argument: Any) -> bytes:
+        try:
+            return self._argument.encode(argument)
+        except _NOT_A_VALUE as error:
+            raise TaskRefused(
+                f"{argument!r} is not an argument of task {self.name!r}, whose type is '{self.argument}': {error}"
+            ) from None
+
+    def _decode(self, result: bytes) -> Any:
+        try:
+            return self._result.decode(result)
+        except _NOT_A_VALUE as error:
+            raise TaskRefused(
+                f"the result of task {self.name!r} is not a value of its type '{self.result}': {error}"
+            ) from None
+
+
+class Join:
+    """A task that was started. ``await`` it in an event loop; tasks on workers do. Forgotten, it goes on."""
+
+    def __init__(self, end: JoinEnd, function: Function, flush: Callable[[], None] = lambda: None) -> None:
+        self._end, self._function, self._flush = end, function, flush
+
+    def __repr__(self) -> str:
+        return f"<tombolo.tasks.Join of {self._function!r}>"
+
+    def join(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
+        """Waits for its result, once."""
+        return self._function._decode(self._end.wait(timeout))
+
+    def cancel(self) -> None:
+        """Ends it: at once where it has not begun, and otherwise where it awaits something next. What it has started goes on."""
+        self._end.cancel()
+        self._flush()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.ended().__await__()
+
+    async def ended(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
+        """As :meth:`join`, in an event loop."""
+        loop = asyncio.get_running_loop()
+        changed: asyncio.Future[None] = loop.create_future()
+
+        def told() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda: changed.done() or changed.set_result(None))
+
+        result = self._end.poll(told)
+        if result is None:
+            try:
+                await asyncio.wait_for(changed, None if timeout == float("inf") else timeout)
+            except asyncio.TimeoutError:
+                raise TimedOut(f"task {self._function.name!r} has not ended in {timeout} s; wait longer, or cancel it") from None
+            result = self._end.poll(told)
+        if result is None:
+            raise TimedOut(f"task {self._function.name!r} was waited for twice")
+        return self._function._decode(result[0])
+
+
+class Worker(NamedTuple):
+    """A worker of :class:`Tasks`."""
+
+    node: str
+    #: How many tasks it has ended.
+    ended: int
+    #: How many it has, those that wait included.
+    tasks: int
+    alive: bool
+
+
+class Tasks:
+    """Workers of a program, and the tasks on them. It ends them at the end of a ``with``, or by :meth:`end`; tasks that run then are
+    cancelled.
+
+    `on` says where they are, as ``--on`` of ``tombolo run``: ``host:2,arm0``. `program` is a file with its arguments, an image or an
+    executable of each node's instruction set; this script by this interpreter unless said.
+    """
+
+    def __init__(
+        self, domain: Domain, on: str, program: Optional[Sequence[str]] = None, environment: Optional[dict[str, str]] = None
+    ) -> None:
+        if program is None:
+            program = [sys.executable, os.path.abspath(sys.argv[0])]
+            path = os.environ.get("PYTHONPATH")
+            environment = {**({} if path is None else {"PYTHONPATH": path}), **(environment or {})}
+        self._end = TasksEnd(domain, on, list(program), dict(environment or {}))
+
+    def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
+        """Starts a task on a worker of this node, or of any. It runs when a worker asks for it."""
+        return Join(self._end.go(function._names, function._encode(argument), node), function)
+
+    @property
+    def workers(self) -> list[Worker]:
+        """What is known of each worker."""
+        return [Worker(*worker) for worker in self._end.workers()]
+
+    def end(self) -> None:
+        """Ends the workers."""
+        self._end.end()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+class Context:
+    """What a task knows of its worker."""
+
+    def __init__(self, domain: Domain, employment: EmploymentEnd) -> None:
+        self._domain, self._employment = domain, employment
+        self._hubs: Optional[AsyncTask] = None
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the worker."""
+        return self._domain
+
+    @property
+    def node_name(self) -> str:
+        """The node of the worker."""
+        return self._domain.node_name
+
+    @property
+    def hubs(self) -> AsyncTask:
+        """Hubs, which all tasks of the worker use as one task. A resource is owned by the worker: a task that locks one against others
+        of its worker has an ``AsyncTask`` of its own.
+        """
+        if self._hubs is None:
+            self._hubs = AsyncTask(self._domain)
+        return self._hubs
+
+    def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
+        """Starts a task on any worker, this one included, or on one of this node."""
+        end = self._employment.go(function._names, function._encode(argument), node)
+        return Join(end, function, self._employment.flush)
+
+
+class Functions:
+    """The functions of a program that tasks run."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[int, tuple[Function, Body]] = {}
+
+    def register(self, name: str, argument: str = "unit", result: str = "unit") -> Callable[[Body], Function]:
+        """Registers the function that follows, which is called with a :class:`Context` and its argument. In its place stands what
+        tasks are started with.
+        """
+
+        def add(body: Body) -> Function:
+            function = Function(name, argument, result)
+            self._bodies[function.number] = function, body
+            return function
+
+        return add
+
+    def run_worker(self) -> None:
+        """Where this program was started as a worker: runs tasks until the starter ends, and exits. Does nothing in every other
+        program.
+        """
+        if _native.is_worker():
+            asyncio.run(_Worker(self._bodies).run())
+            sys.exit(0)
+
+
+class _Light(collections.abc.Coroutine[Any, Any, Any]):
+    """The coroutine of a task: its worker is told how long it ran when it waits for the first time, or ends."""
+
+    def __init__(self, coroutine: collections.abc.Coroutine[Any, Any, Any], release: Callable[[float], None]) -> None:
+        self._coroutine, self._release = coroutine, release
+        self._fresh = True
+
+    def _step(self, step: Callable[..., Any], *values: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            awaited = step(*values)
+        except BaseException:
+            self._ran(begun)
+            raise
+        # One that only lets others run yields None, and goes on.
+        if awaited is not None:
+            self._ran(begun)
+        return awaited
+
+    def _ran(self, begun: float) -> None:
+        if self._fresh:
+            self._fresh = False
+            self._release(time.perf_counter() - begun)
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *values: Any) -> Any:
+        return self._step(self._coroutine.throw, *values)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+
+class _Worker:
+    """Runs the tasks of a starter in the event loop."""
+
+    def __init__(self, bodies: dict[int, tuple[Function, Body]]) -> None:
+        self._bodies = bodies
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+
+    async def run(self) -> None:
+        domain = attach()
+        try:
+            self._end = EmploymentEnd(domain)
+        except Closed:
+            return
+        self._context = Context(domain, self._end)
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._end.fileno(), self._hear)
+        loop.call_soon(self._hear)
+        try:
+            await self._over
+        finally:
+            loop.remove_reader(self._end.fileno())
+
+    def _fail(self, error: BaseException) -> None:
+        if self._over.done():
+            return
+        if isinstance(error, Closed):
+            self._over.set_result(None)
+        else:
+            self._over.set_exception(error)
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                instruction = self._end.next()
+                if instruction is not None:
+                    self._take_in(*instruction)
+                    continue
+                self._end.flush()
+                if not self._end.hear():
+                    return
+        except Exception as error:
+            self._fail(error)
+
+    def _take_in(self, task: int, number: Optional[int], argument: bytes) -> None:
+        if number is None:
+            running = self._tasks.get(task)
+            if running is not None:
+                running.cancel()
+            return
+        function, body = self._bodies.get(number, (None, None))
+        if function is None or body is None:
+            self._refuse(task, "unknown")
+            return
+        try:
+            value = function._argument.decode(argument)
+        except _NOT_A_VALUE:
+            self._refuse(task, "argument")
+            return
+        light = _Light(self._run(body, value), self._release)
+        started = asyncio.get_running_loop().create_task(light)
+        self._tasks[task] = started
+        started.add_done_callback(lambda ended: self._ended(task, function, ended))
+
+    async def _run(self, body: Body, value: Any) -> Any:
+        result = body(self._context, value)
+        return await result if isinstance(result, collections.abc.Awaitable) else result
+
+    def _release(self, seconds: float) -> None:
+        try:
+            self._end.released(seconds)
+        except Exception as error:
+            self._fail(error)
+
+    def _refuse(self, task: int, how: str) -> None:
+        self._end.failed(task, how, "")
+        self._release(0.0)
+
+    def _ended(self, task: int, function: Function, ended: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        try:
+            if ended.cancelled():
+                self._end.failed(task, "cancelled", "")
+                return
+            error = ended.exception()
+            if error is not None:
+                self._end.failed(task, "exception", f"{type(error).__name__}: {error}")
+                return
+            try:
+                result = function._result.encode(ended.result())
+            except _NOT_A_VALUE as wrong:
+                text = f"it returned {ended.result()!r}, which is not a value of its type '{function.result}': {wrong}"
+                self._end.failed(task, "exception", text)
+                return
+            self._end.returned(task, result)
+        except Exception as lost:
+            self._fail(lost)
+
+
+__all__ = ["Context", "Function", "Functions", "Join", "Tasks", "Worker"]

@@ -1,0 +1,326 @@
+//! Tasks that block: each has a thread for its stack, and runs when its worker has it run.
+//!
+//! The thread of the worker and that of the task take turns: one of the two runs. So a worker runs one of its
+//! tasks at a time, whatever these are made of, and measures them alike.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// What a function returned: bytes of its result, or what went wrong.
+type Returned = Result<Vec<u8>, String>;
+
+/// Runs a task on a thread, and says how it ended, and to whom.
+type Work = Box<dyn FnOnce() -> (Arc<Turns>, thread::Result<Returned>) + Send>;
+
+/// A task was cancelled: it is to return soon, and what it returns is of no interest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cancelled;
+
+/// Threads of tasks that have ended, for others to come.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    idle: Mutex<Vec<Sender<Option<Work>>>>,
+}
+
+impl Threads {
+    fn lock(&self) -> MutexGuard<'_, Vec<Sender<Option<Work>>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a thread do this.
+    fn run(self: &Arc<Self>, work: Work) -> Result<(), std::io::Error> {
+        if let Some(idle) = self.lock().pop() {
+            // An idle thread receives until it is told to end.
+            let _ = idle.send(Some(work));
+            return Ok(());
+        }
+        let (sender, receiver) = channel::<Option<Work>>();
+        let threads = Arc::downgrade(self);
+        let of_thread = sender.clone();
+        let serve = move || {
+            while let Ok(Some(work)) = receiver.recv() {
+                let (turns, end) = work();
+                // Idle before the worker goes on, so that the next task finds it.
+                if let Some(threads) = threads.upgrade() {
+                    threads.lock().push(of_thread.clone());
+                }
+                turns.end(end);
+            }
+        };
+        thread::Builder::new().name("task".into()).spawn(serve)?;
+        let _ = sender.send(Some(work));
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for idle in self.lock().drain(..) {
+            let _ = idle.send(None);
+        }
+    }
+}
+
+thread_local! {
+    /// The task that this thread runs.
+    static CURRENT: RefCell<Option<Arc<Turns>>> = const { RefCell::new(None) };
+}
+
+/// Whose turn it is: the worker's or the task's.
+#[derive(Debug, Default)]
+struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_tasks: bool,
+    cancelled: bool,
+    /// How it ended, with its panic if that was how.
+    end: Option<thread::Result<Returned>>,
+    waker: Option<Waker>,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn until<'s>(&self, state: MutexGuard<'s, State>, is_tasks: bool) -> MutexGuard<'s, State> {
+        let other = |state: &mut State| state.is_tasks != is_tasks;
+        self.changed.wait_while(state, other).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of the worker's thread: has the task run until it waits for something or ends.
+    fn give<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.is_tasks = true;
+        self.changed.notify_one();
+        self.until(state, false)
+    }
+
+    /// Of the task's thread: has the worker run until it resumes the task.
+    fn give_back(&self) {
+        let mut state = self.lock();
+        state.is_tasks = false;
+        self.changed.notify_one();
+        drop(self.until(state, true));
+    }
+
+    /// Of the task's thread: the task has ended.
+    fn end(&self, end: thread::Result<Returned>) {
+        let mut state = self.lock();
+        state.end = Some(end);
+        state.is_tasks = false;
+        self.changed.notify_one();
+    }
+}
+
+/// A task that blocks, as a light thread: polled, its thread runs until it waits or ends. Dropped before it
+/// has ended, it is cancelled, and runs until it returns.
+pub(crate) struct Blocking<F> {
+    threads: Arc<Threads>,
+    body: Option<F>,
+    turns: Arc<Turns>,
+    /// Nothing of it runs any more.
+    over: bool,
+}
+
+impl<F: FnOnce() -> Returned + Send + Unpin + 'static> Blocking<F> {
+    pub(crate) fn new(threads: Arc<Threads>, body: F) -> Blocking<F> {
+        Blocking { threads, body: Some(body), turns: Arc::default(), over: false }
+    }
+}
+
+impl<F: FnOnce() -> Returned + Send + Unpin + 'static> Future for Blocking<F> {
+    type Output = Returned;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Returned> {
+        let turns = Arc::clone(&self.turns);
+        let mut state = turns.lock();
+        state.waker = Some(context.waker().clone());
+        if let Some(body) = self.body.take() {
+            let of_task = Arc::clone(&turns);
+            let work = Box::new(move || {
+                drop(of_task.until(of_task.lock(), true));
+                CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(&of_task)));
+                let end = catch_unwind(AssertUnwindSafe(body));
+                CURRENT.with(|current| current.borrow_mut().take());
+                (of_task, end)
+            });
+            if let Err(error) = self.threads.run(work) {
+                self.over = true;
+                return Poll::Ready(Err(format!("its worker could not start a thread for it: {error}")));
+            }
+        }
+        let end = turns.give(state).end.take();
+        self.over = end.is_some();
+        match end {
+            None => Poll::Pending,
+            Some(Ok(returned)) => Poll::Ready(returned),
+            Some(Err(panic)) => resume_unwind(panic),
+        }
+    }
+}
+
+impl<F> Drop for Blocking<F> {
+    fn drop(&mut self) {
+        if self.body.is_none() && !self.over {
+            let mut state = self.turns.lock();
+            state.cancelled = true;
+            drop(self.turns.give(state));
+        }
+    }
+}
+
+/// Waits for a future. On the thread of a task, other tasks of the worker run meanwhile; elsewhere the thread
+/// waits.
+///
+/// # Errors
+/// [`Cancelled`], when the task of this thread was.
+pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    let mut future = pin!(future);
+    let current = CURRENT.with(|current| current.borrow().clone());
+    let Some(turns) = current else { return Ok(wait_alone(future)) };
+    loop {
+        let waker = {
+            let state = turns.lock();
+            if state.cancelled {
+                return Err(Cancelled);
+            }
+            state.waker.clone().unwrap_or_else(|| Waker::noop().clone())
+        };
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return Ok(output),
+            Poll::Pending => turns.give_back(),
+        }
+    }
+}
+
+/// Whether this thread runs a task of a worker, which [`block_on`] lets others run for.
+#[must_use]
+pub fn is_task() -> bool {
+    CURRENT.with(|current| current.borrow().is_some())
+}
+
+fn wait_alone<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+    struct Unpark(thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            // What it waits for has a deadline of its own.
+            Poll::Pending => thread::park_timeout(AWHILE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::yield_now;
+
+    fn task<F: FnOnce() -> Returned + Send + Unpin + 'static>(
+        threads: &Arc<Threads>,
+        body: F,
+    ) -> Blocking<F> {
+        Blocking::new(Arc::clone(threads), body)
+    }
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn tasks_of_a_worker_take_turns() {
+        let threads = Arc::<Threads>::default();
+        let (running, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let mut tasks: Vec<_> = (0..20_u8)
+            .map(|number| {
+                let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+                Box::pin(task(&threads, move || {
+                    for _ in 0..number {
+                        most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        block_on(yield_now()).expect("it is not cancelled");
+                    }
+                    Ok(vec![number])
+                }))
+            })
+            .collect();
+        for round in 0..20_u8 {
+            for (number, task) in (0_u8..).zip(&mut tasks) {
+                match number.cmp(&round) {
+                    std::cmp::Ordering::Less => {}
+                    std::cmp::Ordering::Equal => assert_eq!(poll(task), Poll::Ready(Ok(vec![number]))),
+                    std::cmp::Ordering::Greater => assert_eq!(poll(task), Poll::Pending),
+                }
+            }
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+        // Those that come later find the threads of those that have ended.
+        let before = threads.lock().len();
+        // The first had ended before the second began.
+        assert_eq!(before, 19);
+        assert_eq!(poll(&mut Box::pin(task(&threads, || Ok(vec![])))), Poll::Ready(Ok(vec![])));
+        assert_eq!(threads.lock().len(), before);
+    }
+
+    #[test]
+    fn one_that_is_cancelled_returns_before_it_is_gone() {
+        let threads = Arc::<Threads>::default();
+        let returned = Arc::new(AtomicU32::new(0));
+        let counts = Arc::clone(&returned);
+        let mut waits = Box::pin(task(&threads, move || {
+            let cancelled = block_on(std::future::pending::<()>());
+            let again = block_on(yield_now());
+            assert_eq!((cancelled, again), (Err(Cancelled), Err(Cancelled)));
+            counts.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![])
+        }));
+        assert_eq!(poll(&mut waits), Poll::Pending);
+        drop(waits);
+        assert_eq!(returned.load(Ordering::SeqCst), 1);
+        // One that has not begun does not.
+        let counts = Arc::clone(&returned);
+        drop(task(&threads, move || {
+            counts.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![])
+        }));
+        assert_eq!((returned.load(Ordering::SeqCst), threads.lock().len()), (1, 1));
+    }
+
+    #[test]
+    fn a_panic_is_that_of_the_task() {
+        let threads = Arc::<Threads>::default();
+        let mut panics = Box::pin(task(&threads, || panic!("on purpose")));
+        let panic = catch_unwind(AssertUnwindSafe(|| poll(&mut panics))).expect_err("it panics");
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+        drop(panics);
+        assert_eq!(poll(&mut Box::pin(task(&threads, || Err("no".into())))), Poll::Ready(Err("no".into())));
+    }
+
+    #[test]
+    fn elsewhere_the_thread_waits() {
+        assert!(!is_task());
+        assert_eq!(block_on(async { yield_now().await }), Ok(()));
+    }
+}

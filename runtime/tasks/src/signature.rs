@@ -1,0 +1,164 @@
+//! What functions are known by: types of Rust, or texts for those of other languages.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tombolo_hubs::{Value, ValueType};
+use tombolo_task::{Bytes, wire};
+
+use crate::TaskError;
+
+/// The name and the types of a function that tasks run. Programs declare it as a constant, which is used both
+/// where the function is registered and where tasks are started.
+pub struct Function<A, R> {
+    name: &'static str,
+    types: PhantomData<fn(A) -> R>,
+}
+
+impl<A, R> Function<A, R> {
+    /// The function of this name. Two of one name and other types are two functions.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Function<A, R> {
+        Function { name, types: PhantomData }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<A: Value, R: Value> Function<A, R> {
+    /// What it is called in messages.
+    pub(crate) fn number(&self) -> u64 {
+        wire::function_number(self.name, &A::type_name(), &R::type_name())
+    }
+
+    /// The bytes of an argument.
+    pub(crate) fn argument(&self, argument: &A) -> Result<Bytes, TaskError> {
+        let mut bytes = Vec::new();
+        argument.encode(&mut bytes);
+        if bytes.len() > wire::MAX_VALUE_BYTES {
+            return Err(TaskError::TooLong { task: self.name.to_owned(), what: "argument" });
+        }
+        Ok(bytes.into())
+    }
+}
+
+impl<A, R> Clone for Function<A, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, R> Copy for Function<A, R> {}
+
+impl<A, R> std::fmt::Debug for Function<A, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Function").field(&self.name).finish()
+    }
+}
+
+/// The name of a function and the types of its argument and result, as texts: what programs in other
+/// languages have for [`Function`]. With the same texts, one can be started where the other is registered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signature {
+    name: Arc<str>,
+    argument: Arc<ValueType>,
+    result: Arc<ValueType>,
+}
+
+impl Signature {
+    /// The function of this name, whose types are called as [`Value::TYPE`] has it: `u64`, `(u64, text)`.
+    ///
+    /// # Errors
+    /// [`TaskError::BadType`].
+    pub fn new(name: &str, argument: &str, result: &str) -> Result<Signature, TaskError> {
+        let of = |what, text: &str| {
+            let parsed = ValueType::parse(text).map(Arc::new);
+            parsed.ok_or_else(|| TaskError::BadType { task: name.to_owned(), what, text: text.to_owned() })
+        };
+        Ok(Signature {
+            name: name.into(),
+            argument: of("argument", argument)?,
+            result: of("result", result)?,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is called in messages.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        wire::function_number(&self.name, &self.argument.to_string(), &self.result.to_string())
+    }
+
+    /// Whether these bytes can be its argument.
+    ///
+    /// # Errors
+    /// [`TaskError::BadValue`], [`TaskError::TooLong`].
+    pub fn check_argument(&self, bytes: &[u8]) -> Result<(), TaskError> {
+        self.check(&self.argument, "argument", bytes)
+    }
+
+    /// Whether these bytes can be its result.
+    ///
+    /// # Errors
+    /// [`TaskError::BadValue`], [`TaskError::TooLong`].
+    pub fn check_result(&self, bytes: &[u8]) -> Result<(), TaskError> {
+        self.check(&self.result, "result", bytes)
+    }
+
+    /// The result that a function returned, or what to tell its starter.
+    pub(crate) fn checked_result(&self, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+        if self.result.fits(&bytes) {
+            return Ok(bytes);
+        }
+        Err(format!("it returned {} bytes, which are not a value of its type '{}'", bytes.len(), self.result))
+    }
+
+    fn check(&self, of: &ValueType, what: &'static str, bytes: &[u8]) -> Result<(), TaskError> {
+        let task = || self.name.to_string();
+        if bytes.len() > wire::MAX_VALUE_BYTES {
+            return Err(TaskError::TooLong { task: task(), what });
+        }
+        if !of.fits(bytes) {
+            return Err(TaskError::BadValue { task: task(), node: String::new(), what });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_function_has_one_number_in_all_languages() {
+        let count = Function::<(u64, u64), (u64, String)>::new("count");
+        let signature = Signature::new("count", "(u64,u64)", "(u64, text)").unwrap();
+        assert_eq!(signature.number(), count.number());
+        assert_ne!(signature.number(), Signature::new("count", "u64", "(u64, text)").unwrap().number());
+    }
+
+    #[test]
+    fn what_is_no_value_or_no_type_is_refused() {
+        let signature = Signature::new("square", "u64", "u64").unwrap();
+        assert!(signature.check_argument(&[0; 8]).is_ok());
+        assert!(matches!(
+            signature.check_argument(&[0; 7]),
+            Err(TaskError::BadValue { what: "argument", .. })
+        ));
+        let any = Signature::new("any", "", "").unwrap();
+        assert!(any.check_result(&[1; wire::MAX_VALUE_BYTES]).is_ok());
+        let long = any.check_result(&[1; wire::MAX_VALUE_BYTES + 1]);
+        assert!(matches!(long, Err(TaskError::TooLong { what: "result", .. })));
+        assert!(signature.checked_result(vec![1]).unwrap_err().contains("'u64'"));
+        assert!(matches!(Signature::new("f", "(u64", ""), Err(TaskError::BadType { what: "argument", .. })));
+    }
+}
