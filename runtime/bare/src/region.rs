@@ -184,7 +184,7 @@ impl Capability {
     /// [`Error::Monitor`]: the rights are not there, it was revoked, or its bytes are not in the window of
     /// this board.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
-        let request = Request::RegionMap { capability: self.id(), rights };
+        let request = Request::RegionMap { capability: self.id(), rights, pool: false };
         match self.held.link.ask_with_lifeline(request, ANSWER_TIMEOUT)? {
             (Reply::RegionMap { map }, lifeline) => Mapping::new(&self.held, &map, lifeline),
             (other, _) => Err(unexpected(&other)),

@@ -1,8 +1,8 @@
 //! The suite that every transport passes, with its remote peer on a board without an operating system, on one
-//! whose window is not coherent, and in a big-endian program: `remote-peer` runs there and does to its channel what the suite says over
-//! another. Virtual machines of x86-64 and RISC-V, and programs of 32 bits, take part where the kit has
-//! what they need (`cargo xtask kit --vm ISA`, `--also ISA`). Each place takes both sides, the one that
-//! accepts and, as `-first`, the one that connects.
+//! whose window is not coherent, and in a big-endian program: `remote-peer` runs there and does to its
+//! channel what the suite says over another. Virtual machines of x86-64 and RISC-V, and programs of 32 bits,
+//! take part where the kit has what they need (`cargo xtask kit --vm ISA`, `--also ISA`). Each place takes
+//! both sides, the one that accepts and, as `-first`, the one that connects.
 
 mod carrier;
 mod fleet;

@@ -148,7 +148,7 @@ pub(crate) fn take(does: &str) -> Outcome {
     beside.write(0, b"what no part has")?;
     let buffers = domain.given("buffers")?;
     let pool = domain.create_pool_in(&buffers, &PoolOptions::new(BUFFER_BYTES, 16))?;
-    require(pool.take()?.len_bytes() as u64 == BUFFER_BYTES, "it has a pool there")?;
+    require(pool.take()?.len_bytes() == BUFFER_BYTES, "it has a pool there")?;
     let too_long = domain.create_pool_in(&buffers, &PoolOptions::new(BUFFER_BYTES, 17));
     require(matches!(too_long, Err(Error::Os { .. })), "and no more of it than there is")?;
     let mut channel: Channel = domain.connect_by(&service)?;
