@@ -163,7 +163,8 @@ fn run_stream(domain: &Domain, tasks: &Tasks, fifo: &str) -> Result<(), Box<dyn 
 }
 
 /// Holds its worker for a moment at a time, so that others run and it can be cancelled.
-async fn forever(_: Context, (): ()) {
+async fn forever(context: Context, (): ()) {
+    println!("waiting on {}", context.node_name());
     loop {
         std::thread::sleep(std::time::Duration::from_millis(1));
         yield_now().await;
@@ -183,9 +184,7 @@ fn run_ends(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
 
 /// A task whose worker is to be killed.
 fn run_wait(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
-    let task = tasks.go(FOREVER, ())?;
-    println!("waiting");
-    print_end(task.join());
+    print_end(tasks.go(FOREVER, ())?.join());
     print_end(tasks.go(DIVIDE, 7).and_then(JoinHandle::join));
     Ok(())
 }

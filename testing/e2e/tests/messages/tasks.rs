@@ -54,7 +54,8 @@ fn ends(machine: &Machine, primes: &str, node: &str) {
     }
     let before = machine.domains_on(node).len();
     let waiting = machine.start(["run", primes, "wait", node]);
-    waiting.wait_for("waiting");
+    // The worker says so, when it has the task.
+    waiting.wait_for("waiting on");
     let domains = machine.domains_on(node);
     // The last is the worker: on the host its starter is there, too.
     let (worker, _) = domains.last().expect("a worker");
