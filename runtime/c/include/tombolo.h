@@ -112,7 +112,7 @@ enum {
     TOMBOLO_TASK_FAILED = 72,  /* a task (tombolo/tasks.h) ended with an error, whose text tombolo_last_error() has */
     TOMBOLO_TASK_LOST = 73,    /* its worker died; it may have run, and is not run again */
     TOMBOLO_TASK_REFUSED = 74, /* it was not started, or its worker has no such function */
-    TOMBOLO_CANCELLED = 75     /* it was cancelled; or the task of this thread was, and is to return */
+    TOMBOLO_TASK_CANCELLED = 75  /* it was cancelled; or the task of this thread was, and is to return */
 };
 
 /* As long as it takes: some 584 years. */

@@ -189,7 +189,7 @@ statuses! {
     /// A task was not started, or its worker refused it.
     TaskRefused = 74, c"TOMBOLO_TASK_REFUSED";
     /// The task was cancelled.
-    Cancelled = 75, c"TOMBOLO_CANCELLED";
+    Cancelled = 75, c"TOMBOLO_TASK_CANCELLED";
 }
 
 /// Why something was not done.

@@ -53,9 +53,9 @@ func TestGoldenBytesOfControl(t *testing.T) {
 	golden(t, stubs.KindCall, 4, 0x0102, &control.MonitorConnectRequest{
 		Scope: control.Scope{Case: control.ScopeCaseNode, Node: "n"}, Name: "pong", Timeout: control.Duration{Ns: 5},
 		Config: control.ChannelConfig{SlotBytes: 64, Slots: 64},
-	}, &control.MonitorConnectRequest{}, "0400060002020100", "0300000008000000", "3800000000000000", "4800000004000000",
-		"0500000000000000", "4000000040000000", "0000000000000000", "4000000001000000", "6e00000000000000",
-		"706f6e6700000000")
+	}, &control.MonitorConnectRequest{}, "0400080002020100", "0300000008000000", "4800000000000000",
+		"5800000004000000", "0500000000000000", "4000000040000000", "0000000000000000",
+		"0000000000000000", "0000000000000000", "5000000001000000", "6e00000000000000", "706f6e6700000000")
 }
 
 // As interface/stubs/tests/wire.rs has them.

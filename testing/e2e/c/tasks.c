@@ -223,11 +223,11 @@ static int start(int count, char **words)
     describes(tasks);
     join = go(tasks, &FOREVER, NULL, 0);
     tombolo_join_cancel(join);
-    ends_with("cancelled", join, TOMBOLO_CANCELLED);
+    ends_with("cancelled", join, TOMBOLO_TASK_CANCELLED);
     join = go(tasks, &FOREVER, NULL, 0);
     EXPECT(tombolo_join_wait(join, NULL, 0, NULL, 100 * TOMBOLO_MILLISECOND), TOMBOLO_TIMED_OUT);
     tombolo_join_cancel(join);
-    ends_with("cancelled", join, TOMBOLO_CANCELLED);
+    ends_with("cancelled", join, TOMBOLO_TASK_CANCELLED);
     ends_with("unknown", go(tasks, &WRONG, number, 1), TOMBOLO_TASK_REFUSED);
     EXPECT(tombolo_tasks_go(tasks, NULL, &SQUARE, number, 7, &join), TOMBOLO_TASK_REFUSED);
     EXPECT(tombolo_tasks_go(tasks, "mars", &SQUARE, number, 8, &join), TOMBOLO_NO_SUCH_NODE);

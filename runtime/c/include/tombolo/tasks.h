@@ -67,7 +67,7 @@ const tombolo_domain *tombolo_context_domain(const tombolo_context *context);
  * task that locks one against others of its worker attaches a tombolo_task of its own. */
 tombolo_status tombolo_context_hubs(const tombolo_context *context, tombolo_task **task);
 
-/* Lets other tasks of the worker run, and messages come in: for tasks that compute for long. TOMBOLO_CANCELLED, as all waits of such a task
+/* Lets other tasks of the worker run, and messages come in: for tasks that compute for long. TOMBOLO_TASK_CANCELLED, as all waits of such a task
  * from then on: the task was cancelled, and is to return. */
 tombolo_status tombolo_task_yield(void);
 
@@ -96,7 +96,7 @@ tombolo_status tombolo_context_go(const tombolo_context *context, const char *no
                                   const void *argument, size_t length, tombolo_join **join);
 
 /* Waits until it ends, and has its result, once. TOMBOLO_TASK_FAILED: it ended with an error, which tombolo_last_error() has; TOMBOLO_TASK_LOST:
- * its worker died; TOMBOLO_TASK_REFUSED: the worker has no such function; TOMBOLO_CANCELLED: it was, or the task that waits.
+ * its worker died; TOMBOLO_TASK_REFUSED: the worker has no such function; TOMBOLO_TASK_CANCELLED: it was, or the task that waits.
  * TOMBOLO_BUFFER_TOO_SHORT: `length` says how long it is, and the next wait has it. */
 tombolo_status tombolo_join_wait(tombolo_join *join, void *buffer, size_t capacity, size_t *length, uint64_t timeout_ns);
 
