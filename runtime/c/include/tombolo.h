@@ -103,16 +103,16 @@ enum {
     TOMBOLO_NOT_IN_JOB = 63,   /* this program was not started as one of a job, or there is no such rank in it */
     TOMBOLO_RELAY_DIED = 64,   /* a relay between the two ends of a channel died; the peer may live */
     TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */
-    TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
-    TOMBOLO_HUB_HELD = 67,   /* the task does not hold it; or it does, and was to take it again */
-    TOMBOLO_HUB_REFUSED = 68, /* the hub is of another kind or type, or has no such operation */
-    TOMBOLO_EXPELLED = 69,    /* the other members of a group (tombolo/group.h) took this one for dead */
-    TOMBOLO_IN_USE = 70,      /* the bytes are those of a part that was split off, or are mapped */
-    TOMBOLO_WRONG_KIND = 71,  /* the capability is to something of another kind */
-    TOMBOLO_TASK_FAILED = 72,  /* a task (tombolo/tasks.h) ended with an error, whose text tombolo_last_error() has */
-    TOMBOLO_TASK_LOST = 73,    /* its worker died; it may have run, and is not run again */
-    TOMBOLO_TASK_REFUSED = 74, /* it was not started, or its worker has no such function */
-    TOMBOLO_TASK_CANCELLED = 75  /* it was cancelled; or the task of this thread was, and is to return */
+    TOMBOLO_HUB_CLOSED = 66,    /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
+    TOMBOLO_HUB_HELD = 67,      /* the task does not hold it; or it does, and was to take it again */
+    TOMBOLO_HUB_REFUSED = 68,   /* the hub is of another kind or type, or has no such operation */
+    TOMBOLO_EXPELLED = 69,      /* the other members of a group (tombolo/group.h) took this one for dead */
+    TOMBOLO_IN_USE = 70,        /* the bytes are those of a part that was split off, or are mapped */
+    TOMBOLO_WRONG_KIND = 71,    /* the capability is to something of another kind */
+    TOMBOLO_TASK_FAILED = 72,   /* a task (tombolo/tasks.h) ended with an error, whose text tombolo_last_error() has */
+    TOMBOLO_TASK_LOST = 73,     /* its worker died; it may have run, and is not run again */
+    TOMBOLO_TASK_REFUSED = 74,  /* it was not started, or its worker has no such function */
+    TOMBOLO_TASK_CANCELLED = 75 /* it was cancelled; or the task of this thread was, and is to return */
 };
 
 /* As long as it takes: some 584 years. */
