@@ -347,6 +347,28 @@ fn joined(handle: JoinHandle<Vec<u8>>, signature: Signature) -> *mut JoinedHandl
     hand_out(JoinedHandle { canceller, state: Exclusive::new(Joining { handle, signature, kept: None }) })
 }
 
+/// Starts a task, on the node that was named or on any.
+///
+/// # Safety
+/// As `tombolo/tasks.h` says of the functions that start tasks; `result` is not null.
+unsafe fn begin(
+    node: *const c_char,
+    names: *const SignatureNames,
+    argument: *const c_void,
+    length: usize,
+    result: *mut *mut JoinedHandle,
+    go: impl FnOnce(Option<&str>, &Signature, &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError>,
+) -> Result<(), Failure> {
+    // SAFETY: a signature and as many bytes, by this function's condition.
+    let (signature, argument) =
+        unsafe { (signature(names)?, bytes(argument.cast(), length, "the argument")?) };
+    // SAFETY: not null where it is read; a text, by this function's condition.
+    let node = if node.is_null() { None } else { Some(unsafe { text(node, "the node") }?) };
+    let handle = go(node, &signature, argument)?;
+    // SAFETY: the caller's room for a pointer, by this function's condition.
+    unsafe { put(result, joined(handle, signature), "where to put the task") }
+}
+
 /// `tombolo_tasks_go`: see `tombolo/tasks.h`.
 ///
 /// # Safety
@@ -362,22 +384,14 @@ pub unsafe extern "C" fn tombolo_tasks_go(
 ) -> Status {
     guard(|| {
         present(result, "where to put the task")?;
-        // SAFETY: a live handle, a signature and as many bytes, by the contract.
-        let (tasks, signature, argument) = unsafe {
-            (
-                &shared(tasks, "the tasks")?.tasks,
-                signature(names)?,
-                bytes(argument.cast(), length, "the argument")?,
-            )
+        // SAFETY: a live handle, by the contract.
+        let tasks = unsafe { &shared(tasks, "the tasks")?.tasks };
+        let go = |node: Option<&str>, signature: &Signature, argument: &[u8]| match node {
+            None => tasks.go_bytes(signature, argument),
+            Some(node) => tasks.on(node)?.go_bytes(signature, argument),
         };
-        let handle = if node.is_null() {
-            tasks.go_bytes(&signature, argument)?
-        } else {
-            // SAFETY: not null; a text, by the contract.
-            tasks.on(unsafe { text(node, "the node") }?)?.go_bytes(&signature, argument)?
-        };
-        // SAFETY: the caller's room for a pointer, by the contract.
-        unsafe { put(result, joined(handle, signature), "where to put the task") }
+        // SAFETY: by the contract.
+        unsafe { begin(node, names, argument, length, result, go) }
     })
 }
 
@@ -396,22 +410,14 @@ pub unsafe extern "C" fn tombolo_context_go(
 ) -> Status {
     guard(|| {
         present(result, "where to put the task")?;
-        // SAFETY: a live handle, a signature and as many bytes, by the contract.
-        let (context, signature, argument) = unsafe {
-            (
-                &shared(context, "the context")?.context,
-                signature(names)?,
-                bytes(argument.cast(), length, "the argument")?,
-            )
+        // SAFETY: a live handle, by the contract.
+        let context = unsafe { &shared(context, "the context")?.context };
+        let go = |node: Option<&str>, signature: &Signature, argument: &[u8]| match node {
+            None => context.go_bytes(signature, argument),
+            Some(node) => context.on(node)?.go_bytes(signature, argument),
         };
-        let handle = if node.is_null() {
-            context.go_bytes(&signature, argument)?
-        } else {
-            // SAFETY: not null; a text, by the contract.
-            context.on(unsafe { text(node, "the node") }?)?.go_bytes(&signature, argument)?
-        };
-        // SAFETY: the caller's room for a pointer, by the contract.
-        unsafe { put(result, joined(handle, signature), "where to put the task") }
+        // SAFETY: by the contract.
+        unsafe { begin(node, names, argument, length, result, go) }
     })
 }
 
