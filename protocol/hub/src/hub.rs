@@ -1,5 +1,6 @@
 //! One hub: its store, and those that wait to put or to get.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -8,7 +9,7 @@ use crate::hubs::{Client, Key, Nanos};
 use crate::status::{Status, Waiting};
 use crate::store::{Item, Store};
 use crate::table::{Ordered, Table};
-use crate::{BatchBuf, Bytes, Description, Fault, Kind};
+use crate::{Batch, BatchBuf, Bytes, Description, Fault, Kind};
 
 /// What an operation brought.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -69,7 +70,7 @@ pub enum Outcome {
         memory: u64,
     },
     /// What a hub looks like.
-    Status(Status),
+    Status(Box<Status>),
 }
 
 impl Outcome {
@@ -219,6 +220,44 @@ impl Hub {
         }
     }
 
+    /// Does what a request asks for if nobody waits here: what [`arrive`](Self::arrive) would do, without a
+    /// place in queues and tables. `None` when the request has to wait, or be queued to be served in part.
+    pub(crate) fn at_once(
+        &mut self,
+        client: Client,
+        side: Side,
+        extent: Extent,
+        value: &[u8],
+    ) -> Option<Taken> {
+        if self.waiting() > 0 || self.description.kind == Kind::Port {
+            return None;
+        }
+        match (side, extent) {
+            (Side::Put, Extent::Put { .. }) => self.put_all(value),
+            (Side::Put, _) => {
+                let may_put = self.store.has_room() && !self.closed;
+                may_put.then(|| self.store.put(value.into())).map(|()| Taken::Put)
+            }
+            (Side::Get, _) if !self.may_get() => None,
+            (Side::Get, Extent::Get { most }) => {
+                let mut values = BatchBuf::new();
+                self.take_values(&mut values, most);
+                Some(Taken::Values(values))
+            }
+            (Side::Get, _) => self.store.take().map(|item| self.taken(client, item)),
+        }
+    }
+
+    /// Puts packed values in if there is room for all of them.
+    fn put_all(&mut self, packed: &[u8]) -> Option<Taken> {
+        let batch = Batch::read(packed)?;
+        if self.closed || self.store.room() < batch.count() {
+            return None;
+        }
+        batch.iter().for_each(|value| self.store.put(value.into()));
+        Some(Taken::Put)
+    }
+
     /// Queues a request and serves whatever can be served. One that is only tried fails if it would wait.
     pub(crate) fn arrive(&mut self, context: &mut Context<'_>, key: Key, waiter: Waiter, try_only: bool) {
         let side = waiter.side;
@@ -298,11 +337,7 @@ impl Hub {
         if let Extent::Get { most } = waiter.extent {
             let mut values = BatchBuf::new();
             loop {
-                while values.count() < most
-                    && self.store.first_value().is_some_and(|value| values.push(value))
-                {
-                    self.store.take();
-                }
+                self.take_values(&mut values, most);
                 // What waits for the room that this makes comes along, so that a small store does not make
                 // small batches.
                 if values.count() >= most || self.store.depth() > 0 || !self.refill(context) {
@@ -320,6 +355,13 @@ impl Hub {
         } else {
             let taken = self.taken(key.client, item);
             self.finish(context, key, Outcome::Done(taken));
+        }
+    }
+
+    /// Moves values out of the store until there are `most`, or no room for the next.
+    fn take_values(&mut self, values: &mut BatchBuf, most: u32) {
+        while values.count() < most && self.store.first_value().is_some_and(|value| values.push(value)) {
+            self.store.take();
         }
     }
 

@@ -11,6 +11,9 @@ use crate::{BadDescription, Batch, Description, Fault, Kind, Operation, Request,
 /// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
+/// What tells the time.
+pub type Clock<'a> = &'a dyn Fn() -> Nanos;
+
 /// A client's connection, whose end is known by evidence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Client(pub u64);
@@ -201,32 +204,37 @@ impl Hubs {
         core::mem::take(&mut self.outputs)
     }
 
-    /// A request of a client.
+    /// A request of a client. The clock is read only if it may have to wait.
     ///
     /// # Errors
     /// The client broke the protocol: its connection is to be closed, and [`ended`](Self::ended) called.
-    pub fn request(&mut self, now: Nanos, client: Client, request: &Request<'_>) -> Result<(), Violation> {
+    pub fn request(
+        &mut self,
+        now: Clock<'_>,
+        client: Client,
+        request: &Request<'_>,
+    ) -> Result<(), Violation> {
         let state = self.clients.get_mut(&client).ok_or(Violation::NotJoined)?;
         let key = Key { client, number: request.number };
         let waits_at = state.waits.get(&request.number).copied();
         match request.operation {
             Operation::Claim { offer } => {
                 if let Some(hub) = waits_at {
-                    self.at(now, hub, |hub, context| hub.claim(context, key, offer));
+                    self.at(now(), hub, |hub, context| hub.claim(context, key, offer));
                     self.relift([hub]);
                 }
                 return Ok(());
             }
             Operation::Unclaim { offer } => {
                 if let Some(hub) = waits_at {
-                    self.at(now, hub, |hub, context| hub.unclaim(context, key, offer));
+                    self.at(now(), hub, |hub, context| hub.unclaim(context, key, offer));
                 }
                 return Ok(());
             }
             Operation::Withdraw => {
                 // One that is over was answered, and the client has that answer or gets it.
                 if let Some(hub) = waits_at {
-                    self.at(now, hub, |hub, context| hub.withdraw(context, key));
+                    self.at(now(), hub, |hub, context| hub.withdraw(context, key));
                     self.relift([hub]);
                 }
                 return Ok(());
@@ -248,7 +256,7 @@ impl Hubs {
     }
 
     /// Begins a request, or says why not.
-    fn begin(&mut self, now: Nanos, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+    fn begin(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>) -> Result<(), Fault> {
         if let Operation::Open { name, kind, value_type } = request.operation {
             let opened = self.open(name, kind, value_type)?;
             self.outputs.push(Output::Answer(key, opened));
@@ -259,10 +267,10 @@ impl Hubs {
             Operation::Status => {
                 let clients = &self.clients;
                 let status = hub.status(|client| clients.get(&client).map_or(0, |state| state.domain));
-                self.outputs.push(Output::Answer(key, Outcome::Status(status)));
+                self.outputs.push(Output::Answer(key, Outcome::Status(status.into())));
             }
             Operation::Close => {
-                let closed = self.at(now, request.hub, |hub, context| hub.close(context));
+                let closed = self.at(now(), request.hub, |hub, context| hub.close(context));
                 closed.unwrap_or(Err(Fault::NoSuchHub))?;
                 self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Unit)));
             }
@@ -274,7 +282,7 @@ impl Hubs {
                     return Err(Fault::NotHeld);
                 }
                 self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Put)));
-                self.at(now, request.hub, |hub, context| hub.settle(context));
+                self.at(now(), request.hub, |hub, context| hub.settle(context));
             }
             Operation::Put { value } => self.put(now, key, request, value)?,
             Operation::Get => self.get(now, key, request)?,
@@ -306,7 +314,7 @@ impl Hubs {
         Ok(Outcome::Opened { hub, kind, capacity, value_bytes, memory: 0 })
     }
 
-    fn put(&mut self, now: Nanos, key: Key, request: &Request<'_>, value: &[u8]) -> Result<(), Fault> {
+    fn put(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>, value: &[u8]) -> Result<(), Fault> {
         let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
         let description = &hub.description;
         if description.kind.has_holders() {
@@ -323,7 +331,7 @@ impl Hubs {
 
     fn put_many(
         &mut self,
-        now: Nanos,
+        now: Clock<'_>,
         key: Key,
         request: &Request<'_>,
         values: Batch<'_>,
@@ -342,7 +350,7 @@ impl Hubs {
         self.arrive(now, key, request, (Side::Put, Extent::Put { done: 0, at: 0 }), values.bytes())
     }
 
-    fn get(&mut self, now: Nanos, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+    fn get(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>) -> Result<(), Fault> {
         let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
         let is_resource = hub.description.kind == Kind::Resource;
         if is_resource && hub.store.holders().any(|(_, holding)| holding.client == key.client) {
@@ -353,7 +361,7 @@ impl Hubs {
 
     fn arrive(
         &mut self,
-        now: Nanos,
+        now: Clock<'_>,
         key: Key,
         request: &Request<'_>,
         (side, extent): (Side, Extent),
@@ -365,12 +373,20 @@ impl Hubs {
         if state.waits.len() >= most as usize {
             return Err(Fault::TooManyRequests(most));
         }
+        let hub = self.hubs.get_mut(request.hub as usize).ok_or(Fault::NoSuchHub)?;
+        if !request.tentative
+            && let Some(taken) = hub.at_once(key.client, side, extent, value)
+        {
+            self.outputs.push(Output::Answer(key, Outcome::Done(taken)));
+            return Ok(());
+        }
         state.waits.insert(key.number, request.hub);
         let effective = request.priority.max(state.priority());
         let try_only = request.timeout_us == 0;
         // An offer to one that is only tried has to be claimed, too.
         let grace_ns = if request.tentative { self.limits.offer_ns.saturating_mul(10) } else { 0 };
         let timeout_ns = u64::from(request.timeout_us) * 1000;
+        let now = now();
         let deadline = now.saturating_add(timeout_ns).saturating_add(grace_ns);
         let mut waiter = Waiter::new(side, (request.priority, effective), arrival, deadline);
         waiter.tentative = request.tentative;

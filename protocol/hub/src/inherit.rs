@@ -12,11 +12,11 @@ use crate::{Fault, Kind, table};
 impl Hubs {
     /// Brings what clients inherit up to date, after the queues of these hubs or their owners changed.
     pub(crate) fn relift(&mut self, hubs: impl IntoIterator<Item = u32>) {
-        let inherited = |hub: &u32| self.passes_on(*hub);
-        let mut hubs: BTreeSet<u32> = hubs.into_iter().filter(inherited).collect();
-        if hubs.is_empty() {
+        let mut hubs = hubs.into_iter().filter(|hub| self.passes_on(*hub)).peekable();
+        if hubs.peek().is_none() {
             return;
         }
+        let mut hubs: BTreeSet<u32> = hubs.collect();
         // Each turn ends one link of a chain of owners. Where they wait in a circle, which is a deadlock of
         // theirs, changes could go round for ever.
         let most = 2 * (self.hubs.len() + self.clients.len());

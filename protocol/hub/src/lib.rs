@@ -54,7 +54,7 @@ pub use description::{
 };
 pub use fault::{Fault, Violation};
 pub use hub::{Outcome, Taken};
-pub use hubs::{Client, Hubs, Key, Limits, Nanos, Output};
+pub use hubs::{Client, Clock, Hubs, Key, Limits, Nanos, Output};
 pub use select::{MAX_ARMS, Order, Place, Select, SelectError};
 pub use status::{Status, Waiting};
 pub use wire::{Answer, Operation, Request};

@@ -92,12 +92,18 @@ impl Store {
 
     /// Whether an item can be put in. Blocks come back by [`give_back`](Self::give_back) instead.
     pub(crate) fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// How many items can be put in.
+    pub(crate) fn room(&self) -> u32 {
         match self {
             Store::Values { items, aside, capacity, .. } => {
-                items.len() as u64 + u64::from(*aside) < u64::from(*capacity)
+                let taken = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(*aside);
+                capacity.saturating_sub(taken)
             }
-            Store::Count { count, aside, capacity } => count.saturating_add(*aside) < *capacity,
-            Store::Blocks { .. } => false,
+            Store::Count { count, aside, capacity } => capacity.saturating_sub(count.saturating_add(*aside)),
+            Store::Blocks { .. } => 0,
         }
     }
 

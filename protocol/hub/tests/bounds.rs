@@ -53,7 +53,7 @@ impl Town {
     /// Does something, and compares what it took with its bound.
     fn ask(&mut self, client: Client, request: &Request<'_>) {
         let limit = self.hubs.bound(client, request);
-        let (result, steps) = counted(|| self.hubs.request(self.now, client, request));
+        let (result, steps) = counted(|| self.hubs.request(&|| self.now, client, request));
         result.expect("the clients keep to the protocol");
         assert!(steps.within(limit), "{request:?}: {steps:?} exceeds {limit:?}");
         if matches!(request.operation, Operation::Put { .. } | Operation::Get) {
@@ -212,7 +212,7 @@ fn a_claim_serves_at_most_all_that_wait() {
     let ask = |hubs: &mut Hubs, client, number, tentative, operation| {
         let request = Request { number, hub: 0, priority: 0, tentative, timeout_us: 1_000_000, operation };
         let limit = hubs.bound(Client(client), &request);
-        let (result, steps) = counted(|| hubs.request(0, Client(client), &request));
+        let (result, steps) = counted(|| hubs.request(&|| 0, Client(client), &request));
         result.expect("the client keeps to the protocol");
         assert!(steps.within(limit), "{request:?}: {steps:?} exceeds {limit:?}");
         (hubs.take_outputs().len(), steps, limit)

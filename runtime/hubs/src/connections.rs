@@ -1,6 +1,7 @@
 //! The connections of a task to the servers of hubs.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -24,12 +25,33 @@ const MAX_ANSWERS: usize = 4096;
 /// What is known of a request.
 #[derive(Debug)]
 enum State {
-    /// Waited for; these are its answers so far.
-    Awaited(VecDeque<Outcome>),
+    /// Waited for; these are its answers so far. Most requests have one.
+    Awaited { first: Option<Outcome>, others: VecDeque<Outcome> },
     /// Not waited for any more. What it still brings is for the next operation on this hub.
     Late(u32),
     /// Its answer says nothing of interest.
     Ignored,
+}
+
+/// Requests by number. The numbers are this task's own, one after another, so that they need no hash.
+type Requests = HashMap<u32, State, BuildHasherDefault<Sequential>>;
+
+#[derive(Default)]
+struct Sequential(u64);
+
+impl Hasher for Sequential {
+    fn finish(&self) -> u64 {
+        // Tables use the lowest and the highest bits.
+        self.0 | self.0 << 57
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = number.into();
+    }
 }
 
 #[derive(Debug)]
@@ -40,7 +62,7 @@ struct Service {
     token: Token,
     /// Bits of its domain's id.
     domain: u64,
-    requests: HashMap<u32, State>,
+    requests: Requests,
     /// What came too late for the request that asked for it, by hub.
     late: BTreeMap<u32, VecDeque<Taken>>,
     /// Blocks that came too late, to be given back.
@@ -109,7 +131,7 @@ impl Connections {
             node: node.to_owned(),
             token: self.set.add(channel).map_err(Error::from)?,
             domain,
-            requests: HashMap::new(),
+            requests: Requests::default(),
             late: BTreeMap::new(),
             give_back: Vec::new(),
             inherits: 0,
@@ -128,7 +150,7 @@ impl Connections {
         self.next_number = self.next_number.wrapping_add(1);
         request.number = self.next_number;
         self.send(hub, &request)?;
-        let awaited = State::Awaited(VecDeque::new());
+        let awaited = State::Awaited { first: None, others: VecDeque::new() };
         self.services[hub.service].requests.insert(request.number, awaited);
         Ok(Ticket { service: hub.service, number: request.number })
     }
@@ -170,7 +192,7 @@ impl Connections {
     pub(crate) fn heard(&mut self, hub: &About, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
         let service = &mut self.services[ticket.service];
         let outcome = match service.requests.get_mut(&ticket.number) {
-            Some(State::Awaited(outcomes)) => outcomes.pop_front(),
+            Some(State::Awaited { first, others }) => first.take().or_else(|| others.pop_front()),
             _ => None,
         };
         if outcome.as_ref().is_some_and(Outcome::is_final) {
@@ -206,6 +228,22 @@ impl Connections {
     /// Lets the answer to a request go unread.
     pub(crate) fn ignore(&mut self, ticket: Ticket) {
         self.services[ticket.service].requests.insert(ticket.number, State::Ignored);
+    }
+
+    /// The next answer to a request, after a wait of up to `timeout` if none has come.
+    ///
+    /// # Errors
+    /// As [`heard`](Self::heard).
+    pub(crate) fn heard_within(
+        &mut self,
+        hub: &About,
+        ticket: Ticket,
+        timeout: Duration,
+    ) -> Result<Option<Outcome>, HubError> {
+        match self.heard(hub, ticket)? {
+            None if self.listen(timeout)? => self.heard(hub, ticket),
+            heard => Ok(heard),
+        }
     }
 
     /// Waits for a message of any server, and takes in what came; false when nothing did.
@@ -357,6 +395,9 @@ impl Connections {
 
     fn return_blocks(&mut self) {
         for index in 0..self.services.len() {
+            if self.services[index].give_back.is_empty() {
+                continue;
+            }
             for (hub, token) in std::mem::take(&mut self.services[index].give_back) {
                 self.next_number = self.next_number.wrapping_add(1);
                 let (number, operation) = (self.next_number, Operation::GiveBack { token });
@@ -380,11 +421,15 @@ impl Service {
     fn take_in(&mut self, number: u32, outcome: Outcome) {
         let is_final = outcome.is_final();
         match self.requests.get_mut(&number) {
-            Some(State::Awaited(outcomes)) if outcomes.len() < MAX_ANSWERS => {
-                outcomes.push_back(outcome);
+            Some(State::Awaited { first, others }) if others.len() < MAX_ANSWERS => {
+                if first.is_none() && others.is_empty() {
+                    *first = Some(outcome);
+                } else {
+                    others.push_back(outcome);
+                }
                 return;
             }
-            Some(State::Awaited(_)) => self.lost = Some("it broke the protocol".to_owned()),
+            Some(State::Awaited { .. }) => self.lost = Some("it broke the protocol".to_owned()),
             Some(State::Late(hub)) => match outcome {
                 Outcome::Done(Taken::Block { token, .. }) => self.give_back.push((*hub, token)),
                 Outcome::Done(taken @ (Taken::Value(_) | Taken::Unit)) => {

@@ -8,7 +8,7 @@ use tombolo_hub::{Batch, BatchReader, Fault, Kind, Operation, Outcome, Status, T
 
 use crate::HubError;
 use crate::connections::{GRACE, Ticket};
-use crate::task::Task;
+use crate::task::{SLICE, Task};
 use crate::traced;
 
 /// Where a hub is, and what.
@@ -37,6 +37,22 @@ impl About {
 
     pub(crate) fn no_answer(&self) -> HubError {
         HubError::NoAnswer { hub: self.name.clone(), node: self.node.clone() }
+    }
+
+    /// What a request brought that is over.
+    fn taken(&self, outcome: Outcome) -> Result<Taken, HubError> {
+        match outcome {
+            Outcome::Done(taken) => {
+                traced::done(&self.name, self.kind, &taken);
+                Ok(taken)
+            }
+            Outcome::Failed(fault) => Err(self.fault(fault)),
+            Outcome::Partial { put, fault } => {
+                let (hub, node) = (self.name.clone(), self.node.clone());
+                Err(HubError::Partial { hub, node, put, fault })
+            }
+            _ => Err(self.wrong_answer()),
+        }
     }
 
     /// An answer that does not belong to what was asked.
@@ -124,7 +140,7 @@ impl Hub {
     /// [`Fault::TimedOut`], or [`Fault::WouldBlock`] with no time; [`Fault::Closed`], [`Fault::TooLong`],
     /// [`HubError::Lost`].
     pub fn put(&self, value: &[u8]) -> Result<(), HubError> {
-        self.start_put(value)?.wait().map(drop)
+        self.complete(Operation::Put { value }).map(drop)
     }
 
     /// Receives, awaits, locks or allocates, waiting up to the deadline of the task.
@@ -132,7 +148,28 @@ impl Hub {
     /// # Errors
     /// As [`put`](Self::put); [`Fault::AlreadyHeld`] for a resource that this task owns.
     pub fn get(&self) -> Result<Taken, HubError> {
-        self.start_get()?.wait()
+        self.complete(Operation::Get)
+    }
+
+    /// Does an operation to its end. An answer that comes soon costs no look at the clock.
+    fn complete(&self, operation: Operation<'_>) -> Result<Taken, HubError> {
+        let about = &*self.about;
+        let gets = gets(&operation);
+        let mut connections = self.task.lock();
+        if gets && let Some(late) = connections.take_late(about) {
+            return Ok(late);
+        }
+        let ticket = connections.request(about, self.task.request(about, operation, false))?;
+        let patience = self.task.timeout() + GRACE;
+        let heard = connections.heard_within(about, ticket, patience.min(SLICE));
+        drop(connections);
+        match heard? {
+            Some(outcome) => about.taken(outcome),
+            None => {
+                let deadline = Instant::now() + patience;
+                Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } }.wait()
+            }
+        }
     }
 
     /// Begins what [`put`](Self::put) does, and does not wait for its end.
@@ -193,7 +230,7 @@ impl Hub {
     fn start(&self, operation: Operation<'_>) -> Result<Pending, HubError> {
         let deadline = Instant::now() + self.task.timeout() + GRACE;
         let ticket = self.task.send(&self.about, operation, false)?;
-        let gets = matches!(operation, Operation::Get | Operation::GetMany { .. });
+        let gets = gets(&operation);
         Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } })
     }
 
@@ -232,7 +269,7 @@ impl Hub {
     /// [`HubError::Lost`].
     pub fn status(&self) -> Result<Status, HubError> {
         match self.ask(Operation::Status)? {
-            Outcome::Status(status) => Ok(status),
+            Outcome::Status(status) => Ok(*status),
             _ => Err(self.about.wrong_answer()),
         }
     }
@@ -240,6 +277,10 @@ impl Hub {
     fn ask(&self, operation: Operation<'_>) -> Result<Outcome, HubError> {
         self.task.ask(&self.about, operation)
     }
+}
+
+fn gets(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Get | Operation::GetMany { .. })
 }
 
 /// An operation that was begun. Dropped before it is done, it is withdrawn: what it still brings is for the
@@ -287,16 +328,7 @@ impl Pending {
                 self.hub.task.forget(about, ticket, true);
                 Err(about.no_answer())
             }
-            Ok(Some(Outcome::Done(taken))) => {
-                traced::done(&about.name, about.kind, &taken);
-                Ok(Some(taken))
-            }
-            Ok(Some(Outcome::Failed(fault))) => Err(about.fault(fault)),
-            Ok(Some(Outcome::Partial { put, fault })) => {
-                let (hub, node) = (about.name.clone(), about.node.clone());
-                Err(HubError::Partial { hub, node, put, fault })
-            }
-            Ok(Some(_)) => Err(about.wrong_answer()),
+            Ok(Some(outcome)) => about.taken(outcome).map(Some),
             Err(error) => Err(error),
         };
         self.state = State::Taken;

@@ -1,6 +1,6 @@
 //! The server of the hubs of a node: a domain with a channel from each task.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +76,7 @@ pub struct Server {
     /// The memory of pools, by the number of the hub.
     memory: HashMap<u32, Region>,
     set: WaitSet<Served>,
-    tokens: HashMap<Client, Token>,
+    tokens: BTreeMap<Client, Token>,
     joined: u64,
     accepted: Receiver<Result<Channel, Error>>,
     stopper: Stopper,
@@ -117,7 +117,7 @@ impl Server {
         for description in &descriptions {
             publish(domain, description, &service)?;
         }
-        let (tokens, begun) = (HashMap::new(), Instant::now());
+        let (tokens, begun) = (BTreeMap::new(), Instant::now());
         let (domain, message, joined) = (domain.clone(), Vec::new(), 0);
         Ok(Server { domain, hubs, memory, set, tokens, joined, accepted, stopper, begun, message })
     }
@@ -147,16 +147,18 @@ impl Server {
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(End::Failed(error.into())),
             }
-            let now = self.now();
-            if self.hubs.next_tick().is_some_and(|at| at <= now) {
-                self.hubs.tick(now);
+            if let Some(at) = self.hubs.next_tick() {
+                let now = self.now();
+                if at <= now {
+                    self.hubs.tick(now);
+                }
             }
             self.send_all();
         }
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        since(self.begun)
     }
 
     fn until_tick(&self) -> Duration {
@@ -193,7 +195,6 @@ impl Server {
         self.flush(token);
         let mut message = std::mem::take(&mut self.message);
         for _ in 0..TURN {
-            let now = self.now();
             let Some(served) = self.set.get_mut(token) else { break };
             let client = served.client;
             // A task that does not take its answers asks for nothing more, so that they are bounded.
@@ -204,10 +205,9 @@ impl Server {
                 Ok(Some(_)) => {
                     let request = Request::decode(&message);
                     let handled = request.and_then(|request| {
-                        self.hubs.request(now, client, &request)?;
-                        if let Some((name, depth, waiting)) = self.hubs.load(request.hub) {
-                            traced::depth(name, depth, waiting);
-                        }
+                        let begun = self.begun;
+                        self.hubs.request(&|| since(begun), client, &request)?;
+                        traced::depth(&self.hubs, request.hub);
                         Ok(())
                     });
                     handled.is_err()
@@ -295,6 +295,10 @@ impl Server {
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
+}
+
+fn since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Why a server ends.

@@ -3,7 +3,7 @@
 use tombolo_hub::{Fault, Kind};
 
 use crate::HubError;
-use crate::hub::Hub;
+use crate::hub::{Hub, Pending};
 use crate::task::Task;
 
 /// An event: one bit, which a task raises and another awaits and clears.
@@ -109,6 +109,15 @@ impl Semaphore {
     /// [`Fault::TimedOut`], [`Fault::Closed`], [`HubError::Lost`].
     pub fn signal(&self) -> Result<(), HubError> {
         self.hub.put(&[])
+    }
+
+    /// Begins what [`signal`](Self::signal) does, and does not wait for its end: the task's next operations
+    /// on this node find it done, unless the count is as high as it can be.
+    ///
+    /// # Errors
+    /// [`HubError::Lost`].
+    pub fn start_signal(&self) -> Result<Pending, HubError> {
+        self.hub.start_put(&[])
     }
 
     /// [`signal`](Self::signal) as a future.

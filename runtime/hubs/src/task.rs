@@ -18,7 +18,7 @@ use crate::server::RECORDS;
 const DEFAULT_PRIORITY: u8 = 100;
 
 /// How long a task waits for one message without a look at anything else.
-const SLICE: Duration = Duration::from_millis(50);
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// The variable with the priority of the tasks of a program, which an application file sets.
 pub const PRIORITY_VARIABLE: &str = "TOMBOLO_TASK_PRIORITY";
@@ -186,7 +186,7 @@ impl Task {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request<'v>(&self, hub: &About, operation: Operation<'v>, tentative: bool) -> Request<'v> {
+    pub(crate) fn request<'v>(&self, hub: &About, operation: Operation<'v>, tentative: bool) -> Request<'v> {
         let timeout_us = match u32::try_from(self.timeout.as_micros()) {
             // One that waits at all is not only tried.
             Ok(0) if !self.timeout.is_zero() => 1,

@@ -2,7 +2,7 @@
 //! full hubs are. Elsewhere each costs a load and a branch.
 
 use tombolo::trace;
-use tombolo_hub::{Kind, Taken};
+use tombolo_hub::{Hubs, Kind, Taken};
 
 /// Notes what a task did: what it took or put, with its length in bytes or the fencing token.
 pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
@@ -55,8 +55,10 @@ pub(crate) fn inherits(priority: u8) {
 }
 
 /// Notes at the server how many items a hub has and how many requests wait, which viewers draw as lines.
-pub(crate) fn depth(hub: &str, depth: u64, waiting: u64) {
-    if trace::is_on() {
+pub(crate) fn depth(hubs: &Hubs, number: u32) {
+    if trace::is_on()
+        && let Some((hub, depth, waiting)) = hubs.load(number)
+    {
         trace::value(&format!("hub {hub}: depth"), depth);
         trace::value(&format!("hub {hub}: waiting"), waiting);
     }

@@ -218,7 +218,7 @@ impl HubModel {
             ToNode::Close => (3, Operation::Close, false, 0),
         };
         let request = Request { number, hub: 0, priority: client as u8, tentative, timeout_us, operation };
-        if hubs.request(now, id, &request).is_err() {
+        if hubs.request(&|| now, id, &request).is_err() {
             state.broken = Some("a client broke the protocol");
         }
         self.spread(state, node);
@@ -420,9 +420,9 @@ impl HubState {
         hubs.joined(asking, 0);
         let (operation, tentative) = (Operation::Status, false);
         let request = Request { number, hub: 0, priority: 0, tentative, timeout_us: 0, operation };
-        hubs.request(self.now, asking, &request).ok()?;
+        hubs.request(&|| self.now, asking, &request).ok()?;
         hubs.take_outputs().into_iter().find_map(|output| match output {
-            Output::Answer(_, Outcome::Status(status)) => Some(status),
+            Output::Answer(_, Outcome::Status(status)) => Some(*status),
             _ => None,
         })
     }

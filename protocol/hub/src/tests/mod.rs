@@ -35,7 +35,7 @@ impl Node {
     }
 
     pub(super) fn ask(&mut self, client: u64, request: Request<'_>) {
-        self.hubs.request(self.now, Client(client), &request).expect("clients keep to the protocol");
+        self.hubs.request(&|| self.now, Client(client), &request).expect("clients keep to the protocol");
         self.hear();
     }
 
@@ -277,7 +277,10 @@ fn the_dead_leave_nothing_behind() {
     node.ask(3, tried(1, Operation::Put { value: b"kept" }));
     assert_eq!(node.said(), [(3, 1, WOULD_BLOCK)], "a dead receiver takes nothing");
     assert!(node.is_empty());
-    assert!(node.hubs.request(0, Client(1), &request(1, 0, Operation::Get)).is_err(), "it has not joined");
+    assert!(
+        node.hubs.request(&|| 0, Client(1), &request(1, 0, Operation::Get)).is_err(),
+        "it has not joined"
+    );
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn limits_and_mistakes_of_clients_are_typed() {
     assert_eq!(node.said(), [], "eight wait");
     node.put(1, 18, b"");
     assert_eq!(node.said(), [(1, 18, failed(Fault::TooManyRequests(8)))]);
-    let twice = node.hubs.request(0, Client(1), &request(10, 0, Operation::Get));
+    let twice = node.hubs.request(&|| 0, Client(1), &request(10, 0, Operation::Get));
     assert_eq!(twice, Err(crate::Violation::Twice(10)));
 }
 

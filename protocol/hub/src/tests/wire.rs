@@ -139,7 +139,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         (any::<[u32; 3]>(), kind, any::<u64>()).prop_map(|([hub, capacity, value_bytes], kind, memory)| {
             Outcome::Opened { hub, kind, capacity, value_bytes, memory }
         }),
-        statuses().prop_map(Outcome::Status),
+        statuses().prop_map(|status| Outcome::Status(status.into())),
     ]
 }
 

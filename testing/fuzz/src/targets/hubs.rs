@@ -26,7 +26,7 @@ pub(super) fn hubs(input: &[u8]) {
         let mut again = Vec::new();
         request.encode(&mut again);
         assert_eq!(again, piece, "what is decoded is what would be encoded");
-        if hubs.request(now, client, &request).is_err() || what > 250 {
+        if hubs.request(&|| now, client, &request).is_err() || what > 250 {
             hubs.ended(now, client);
             hubs.joined(client, 0);
         }

@@ -281,7 +281,7 @@ impl Town {
                 let life = self.nodes[node].life;
                 self.book.held.remove(&((node, life, request.hub), token));
             }
-            let asked = self.nodes[node].hubs.request(self.now, Client(id), &request);
+            let asked = self.nodes[node].hubs.request(&|| self.now, Client(id), &request);
             asked.map_err(|violation| violation.to_string())?;
         }
         self.spread(node)
@@ -430,7 +430,7 @@ impl Town {
             let operation = Operation::Get;
             let request =
                 Request { number, hub: hub.2, priority: 0, tentative: false, timeout_us: 0, operation };
-            hubs.request(self.now, reader, &request).map_err(|violation| violation.to_string())?;
+            hubs.request(&|| self.now, reader, &request).map_err(|violation| violation.to_string())?;
             let taken = hubs.take_outputs().into_iter().find_map(|output| match output {
                 Output::Answer(key, Outcome::Done(taken)) if key.client == reader => Some(taken),
                 _ => None,
