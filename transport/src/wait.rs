@@ -79,6 +79,10 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
         now_ns()
     }
 
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+
     fn announce(&mut self) -> Announced {
         self.rung = Rung::None;
         if !self.can_sleep() {

@@ -66,6 +66,42 @@ impl Deadline {
     }
 }
 
+/// A time-out that starts with the first look at it, so that a wait which is over soon reads no clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout(Start);
+
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Never(Duration),
+    At(Deadline),
+}
+
+impl Timeout {
+    /// One that has not started.
+    #[must_use]
+    pub const fn new(timeout: Duration) -> Self {
+        Timeout(Start::Never(timeout))
+    }
+
+    /// Whether it leaves no time at all.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        matches!(self.0, Start::Never(Duration::ZERO))
+    }
+
+    /// When it ends.
+    pub fn deadline(&mut self) -> Deadline {
+        match self.0 {
+            Start::At(deadline) => deadline,
+            Start::Never(timeout) => {
+                let deadline = Deadline::after(timeout);
+                self.0 = Start::At(deadline);
+                deadline
+            }
+        }
+    }
+}
+
 /// Converts a duration for the kernel, saturating.
 #[must_use]
 pub fn timespec(duration: Duration) -> Timespec {
@@ -78,6 +114,16 @@ pub fn timespec(duration: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeout_starts_when_it_is_looked_at_and_once() {
+        let mut timeout = Timeout::new(Duration::from_secs(60));
+        let before = Deadline::after(Duration::from_secs(60));
+        let deadline = timeout.deadline();
+        assert!(deadline >= before);
+        assert_eq!(timeout.deadline(), deadline);
+        assert!(Timeout::new(Duration::ZERO).is_zero() && !timeout.is_zero());
+    }
 
     /// The reading of the kernel's clock, added up with std's types.
     fn clock_ns(clock: ClockId) -> u64 {

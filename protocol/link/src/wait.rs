@@ -32,6 +32,10 @@ pub trait Waiter {
     /// The time in nanoseconds on a monotonic clock.
     fn now_ns(&self) -> u64;
 
+    /// Lets another program run on this processor, if one waits for it: it may be the peer. Where nothing
+    /// else can run it does nothing.
+    fn yield_now(&self) {}
+
     /// Announces to every peer that this thread is about to sleep.
     fn announce(&mut self) -> Announced;
 
@@ -98,12 +102,13 @@ impl Spin {
     }
 
     /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock reaches
-    /// `deadline_ns`.
+    /// `deadline_ns`. Calls `yield_now` before each look at the clock but the first.
     pub fn run<C: ?Sized, T>(
         &mut self,
         target: &mut C,
         deadline_ns: u64,
         now_ns: impl Fn(&C) -> u64,
+        yield_now: impl Fn(&C),
         mut attempt: impl FnMut(&mut C) -> Option<T>,
     ) -> Option<T> {
         if self.full_ns == 0 {
@@ -127,6 +132,7 @@ impl Spin {
                     return found;
                 }
             }
+            yield_now(target);
             at_ns = now_ns(target);
         }
     }
@@ -172,7 +178,7 @@ pub fn until<W: Waiter, T>(
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = waiter.now_ns().saturating_add(timeout_ns);
     loop {
-        let found = spin.run(waiter, deadline_ns, W::now_ns, &mut attempt);
+        let found = spin.run(waiter, deadline_ns, W::now_ns, W::yield_now, &mut attempt);
         if found.is_some() {
             return Ok(found);
         }
@@ -216,7 +222,7 @@ mod tests {
     }
 
     fn run<T>(spin: &mut Spin, deadline_ns: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        spin.run(&mut core::cell::Cell::new(0), deadline_ns, clock, |_| attempt())
+        spin.run(&mut core::cell::Cell::new(0), deadline_ns, clock, |_| {}, |_| attempt())
     }
 
     fn fail_to_wait(spin: &mut Spin) {
@@ -264,6 +270,19 @@ mod tests {
         polls = 0;
         assert_eq!(run(&mut Spin::new(1 << 40), 3, || count_poll(&mut polls)), None);
         assert_eq!(polls, 2 * POLLS_PER_CLOCK);
+    }
+
+    #[test]
+    fn a_spin_lets_others_run_before_it_reads_the_clock_again() {
+        let (mut yields, mut polls) = (core::cell::Cell::new(0), 0);
+        let now_ns = |yields: &core::cell::Cell<u64>| yields.get();
+        let yield_now = |yields: &core::cell::Cell<u64>| yields.set(yields.get() + 1);
+        let attempt = |_: &mut core::cell::Cell<u64>| {
+            polls += 1;
+            None::<()>
+        };
+        assert_eq!(Spin::new(3).run(&mut yields, u64::MAX, now_ns, yield_now, attempt), None);
+        assert_eq!((yields.get(), polls), (3, 3 * POLLS_PER_CLOCK));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_platform::time::now_ns;
+use tombolo_platform::time::{Timeout, now_ns};
 use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_transport::contract::Endpoint;
 use tombolo_transport::wait::Spin;
@@ -455,12 +455,12 @@ impl<T: Waited> WaitSet<T> {
         {
             return Ok(ready);
         }
-        let deadline = Deadline::after(timeout);
+        let mut within = Timeout::new(timeout);
         loop {
             if std::mem::take(&mut self.look_again) {
                 self.look_at_links()?;
             }
-            match self.set.wait(deadline.remaining())? {
+            match self.set.wait_until(&mut within)? {
                 Some(told) => {
                     if let Some(ready) = self.translate(told)? {
                         return Ok(ready);

@@ -27,7 +27,7 @@ use tombolo_platform::barrier;
 pub use tombolo_platform::epoll::Trigger;
 use tombolo_platform::epoll::{Epoll, Events, TimerFd};
 use tombolo_platform::event::{self, Interest};
-use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_platform::time::{Deadline, Timeout, now_ns};
 use tombolo_platform::{Errno, OsError};
 
 use crate::contract::{Announced, EndError, Endpoint, Transport, TransportExt};
@@ -44,6 +44,9 @@ const ANSWERS_PER_QUERY: u32 = 16;
 
 /// Rounds over the hot channels, while spinning, between two queries of the kernel.
 const ROUNDS_PER_QUERY: u32 = 256;
+
+/// Hot channels up to which a wait polls all of them some times before it reads the clock.
+const MAX_POLLED_BRIEFLY: usize = 4;
 
 /// Cold channels among the hot ones from which on arming them may be worth a barrier.
 const MIN_COLD_TO_ARM: usize = 8;
@@ -386,10 +389,23 @@ impl<C: Endpoint> WaitSet<C> {
     /// # Errors
     /// An error of the kernel.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Ready>, OsError> {
+        self.wait_until(&mut Timeout::new(timeout))
+    }
+
+    /// [`wait`](Self::wait) for one who may have to wait again, within the same time.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_until(&mut self, timeout: &mut Timeout) -> Result<Option<Ready>, OsError> {
         if let Some(ready) = self.look()? {
             return Ok(Some(ready));
         }
-        let deadline = Deadline::after(timeout);
+        if !timeout.is_zero()
+            && let Some(ready) = self.poll_briefly()
+        {
+            return Ok(Some(ready));
+        }
+        let deadline = timeout.deadline();
         loop {
             if let Some(ready) = self.spin(deadline)? {
                 return Ok(Some(ready));
@@ -446,6 +462,18 @@ impl<C: Endpoint> WaitSet<C> {
         ready
     }
 
+    /// Polls the hot channels a few times without a look at the clock, if they are so few that this takes no
+    /// longer than the look.
+    fn poll_briefly(&mut self) -> Option<Ready> {
+        if self.hot.is_empty() || self.hot.len() > MAX_POLLED_BRIEFLY {
+            return None;
+        }
+        let mut spin = self.spin;
+        let found = spin.poll_briefly(|| self.poll_hot());
+        self.spin = spin;
+        found.map(|ready| self.answer(ready))
+    }
+
     /// Polls the hot channels, and now and then the kernel, until something is found or the budget is
     /// spent.
     fn spin(&mut self, deadline: Deadline) -> Result<Option<Ready>, OsError> {
@@ -457,6 +485,7 @@ impl<C: Endpoint> WaitSet<C> {
             self,
             deadline.as_ns(),
             |_| now_ns(),
+            |_| std::thread::yield_now(),
             |set| {
                 rounds += 1;
                 if rounds.is_multiple_of(ROUNDS_PER_QUERY)
