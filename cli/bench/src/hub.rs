@@ -13,13 +13,14 @@ use rustix::event::EventfdFlags;
 use serde::Serialize;
 use tombolo::{Child, Domain, SpawnOptions};
 use tombolo_cli_common::nodes::named;
+use tombolo_hub::wire::REQUEST_BYTES;
 use tombolo_hubs::plan::to_word;
 use tombolo_hubs::{Description, HubError, Kind, MAX_WINDOW, Task};
 use tombolo_machine::Kit;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
-use crate::hub_hops::{Forwarders, HOPS, forward, name};
+use crate::hub_hops::{Forwarders, HOPS, echoed, forward, name, return_all};
 use crate::text::Table;
 
 /// Measures hubs on nodes, beside the figures of OpenComRTOS and what this host has
@@ -27,11 +28,11 @@ use crate::text::Table;
 /// Two processes of this host are the tasks; the hubs are on each node of --on in turn. The semaphore loop
 /// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other; also
 /// over 2, 3 and 8 hops, which are channels joined by processes of this host that forward messages. A pair
-/// is signal and wait by one task, without contention. Packets go through a port, so that a sender waits for
+/// is signal and wait by one task, without contention, one after the other or both under way. Packets go through a port, so that a sender waits for
 /// its receiver each time, and values of 64 bytes through a fifo of 64, one by one and with 64 and 512 under
 /// way, and through one of 4096 with 512 under way, from one task to one and from four to four.
-/// Beside them, in the same run: two semaphores of the kernel (eventfd), a pipe, and the standard
-/// library's channels (crossbeam's) between two threads.
+/// Beside them, in the same run: a message there and back on a channel; two semaphores of the kernel
+/// (eventfd), a pipe, and the standard library's channels (crossbeam's) between two threads.
 ///
 /// The JSON has, for each of `rows`: what, where, hops, bytes, count, ns_each, p50_ns and paper_ns (null
 /// where the paper has none).
@@ -115,14 +116,14 @@ struct Row {
 }
 
 /// What operations took.
-struct Times {
+pub(super) struct Times {
     mean_ns: f64,
     p50_ns: f64,
 }
 
 impl Times {
     /// Does something this number of times.
-    fn of<E>(count: u64, mut once: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
+    pub(super) fn of<E>(count: u64, mut once: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
         let begun = Instant::now();
         let mut batches = Vec::new();
         let mut left = count;
@@ -169,6 +170,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         server.wait(PATIENCE)?;
         measured?;
     }
+    let echoed = echoed(&domain, options.count)?;
+    rows.push(Row { hops: 0, ..row("there and back", "a channel", REQUEST_BYTES, options.count, echoed) });
     beside(options.count, &mut rows)?;
     if options.json { print_json(&Report { rows }) } else { print(render(&rows, context.colour)) }
 }
@@ -236,6 +239,8 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     let task = Task::attach(domain)?.within(PATIENCE);
     let pair = pairs(&task, count).map_err(hub_failure)?;
     rows.push(row("semaphore pair, one task", node, 0, count, pair));
+    let together = pairs_together(&task, count).map_err(hub_failure)?;
+    rows.push(row("semaphore pair, both under way", node, 0, count, together));
 
     let peer = start(domain, "loop:1", count)?;
     let time = signal_first(&task, 1, count).map_err(hub_failure)?;
@@ -292,6 +297,16 @@ fn pairs(task: &Task, count: u64) -> Result<Times, HubError> {
     })
 }
 
+/// The answer to the signal is taken after the wait.
+fn pairs_together(task: &Task, count: u64) -> Result<Times, HubError> {
+    let semaphore = task.semaphore("bench/a")?;
+    Times::of(count, || {
+        let signal = semaphore.start_signal()?;
+        semaphore.wait()?;
+        signal.wait().map(drop)
+    })
+}
+
 fn signal_first(task: &Task, hops: usize, count: u64) -> Result<Times, HubError> {
     let (a, b) = (task.semaphore(&name(hops, "a"))?, task.semaphore(&name(hops, "b"))?);
     // The other task is there when it has answered once.
@@ -341,8 +356,10 @@ fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
         _ => {}
     }
     let domain = context.attach_running()?;
-    if let ["forward", service, onward] = role.split(',').collect::<Vec<_>>()[..] {
-        return forward(&domain, service, onward);
+    match role.split(',').collect::<Vec<_>>()[..] {
+        ["forward", service, onward] => return forward(&domain, service, onward),
+        ["echo", service] => return return_all(&domain, service),
+        _ => {}
     }
     let task = Task::attach(&domain)?.within(PATIENCE);
     let done = match role.split_once(':') {

@@ -7,6 +7,7 @@ use tombolo::{Channel, ChannelOptions, Child, Domain, Error, Ready, SpawnOptions
 use tombolo_hub::{Operation, Request, wire};
 
 use crate::failure::Failure;
+use crate::hub::Times;
 
 /// How long to wait at a time for clients and their messages.
 const AWHILE: Duration = Duration::from_secs(60);
@@ -112,6 +113,38 @@ fn join(near: Channel, far: Channel) -> Result<(), Error> {
             } else {
                 set.try_send(to, &message)?;
             }
+        }
+    }
+}
+
+/// Nanoseconds for a message of the length of a request there and back on a channel, by a process that
+/// echoes: what a hub cannot be faster than.
+pub(super) fn echoed(domain: &Domain, count: u64) -> Result<Times, Failure> {
+    let service = format!("bench-echo/{}", domain.id());
+    let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let role = format!("echo,{service}");
+    let echo = domain.spawn(&SpawnOptions::image(&program).args(["bench", "hub", "--peer", &role]))?;
+    let mut channel = options()?.connect(domain, &service)?;
+    let request = [7; wire::REQUEST_BYTES];
+    let mut answer = Vec::new();
+    let times = Times::of(count, || {
+        channel.send(&request)?;
+        channel.recv_into(&mut answer).map(drop)
+    });
+    drop(channel);
+    echo.wait(AWHILE)?;
+    Ok(times?)
+}
+
+/// Returns the messages of its one client.
+pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), Failure> {
+    let mut channel = options()?.export(domain, service)?.within(AWHILE).accept()?;
+    let mut message = Vec::new();
+    loop {
+        match channel.recv_into(&mut message).and_then(|_| channel.send(&message)) {
+            Ok(()) => {}
+            Err(Error::Closed { .. } | Error::PeerDied { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
