@@ -28,9 +28,10 @@ use crate::text::Table;
 /// Two processes of this host are the tasks; the hubs are on each node of --on in turn. The semaphore loop
 /// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other; also
 /// over 2, 3 and 8 hops, which are channels joined by processes of this host that forward messages. A pair
-/// is signal and wait by one task, without contention, one after the other or both under way. Packets go through a port, so that a sender waits for
-/// its receiver each time, and values of 64 bytes through a fifo of 64, one by one and with 64 and 512 under
-/// way, and through one of 4096 with 512 under way, from one task to one and from four to four.
+/// is signal and wait by one task, without contention, one after the other or both under way. Packets go
+/// through a port, so that a sender waits for its receiver each time, and values of 64 bytes through a fifo
+/// of 64, one by one and with 64 and 512 under way, and through one of 4096 with 512 under way, from one
+/// task to one and from four to four.
 /// Beside them, in the same run: a message there and back on a channel; two semaphores of the kernel
 /// (eventfd), a pipe, and the standard library's channels (crossbeam's) between two threads.
 ///

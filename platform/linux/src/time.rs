@@ -89,7 +89,7 @@ impl Timeout {
         matches!(self.0, Start::Never(Duration::ZERO))
     }
 
-    /// When it ends.
+    /// The time at which it ends; the first call starts it.
     pub fn deadline(&mut self) -> Deadline {
         match self.0 {
             Start::At(deadline) => deadline,

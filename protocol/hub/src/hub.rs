@@ -220,8 +220,8 @@ impl Hub {
         }
     }
 
-    /// Does what a request asks for if nobody waits here: what [`arrive`](Self::arrive) would do, without a
-    /// place in queues and tables. `None` when the request has to wait, or be queued to be served in part.
+    /// Does what a request asks for if no other waits here: what [`arrive`](Self::arrive) would do, without
+    /// a place in queues and tables. `None` when the request has to wait, or be queued to be served in part.
     pub(crate) fn at_once(
         &mut self,
         client: Client,
