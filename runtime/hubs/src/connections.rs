@@ -22,6 +22,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// while a task looks at others.
 const MAX_ANSWERS: usize = 4096;
 
+/// Answers to other requests that are taken in before a wait for one looks at the clock.
+const OTHERS_BETWEEN: usize = 4;
+
 /// What is known of a request.
 #[derive(Debug)]
 enum State {
@@ -230,7 +233,8 @@ impl Connections {
         self.services[ticket.service].requests.insert(ticket.number, State::Ignored);
     }
 
-    /// The next answer to a request, after a wait of up to `timeout` if none has come.
+    /// The next answer to a request, after a wait of up to `timeout` if none has come, and again after each of
+    /// the first answers to others.
     ///
     /// # Errors
     /// As [`heard`](Self::heard).
@@ -240,10 +244,13 @@ impl Connections {
         ticket: Ticket,
         timeout: Duration,
     ) -> Result<Option<Outcome>, HubError> {
-        match self.heard(hub, ticket)? {
-            None if self.listen(timeout)? => self.heard(hub, ticket),
-            heard => Ok(heard),
+        for _ in 0..OTHERS_BETWEEN {
+            let heard = self.heard(hub, ticket)?;
+            if heard.is_some() || !self.listen(timeout)? {
+                return Ok(heard);
+            }
         }
+        self.heard(hub, ticket)
     }
 
     /// Waits for a message of any server, and takes in what came; false when nothing did.
