@@ -43,7 +43,7 @@ pub use waker::Waker;
 const ANSWERS_PER_QUERY: u32 = 16;
 
 /// Rounds over the hot channels, while spinning, between two queries of the kernel.
-const ROUNDS_PER_QUERY: u32 = 256;
+const ROUNDS_PER_QUERY: u32 = 64;
 
 /// Hot channels up to which a wait polls all of them some times before it reads the clock.
 const MAX_POLLED_BRIEFLY: usize = 4;
