@@ -7,6 +7,7 @@ import { ask } from './live.js';
 import { Bound } from './bound.js';
 import { Chart, Charts } from './chart.js';
 import { Output } from './output.js';
+import { Process } from './process.js';
 import { Facts } from './facts.js';
 import { Table } from './table.js';
 import { state } from './domains.js';
@@ -50,6 +51,7 @@ class DomainView {
     root.append(this.note, this.body);
     this.watch = live.watch({ view: 'domain', domain: id }, (watch) => this.show(watch));
     this.jobs = live.watch({ view: 'names', pattern: `job/${id}*`, scope: 'machine', offset: 0, limit: 2 }, () => this.show(this.watch));
+    this.processes = live.watch({ view: 'names', pattern: `process/${id}`, scope: 'machine', offset: 0, limit: 1 }, (watch) => this.showProcess(watch));
     this.tick = () => this.ages();
     live.listeners.add(this.tick);
   }
@@ -102,6 +104,13 @@ class DomainView {
     }
     for (const { bound } of this.buttons.values()) bound.show();
     this.ages();
+  }
+
+  /** Of the program of a job whose threads are on several nodes: the job as one process. */
+  showProcess(watch) {
+    if (this.process || !watch.order.length) return;
+    this.process = new Process(this.live, this.id);
+    this.output.node.after(this.process.node);
   }
 
   /** What a job's domains write is each one's own. */
@@ -180,7 +189,8 @@ class DomainView {
 
   stop() {
     this.live.listeners.delete(this.tick);
-    for (const part of [...this.children.values(), this.watch, this.jobs, this.charts, this.output, this.channels, this.regions]) part.stop();
+    for (const part of [...this.children.values(), this.watch, this.jobs, this.processes, this.charts, this.output, this.channels, this.regions]) part.stop();
+    this.process?.stop();
   }
 }
 

@@ -48,6 +48,7 @@ const ASSETS: &[Asset] = assets![
     "node.js" SCRIPT,
     "output.js" SCRIPT,
     "plots.js" SCRIPT,
+    "process.js" SCRIPT,
     "results.js" SCRIPT,
     "start.js" SCRIPT,
     "style.css" STYLE,

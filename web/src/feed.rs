@@ -15,13 +15,14 @@ use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::region::RegionId;
 use tombolo::{Domain, DomainId, Error, NodeId};
 use tombolo_hubs::Task;
+use tombolo_omp_process::ProcessReport;
 use tombolo_platform::unpoisoned;
 
 use crate::cache::{MonitorState, Picture, StateCache};
 use crate::rows::{Row, Rows};
 use crate::server::Site;
 use crate::text::Decoder;
-use crate::view::{self, Cut, HubRow, HubsQuery};
+use crate::view::{self, Cut, HubRow, HubsQuery, ThreadsQuery};
 
 /// The time between two looks at what is remembered of the past, at least.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
@@ -96,6 +97,8 @@ pub(crate) enum Feed {
     Holders { region: String },
     Names(NamesQuery),
     Hubs(HubsQuery),
+    Process { domain: String },
+    Threads(ThreadsQuery),
     History(HistoryQuery),
     Output { domain: String },
     Console { node: String },
@@ -164,6 +167,12 @@ impl Feed {
             Feed::Hubs(query) => {
                 let lister = Mutex::default();
                 repeat(&door, cache, LISTS_EVERY, move |_, domain| hubs(domain, &lister, &query)).await
+            }
+            Feed::Process { domain: id } => {
+                repeat(&door, cache, LISTS_EVERY, move |_, domain| process(domain, &id)).await
+            }
+            Feed::Threads(query) => {
+                repeat(&door, cache, LISTS_EVERY, move |_, domain| threads(domain, &query)).await
             }
             Feed::History(query) => {
                 let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
@@ -261,6 +270,23 @@ fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQ
     *lister = Some((domain.id(), task));
     let rows: Vec<HubRow> = hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect();
     let page = view::hubs(&rows, query);
+    let rows = page.rows.iter().map(|row| Row::new(row.key.clone(), row)).collect();
+    Ok(Rows { total: page.total, rows })
+}
+
+/// Asks the hub of a job.
+fn job(domain: &Domain, id: &str) -> Result<ProcessReport, String> {
+    let id = view::domain_id(id).map_err(told)?;
+    tombolo_omp_process::of(domain, id).map_err(told)
+}
+
+fn process(domain: &Domain, id: &str) -> Answer {
+    let row = view::process(id, &job(domain, id)?);
+    Ok(Rows { total: 1, rows: vec![Row::new(row.key.clone(), &row)] })
+}
+
+fn threads(domain: &Domain, query: &ThreadsQuery) -> Answer {
+    let page = view::threads(&job(domain, &query.domain)?, query);
     let rows = page.rows.iter().map(|row| Row::new(row.key.clone(), row)).collect();
     Ok(Rows { total: page.total, rows })
 }

@@ -18,7 +18,9 @@ use crate::connection::ConnectionPermit;
 use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Output, Parcel};
 use crate::rows::{Row, Rows, Sent, failure, to_json};
 use crate::server::{Site, ended};
-use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, HubsQuery, Page, RegionsQuery};
+use crate::view::{
+    self, ChannelsQuery, DomainsQuery, EventsQuery, HubsQuery, Page, RegionsQuery, ThreadsQuery,
+};
 
 /// The time between two updates of a page.
 const PACE: Duration = Duration::from_millis(250);
@@ -63,6 +65,8 @@ enum View {
     Holders { region: String },
     Names(NamesQuery),
     Hubs(HubsQuery),
+    Process { domain: String },
+    Threads(ThreadsQuery),
     History(HistoryQuery),
     Output { domain: String },
     Console { node: String },
@@ -104,6 +108,8 @@ impl View {
             View::Holders { region } => Feed::Holders { region },
             View::Names(query) => Feed::Names(query),
             View::Hubs(query) => Feed::Hubs(query),
+            View::Process { domain } => Feed::Process { domain },
+            View::Threads(query) => Feed::Threads(query),
             View::History(query) => Feed::History(query),
             View::Output { domain } => Feed::Output { domain },
             View::Console { node } => Feed::Console { node },

@@ -1,7 +1,10 @@
 //! `tombolo ps`
 
+mod threads;
+
 use clap::Args;
 use serde::Serialize;
+use tombolo::DomainId;
 use tombolo::admin::DomainInfo;
 
 use crate::context::{Context, print, print_json};
@@ -12,12 +15,29 @@ use crate::text::{self, Table};
 ///
 /// An ID is NODE.GENERATION.INDEX; the generation counts the starts of the node, so an id is never used
 /// again. PID is the process in the kernel of the domain's node. The domain of this command is left out.
+///
+/// With --threads it shows jobs whose threads are on several nodes, each as one process: images of `tombolo
+/// ompcc` that run with OMP_TOMBOLO=hybrid or exclusive. MADE is the node on which a thread was created, NODE
+/// where it is now, MOVES how often it has changed its node, TIME how long it has had processors, on any
+/// node. A thread is `running`, `waiting` for others of the job, `calling` the C library of the program's
+/// process from another node, `sleeping` in its kernel, or `idle`. HANDLE is what pthread_self returns;
+/// FUNCTION was called on the node on which the thread is.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo ps
+  tombolo ps --threads
+  tombolo ps --threads 0.1.4 --json | jq '.jobs[].threads[] | select(.node != .made)'
   tombolo ps --json | jq -r '.domains[] | select(.node == \"arm0\").id'")]
 pub(crate) struct Options {
+    /// Show the threads of jobs
+    #[arg(long)]
+    threads: bool,
+
+    /// The job, by the domain of its program [default: all jobs]
+    #[arg(value_name = "DOMAIN", requires = "threads")]
+    job: Option<DomainId>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -57,6 +77,9 @@ impl From<DomainInfo> for DomainReport {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
+    if options.threads {
+        return threads::run(context, &domain, options.job, options.json);
+    }
     let mut domains = domain.domains()?;
     domains.retain(|info| info.id != domain.id());
     if options.json {

@@ -6,6 +6,7 @@ mod events;
 mod hubs;
 mod machine;
 mod nodes;
+mod process;
 mod regions;
 
 use serde::Deserialize;
@@ -20,6 +21,7 @@ pub use hubs::{HubRow, HubsQuery, WaitingRow, hubs};
 pub use machine::{MachineRow, machine};
 pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, link, links, node, nodes};
 pub(crate) use nodes::{load, shares_kernel};
+pub use process::{DescriptorRow, ProcessNodeRow, ProcessRow, ThreadRow, ThreadsQuery, process, threads};
 pub use regions::{HolderRow, RegionRow, RegionsQuery, holders, regions};
 
 /// The most rows of a page of a view.

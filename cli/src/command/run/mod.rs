@@ -1,5 +1,6 @@
 //! `tombolo run`
 
+mod balance;
 mod job;
 mod lifecycle;
 mod parts;
@@ -103,6 +104,12 @@ pub(crate) struct Options {
     #[arg(short, long)]
     keep_going: bool,
 
+    /// Run each function that TOMBOLO_MIGRATE marks on the node where it is fastest by measured time, moving
+    /// threads there; for images of `tombolo ompcc`. Sets OMP_TOMBOLO_BALANCE, and unless they are set
+    /// OMP_TOMBOLO=hybrid and OMP_TOMBOLO_NODES=all. `tombolo ps --threads` shows where threads are
+    #[arg(long)]
+    balance: bool,
+
     /// Restart failed ranks: `no`, or `on-failure`, each at most MAX times (default: 5)
     #[arg(long, value_name = "no|on-failure[:MAX]", default_value = "no", hide_default_value = true)]
     restart: Policy,
@@ -133,6 +140,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let definition = Options::augment_args(clap::Command::new("run"));
     let parts = parts::parts(&options.part, &options.command, &definition)?;
     let images = parts.iter().map(|part| open_image(&part.image)).collect::<Result<Vec<Image>, _>>()?;
+    if options.balance {
+        images.iter().try_for_each(balance::check)?;
+    }
     let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
@@ -160,7 +170,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let with_input = !options.no_input && input::is_ours();
     // Dropped when the job has ended.
     let files = serve(options, &domain)?;
-    let plans = Plans { domain: &domain, capture: capture.as_deref(), ranks: &ranks };
+    let plans =
+        Plans { domain: &domain, capture: capture.as_deref(), balance: options.balance, ranks: &ranks };
     let plans: Vec<_> = (0..ranks.len())
         .map(|rank| with_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
         .collect();
@@ -258,6 +269,8 @@ struct Plans<'a> {
     domain: &'a Domain,
     /// The folder for captures.
     capture: Option<&'a Path>,
+    /// Whether threads are to run where they are fastest.
+    balance: bool,
     ranks: &'a [Rank<'a>],
 }
 
@@ -287,6 +300,12 @@ impl Plans<'_> {
         }
         for (name, value) in &options.env {
             spawn = spawn.env(name, value);
+        }
+        if self.balance {
+            let is_set = |name: &str| given(name) || std::env::var_os(name).is_some();
+            for (name, value) in balance::variables(is_set) {
+                spawn = spawn.env(name, value);
+            }
         }
         Plan { spawn, with_input }
     }

@@ -4,6 +4,7 @@ mod ends;
 mod process;
 mod replicate;
 mod sent_pages;
+mod threads;
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use tombolo_omp_team::team::thread::Thread;
 use tombolo_placement::{Facts, Needs, NeedsError, choose};
 
 use self::process::{Process, ProcessState};
+pub use self::threads::{Name, name_functions};
 use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, JobNode, Kernel, Where};
@@ -65,6 +67,7 @@ pub struct Hub {
     unknown: Vec<Token>,
     mapped: Mapped,
     replicas: replicate::Replicas,
+    asking: threads::Asking,
 }
 
 /// What workers are started from.
@@ -202,6 +205,7 @@ impl Hub {
             unknown: Vec::new(),
             mapped,
             replicas: replicate::Replicas::default(),
+            asking: threads::Asking::default(),
         };
         for (child, node) in children.into_iter().zip(1..) {
             hub.keep(node, child)?;
@@ -209,6 +213,7 @@ impl Hub {
         while hub.processes.iter().any(|process| !matches!(process.state, ProcessState::Ready { .. })) {
             hub.serve();
         }
+        hub.can_be_asked()?;
         Ok(hub)
     }
 
@@ -252,6 +257,7 @@ impl Hub {
             Err(Error::TimedOut { .. }) => self.check_deadlines(),
             Err(error) => fatal(format_args!("the machine is gone: {error}")),
         }
+        self.look_after_asking();
     }
 
     fn grant_wishes(&mut self) {
@@ -300,6 +306,9 @@ impl Hub {
         if self.pages.as_ref().is_some_and(|(pages, _)| *pages == token) {
             return self.accept_for_pages();
         }
+        if self.accept_asking(token) {
+            return;
+        }
         match self.listener.within(Duration::ZERO).accept() {
             Ok(channel) => match self.set.add(channel) {
                 Ok(token) => self.unknown.push(token),
@@ -312,6 +321,9 @@ impl Hub {
 
     /// Takes what came over a channel, and says what there was no room for, if there is now.
     fn hear(&mut self, token: Token) {
+        if self.hear_asking(token) {
+            return;
+        }
         if let Some(index) = self.processes.iter().position(|process| process.channel() == Some(token)) {
             self.send(index);
         }
@@ -335,6 +347,7 @@ impl Hub {
             (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
             (Some(FromWorker::Ask { request }), Some(_)) => self.asked(request),
             (Some(FromWorker::Replicated { request, error }), Some(_)) => self.replicated(request, error),
+            (Some(FromWorker::Measured { number }), Some(index)) => self.measured(index, number),
             (Some(FromWorker::Wake { wake_domain, parkers }), Some(_)) => {
                 self.wake(u32::try_from(wake_domain).unwrap_or(0), parkers);
             }

@@ -34,6 +34,11 @@ pub enum FromWorker {
         /// The system's number of an error, or 0.
         error: u64,
     },
+    /// It has measured how long its threads have had a processor.
+    Measured {
+        /// As the hub has numbered that.
+        number: u64,
+    },
     /// Threads of another wake domain are to be woken.
     Wake {
         /// That wake domain.
@@ -77,6 +82,13 @@ pub enum FromHub {
     Call {
         /// The request's record.
         request: u64,
+    },
+    /// The processor times of its threads are to be written into their records.
+    Measure {
+        /// What the answer has.
+        number: u64,
+        /// The process's node, by its number in the job.
+        node: u64,
     },
     /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
     Replicate {
@@ -125,6 +137,8 @@ const ASK: u64 = 6;
 const REPLICATED: u64 = 7;
 const REPLICATE: u64 = 8;
 const CALL: u64 = 9;
+const MEASURE: u64 = 10;
+const MEASURED: u64 = 11;
 
 /// How many threads a message wakes at most.
 pub const PARKERS: usize = 8;
@@ -167,6 +181,7 @@ impl Message for FromWorker {
             Self::Wake { wake_domain, ref parkers } => encode([&[WAKE, wake_domain][..], parkers].concat()),
             Self::Ask { request } => encode([ASK, request]),
             Self::Replicated { request, error } => encode([REPLICATED, request, error]),
+            Self::Measured { number } => encode([MEASURED, number]),
         }
     }
 
@@ -195,6 +210,7 @@ impl FromWorker {
             }
             [ASK, request] => Self::Ask { request },
             [REPLICATED, request, error] => Self::Replicated { request, error },
+            [MEASURED, number] => Self::Measured { number },
             _ => return None,
         })
     }
@@ -221,6 +237,7 @@ impl Message for FromHub {
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
             Self::Wake { ref parkers } => encode([&[WAKE][..], parkers].concat()),
             Self::Call { request } => encode([CALL, request]),
+            Self::Measure { number, node } => encode([MEASURE, number, node]),
             Self::Replicate { request, begin, bytes, again } => {
                 encode([REPLICATE, request, begin, bytes, u64::from(again)])
             }
@@ -259,6 +276,7 @@ impl FromHub {
             [START, thread, stack, length] => Self::Start { thread, stack, length },
             [WAKE, ref parkers @ ..] if is_few(parkers) => Self::Wake { parkers: parkers.to_vec() },
             [CALL, request] => Self::Call { request },
+            [MEASURE, number, node] => Self::Measure { number, node },
             [REPLICATE, request, begin, bytes, again @ 0..=1] => {
                 Self::Replicate { request, begin, bytes, again: again == 1 }
             }
@@ -281,6 +299,7 @@ mod tests {
             FromHub::Start { thread: 1, stack: 2, length: 3 },
             FromHub::Wake { parkers: vec![u64::MAX; PARKERS] },
             FromHub::Call { request: 5 },
+            FromHub::Measure { number: 6, node: 1 },
             FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true },
             FromHub::Replicate { request: 0, begin: 2, bytes: 3, again: false },
         ] {
@@ -295,6 +314,7 @@ mod tests {
             FromWorker::Wake { wake_domain: 2, parkers: vec![3] },
             FromWorker::Ask { request: 4 },
             FromWorker::Replicated { request: 4, error: 12 },
+            FromWorker::Measured { number: 5 },
         ] {
             assert_eq!(FromWorker::decode(&message.encode()).as_ref(), Some(&message));
         }

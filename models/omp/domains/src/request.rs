@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use tombolo_omp_team::team::shown::Activity;
 use tombolo_omp_team::team::thread::Thread;
 use tombolo_omp_team::team::waiting;
 
@@ -88,9 +89,14 @@ pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64
         next: AtomicPtr::new(ptr::null_mut()),
         caller: me,
     });
+    let activity = me.shown.activity();
+    if kind == RequestKind::Call {
+        me.shown.does(Activity::Calls);
+    }
     ASKED.enter(request);
     send_queue::ring();
     waiting::until_surely(me, || request.done.load(Ordering::Acquire) != 0);
+    me.shown.does(activity);
     let answer =
         (request.error.load(Ordering::Relaxed).cast_signed(), request.result.load(Ordering::Relaxed));
     // SAFETY: it came from the store, and the process that answered does not look at it again.

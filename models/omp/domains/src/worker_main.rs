@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tombolo::region::CapabilityId;
 use tombolo::{Domain, Error, Ready, Token, WaitSet};
+use tombolo_omp_team::device::threads;
 use tombolo_omp_team::job::stack::Stack;
 use tombolo_omp_team::job::{layout, start, worker};
 use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::store::Store;
 use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
-use tombolo_omp_team::team::root::Root;
+use tombolo_omp_team::team::root::{self, Root};
 use tombolo_omp_team::team::thread::Thread;
 
 use crate::hub::{self, Image};
@@ -224,6 +225,12 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
             if let Some(request) = unsafe { (request as *const request::Request).as_ref() } {
                 calls::serve(request);
             }
+        }
+        Some(FromHub::Measure { number, node }) => {
+            if let Some(root) = root::current() {
+                threads::measure(root, u32::try_from(node).unwrap_or(u32::MAX));
+            }
+            return Some(FromWorker::Measured { number });
         }
         Some(FromHub::Replicate { request, begin, bytes, again }) => {
             let error = replica::apply(mapped, begin, bytes, again);

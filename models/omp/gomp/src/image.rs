@@ -12,7 +12,7 @@ use tombolo_omp_team::job::{env, stack};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::root;
 
-use crate::{heap, process, threads, variables};
+use crate::{heap, process, symbols, threads, variables};
 
 // SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
 // library's.
@@ -127,6 +127,7 @@ pub unsafe extern "C" fn __wrap_main(
     // A handler of the program may wait for other threads, for which this one has to be there.
     sys::withhold_signals();
     create_first_thread();
+    hub::name_functions(symbols::name_of_called);
     // SAFETY: the variables are those of the program, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables::of_program(), image()) };
     heap::lies_in(hub.root().store);

@@ -4,6 +4,8 @@
 //! own table does.
 
 use std::fs;
+#[cfg(target_env = "musl")]
+use std::sync::OnceLock;
 
 /// A function: its address in the file, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,17 @@ pub fn name(symbols: &[Symbol], address: usize) -> String {
         Ok(index) => symbols[index].name.clone(),
         Err(_) => format!("{address:#x}"),
     }
+}
+
+/// What a function is called that runs on another node: the code in front of a marked function has its name.
+/// `None` for a program without names.
+#[cfg(target_env = "musl")]
+pub fn name_of_called(address: usize) -> Option<String> {
+    static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
+    let symbols = SYMBOLS.get_or_init(of_program);
+    let index = symbols.binary_search_by_key(&address, |symbol| symbol.address).ok()?;
+    let name = &symbols[index].name;
+    Some(name.strip_prefix("__tombolo_there_").unwrap_or(name).to_owned())
 }
 
 /// By how much addresses differ from those in the file: 0 where the program has a fixed place.

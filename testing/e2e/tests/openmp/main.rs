@@ -1,5 +1,6 @@
 //! OpenMP with teams over unlike nodes. On the host alone: the program `kit`.
 
+mod balance;
 mod migrate;
 mod nodes;
 mod one_process;
@@ -7,3 +8,4 @@ mod pages;
 mod pthreads;
 mod skew;
 mod target;
+mod threads;

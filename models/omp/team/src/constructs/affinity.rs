@@ -190,7 +190,7 @@ fn field(me: &'static Thread, name: &str) -> String {
             std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
         }
         "P" | "process_id" => std::process::id().to_string(),
-        "i" | "native_thread_id" => format!("{:#x}", me.kernel.get()),
+        "i" | "native_thread_id" => format!("{:#x}", me.shown.kernel()),
         "A" | "thread_affinity" => places::describe(&sys::affinity()),
         _ => "undefined".to_owned(),
     }

@@ -4,8 +4,9 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::primitives::balance::Choice;
 use crate::primitives::nodes::NODES;
 use crate::team::thread::Thread;
 
@@ -17,8 +18,18 @@ pub(super) struct Migrant {
     name: Cell<usize>,
     /// The node on which the next call is to be executed.
     wanted: Cell<u32>,
+    /// Whether the program has said so.
+    is_said: Cell<bool>,
+    /// Where the function is executed that it is in, where that is decided by measured times.
+    choice: Cell<Option<Choice>>,
     /// An order for one of its threads that waits; an address that [`crate::device`] gives a meaning to.
     order: AtomicPtr<libc::c_void>,
+    /// The thread that runs, of these; read also by others.
+    runs_as: AtomicPtr<Thread>,
+    /// The function that it called last on another node and that has not returned.
+    function: AtomicUsize,
+    /// How often it has changed its node.
+    moves: AtomicU64,
     /// Its thread on each node: that which asked, and those that execute calls.
     threads: [Cell<Option<&'static Thread>>; NODES],
 }
@@ -32,6 +43,12 @@ impl Migrant {
     pub(super) fn of(thread: &Thread) -> Option<&'static Self> {
         // SAFETY: what is stored there came from `take_over`, and lives for ever.
         unsafe { thread.migrant.get().cast::<Self>().as_ref() }
+    }
+
+    /// What a thread of the program migrates as, of whatever thread it is asked.
+    pub(super) fn of_origin(thread: &Thread) -> Option<&'static Self> {
+        // SAFETY: what is stored there lies in the store, and lives for ever.
+        unsafe { thread.shown.migrant.load(Ordering::Acquire).cast::<Self>().as_ref() }
     }
 
     /// Has a thread be this one, or none. What it was before.
@@ -48,7 +65,12 @@ impl Migrant {
             origin: thread,
             name: Cell::new(0),
             wanted: Cell::new(thread.node),
+            is_said: Cell::new(false),
+            choice: Cell::new(None),
             order: AtomicPtr::new(ptr::null_mut()),
+            runs_as: AtomicPtr::new(ptr::from_ref(thread).cast_mut()),
+            function: AtomicUsize::new(0),
+            moves: AtomicU64::new(0),
             threads: [const { Cell::new(None) }; NODES],
         };
         this.enter(thread.node, Some(thread));
@@ -80,6 +102,22 @@ impl Migrant {
         self.wanted.set(node);
     }
 
+    /// The program says so.
+    pub(super) fn obeys(&self, node: u32) {
+        self.want(node);
+        self.is_said.set(true);
+    }
+
+    /// Whether the program has said where calls are to be executed.
+    pub(super) fn is_said(&self) -> bool {
+        self.is_said.get()
+    }
+
+    /// Where the function is executed that it is in, from now on; what that was before.
+    pub(super) fn chooses(&self, choice: Option<Choice>) -> Option<Choice> {
+        self.choice.replace(choice)
+    }
+
     /// Its thread on a node.
     pub(super) fn on(&self, node: u32) -> Option<&'static Thread> {
         self.threads[node as usize % NODES].get()
@@ -88,6 +126,29 @@ impl Migrant {
     /// Says which is its thread on a node.
     pub(super) fn enter(&self, node: u32, thread: Option<&'static Thread>) {
         self.threads[node as usize % NODES].set(thread);
+    }
+
+    /// It goes on as this thread, in a function that the program calls on this node, 0 for none. Where it was
+    /// before.
+    pub(super) fn go_on(&self, thread: &'static Thread, function: usize) -> usize {
+        self.runs_as.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+        self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.function.swap(function, Ordering::Relaxed)
+    }
+
+    /// Its thread that runs, the function that was called on that node, and how often it has moved.
+    pub(super) fn seen(&self) -> (&'static Thread, usize, u64) {
+        // SAFETY: what is stored there is a thread, which lives for ever.
+        let thread = unsafe { &*self.runs_as.load(Ordering::Relaxed) };
+        (thread, self.function.load(Ordering::Relaxed), self.moves.load(Ordering::Relaxed))
+    }
+
+    /// Another thread gets the record of that which asked: it has not moved.
+    pub(super) fn begin_anew(&self) {
+        self.want(self.origin.node);
+        self.is_said.set(false);
+        self.go_on(self.origin, 0);
+        self.moves.store(0, Ordering::Relaxed);
     }
 
     /// Has one of its threads that wait execute an order.

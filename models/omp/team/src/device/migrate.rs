@@ -6,11 +6,13 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::Ordering;
 
 use super::migrant::Migrant;
 use super::order::{Construct, Order, OrderKind};
 use crate::primitives::leavable::Begin;
 use crate::primitives::{exclusive, sys};
+use crate::team::balancer::Balancer;
 use crate::team::task::Function;
 use crate::team::thread::Thread;
 use crate::team::waiting;
@@ -21,7 +23,7 @@ pub fn set_node(me: &'static Thread, node: u32) -> bool {
     if node >= me.root().nodes().count() {
         return false;
     }
-    migrant_of(me).want(node);
+    migrant_of(me).obeys(node);
     true
 }
 
@@ -29,6 +31,7 @@ pub fn set_node(me: &'static Thread, node: u32) -> bool {
 fn migrant_of(me: &'static Thread) -> &'static Migrant {
     let migrant = Migrant::of(me).unwrap_or_else(|| {
         let migrant = me.store().place(Migrant::new(me));
+        me.shown.migrant.store(ptr::from_ref(migrant).cast_mut().cast(), Ordering::Release);
         Migrant::take_over(Some(migrant), me);
         migrant
     });
@@ -41,7 +44,10 @@ fn migrant_of(me: &'static Thread) -> &'static Migrant {
 /// A thread ends that OpenMP did not start: the next that gets its record has not migrated.
 pub fn forget(thread: &Thread) {
     if let Some(migrant) = Migrant::of(thread) {
-        migrant.want(thread.node);
+        if let (Some(balancer), Some(choice)) = (thread.root().balancer(), migrant.chooses(None)) {
+            balancer.leave(choice, thread.root().nodes());
+        }
+        migrant.begin_anew();
     }
 }
 
@@ -61,17 +67,58 @@ pub fn origin(me: &'static Thread) -> &'static Thread {
 /// Calls a function with a frame on the node that the caller is to migrate to. False, and the function was
 /// not called, if the caller is there.
 pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool {
-    let Some(migrant) = Migrant::of(me) else { return false };
+    let migrant = Migrant::of(me);
+    if let Some(balancer) = me.root().balancer()
+        && !migrant.is_some_and(Migrant::is_said)
+    {
+        balanced(me, balancer, function, frame);
+        return true;
+    }
+    let Some(migrant) = migrant else { return false };
     let node = migrant.wanted();
     if node == me.node {
         return false;
     }
+    visit(me, migrant, node, function, frame);
+    true
+}
+
+/// Calls a function with a frame on another node. How long it took there.
+fn visit(
+    me: &'static Thread,
+    migrant: &'static Migrant,
+    node: u32,
+    function: Function,
+    frame: *mut c_void,
+) -> u64 {
     let order = Order::new(me.root(), node, Construct::Migration, OrderKind::Visit, &[]);
     order.visits(migrant, function, frame as usize);
     let order = executed(me, migrant, order);
-    sys::set_errno(order.errno());
+    let (errno, run_ns) = (order.errno(), order.result() as u64);
     order.release(me.store());
-    true
+    sys::set_errno(errno);
+    run_ns
+}
+
+/// Calls a function with a frame on the node where it is fastest by measured time, which may be this one.
+fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame: *mut c_void) {
+    let (migrant, nodes) = (migrant_of(me), me.root().nodes());
+    let outer = migrant.chooses(None);
+    let choice = balancer.begin(function as usize, me.node, outer, nodes);
+    migrant.chooses(Some(choice));
+    let began_ns = sys::now_ns();
+    let run_ns = if choice.node == me.node {
+        // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
+        unsafe { function(frame) };
+        None
+    } else {
+        Some(visit(me, migrant, choice.node, function, frame))
+    };
+    let errno = sys::errno();
+    let all_ns = sys::now_ns().saturating_sub(began_ns);
+    balancer.end(choice, (run_ns.unwrap_or(all_ns), all_ns), nodes);
+    migrant.chooses(outer);
+    sys::set_errno(errno);
 }
 
 /// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with;
@@ -103,6 +150,7 @@ fn is_origin(migrant: &Migrant, me: &Thread) -> bool {
 fn executed(me: &'static Thread, migrant: &'static Migrant, order: &'static Order) -> &'static Order {
     let (root, node) = (me.root(), order.node());
     order.begin_for(me);
+    let function = migrant.seen().1;
     let there = migrant.on(node);
     if let Some(thread) = there {
         exclusive::flush();
@@ -124,6 +172,7 @@ fn executed(me: &'static Thread, migrant: &'static Migrant, order: &'static Orde
             order.answer();
         }
     }
+    migrant.go_on(me, function);
     if there.is_none() {
         migrant.enter(node, None);
     }

@@ -13,3 +13,4 @@ pub mod memory;
 mod migrant;
 pub mod migrate;
 pub mod order;
+pub mod threads;

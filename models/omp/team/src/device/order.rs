@@ -11,9 +11,10 @@ use super::{alone, memory};
 use crate::constructs::tasks;
 use crate::primitives::leavable::{self, Begin};
 use crate::primitives::store::Store;
-use crate::primitives::{exclusive, sys};
+use crate::primitives::{exclusive, processor_time, sys};
 use crate::team::devices::Device;
 use crate::team::root::Root;
+use crate::team::shown::Activity;
 use crate::team::task::Function;
 use crate::team::thread::{self, Thread, WayOut};
 use crate::team::waiting;
@@ -173,7 +174,7 @@ impl Order {
         self.words.set([argument, 0, 0]);
     }
 
-    /// What that thread returned.
+    /// What that thread returned; in a visit, how long the function took, where that is measured.
     pub(super) fn result(&self) -> usize {
         self.words.get()[2]
     }
@@ -283,6 +284,7 @@ impl Order {
         let device = me.root().devices().at(self.node);
         match self.kind.get() {
             OrderKind::Run => {
+                me.shown.carry(None, processor_time::own_time_ns);
                 self.begin(me, device);
                 for (index, item) in self.items().iter().enumerate() {
                     // SAFETY: there is an address for each item.
@@ -331,6 +333,7 @@ impl Order {
         let [argument, errno, _] = self.words.get();
         let argument = argument as *mut libc::c_void;
         let before = Migrant::take_over(self.migrant.get(), me);
+        let activity = self.begin_as(me);
         let way_out = me.way_out.replace(WayOut::None);
         sys::set_errno(errno);
         let result = if let Some(begin) = self.begin.get() {
@@ -340,15 +343,29 @@ impl Order {
             let result = unsafe { leavable::call(begin, argument, &raw mut stack) };
             result as usize
         } else {
+            let began_ns = me.root().settings.balance.then(sys::now_ns);
             if let Some(function) = self.function.get() {
                 // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
                 unsafe { function(argument) };
             }
-            0
+            began_ns.map_or(0, |began_ns| sys::now_ns().saturating_sub(began_ns)) as usize
         };
         self.words.set([argument as usize, sys::errno(), result]);
         me.way_out.set(way_out);
+        me.shown.does(activity);
         Migrant::take_over(before, me);
+    }
+
+    /// The calling thread is the one that migrates from here on. What it did before.
+    fn begin_as(&self, me: &'static Thread) -> Activity {
+        let Some(migrant) = self.migrant.get() else { return me.shown.activity() };
+        let function = self.function.get().map_or(0, |function| function as usize);
+        let function = self.begin.get().map_or(function, |begin| begin as usize);
+        migrant.go_on(me, function);
+        let origin = migrant.origin();
+        let other = (!ptr::eq(origin, me)).then_some(&origin.shown);
+        me.shown.carry(other, processor_time::own_time_ns);
+        me.shown.does(if other.is_some() { Activity::Carries } else { Activity::Runs })
     }
 
     fn begin(&self, me: &'static Thread, device: &Device) {

@@ -12,6 +12,7 @@ use crate::device::migrate;
 use crate::primitives::leavable::Begin;
 use crate::primitives::sys;
 use crate::team::root::Root;
+use crate::team::shown::Role;
 
 /// The C library's function that creates a thread.
 pub type Create =
@@ -158,6 +159,7 @@ unsafe extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     // The thread may end by `pthread_exit`: nothing may be left to be given back.
     drop(kernel);
     let me = start::first_call(node);
+    me.shown.becomes(Role::Created);
     me.stack.set(stack.map(|stack| stack.bounds(false)));
     fault::watch(me);
     let there = me.root().node_for_created(node);

@@ -168,6 +168,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
             sys::fatal(format_args!("OMP_TOMBOLO_PTHREADS={text}: there are `here`, `spread` and `others`"))
         })
     });
+    variables.set("OMP_TOMBOLO_BALANCE", truth, &mut settings.balance);
     settings.own_memory = mode == Mode::Hybrid;
     let mut group = settings.processors;
     variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);

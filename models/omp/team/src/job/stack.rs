@@ -10,6 +10,7 @@ use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
 use crate::team::root::Root;
+use crate::team::shown::Role;
 use crate::team::thread::Thread;
 
 /// What stacks are at least: where their size was said, and where it was not.
@@ -269,6 +270,7 @@ extern "C" fn call(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is a call that stays.
     let call = unsafe { &*argument.cast::<Call>() };
     let me = start::current();
+    me.shown.becomes(Role::Main);
     me.stack.set(call.stack.get().copied());
     fault::watch(me);
     // SAFETY: the program's function, with what the C library gave for it.

@@ -9,6 +9,7 @@ use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::{sys, wake_domain};
 use crate::team::root::{self, Root, StartWorker};
+use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
 
 static MAKING: Spinlock = Spinlock::new();
@@ -108,7 +109,8 @@ pub(super) fn first_call(node: u32) -> &'static Thread {
     let root = root();
     let thread = root.adopt(node);
     thread.parker.set_domain(wake_domain::own());
-    thread.kernel.set(sys::thread_number());
+    let names = (sys::thread_number(), sys::name_of_thread());
+    thread.shown.begin(Role::Other, Activity::Runs, root.next_number(), names);
     thread::set_current(Some(thread));
     thread.awake().came();
     leave_at_end(thread);
@@ -130,6 +132,7 @@ fn left(thread: &'static Thread) {
     }
     thread.awake().went();
     migrate::forget(thread);
+    thread.shown.becomes(Role::None);
     thread.root().leave(thread);
     thread::set_current(None);
 }

@@ -8,8 +8,9 @@ use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
 use crate::device::order;
 use crate::primitives::wait::{self, Sleep};
-use crate::primitives::{exclusive, sys};
+use crate::primitives::{exclusive, processor_time, sys};
 use crate::team::members::Team;
+use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
 
 /// The main function of a worker: it runs what it is given, for ever. The argument is its record.
@@ -18,7 +19,8 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
         thread::set_current(Some(me));
         sys::handle_signals();
-        me.kernel.set(sys::thread_number());
+        let names = (sys::thread_number(), sys::name_of_thread());
+        me.shown.begin(Role::Worker, Activity::Idle, me.root().next_number(), names);
         fault::watch(me);
         me.awake().came();
         if me.root().nodes().several() {
@@ -27,7 +29,9 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
         let (mut done, mut region) = (0, 0);
         loop {
             done = wait_for_work(me, done, region);
+            me.shown.does(Activity::Runs);
             region = work(me);
+            me.shown.does(Activity::Idle);
         }
     }
     ptr::null_mut()
@@ -44,6 +48,8 @@ fn work(me: &'static Thread) -> u64 {
     affinity::take_place(me);
     me.league.set(team.league.get());
     me.sit(team.seat(me.given_id.get(), me, me.given_region.get()));
+    me.shown.is_in_team(me.given_id.get());
+    me.shown.carry(None, processor_time::own_time_ns);
     affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(me.given_data.get()) };

@@ -187,6 +187,8 @@ pub struct Settings {
     pub processors: u32,
     /// `OMP_TOMBOLO_PTHREADS`: where threads run that the program creates itself.
     pub created: Created,
+    /// `OMP_TOMBOLO_BALANCE`: whether marked functions run on the node where they are fastest.
+    pub balance: bool,
 }
 
 impl Settings {
@@ -212,6 +214,7 @@ impl Settings {
             arena: 0,
             processors,
             created: Created::Here,
+            balance: false,
         }
     }
 

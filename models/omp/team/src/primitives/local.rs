@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::awake::{Asking, Awake, CROWDED, UNKNOWN};
 use super::cache::Cache;
@@ -23,6 +23,8 @@ pub struct Local {
     pub asking: Asking,
     /// Its entry in a list of [`super::park`].
     pub parked: Parked,
+    /// Whether it sleeps until another thread wakes it.
+    asleep: AtomicBool,
 }
 
 /// A thread's entry in a list of those that sleep on a word.
@@ -43,7 +45,13 @@ impl Local {
             cache: Cache::default(),
             asking: Asking::default(),
             parked: Parked::default(),
+            asleep: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the thread sleeps until another thread wakes it. It may have been woken meanwhile.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
     }
 
     /// Says where the thread sleeps. Called once, before any other thread knows this one.
@@ -115,8 +123,11 @@ pub fn budget_for_locks() -> Spin {
 
 /// Runs something during which the thread sleeps.
 pub fn asleep(sleep: impl FnOnce()) {
-    let awake = awake();
+    let (me, awake) = (me(), awake());
+    let says = |asleep| me.iter().for_each(|me| me.asleep.store(asleep, Ordering::Relaxed));
     awake.went();
+    says(true);
     sleep();
+    says(false);
     awake.came();
 }

@@ -2,6 +2,7 @@
 //! nodes of the job. Nothing here knows of teams or tasks.
 
 pub mod awake;
+pub mod balance;
 pub mod bell;
 pub mod cache;
 pub mod cache_line;
@@ -17,6 +18,7 @@ pub mod pace;
 pub mod park;
 pub mod parker;
 pub mod places;
+pub mod processor_time;
 pub mod skew;
 pub mod speed;
 pub mod stack_bounds;

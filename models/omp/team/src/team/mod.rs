@@ -1,6 +1,7 @@
 //! The records that a job keeps in the store: threads, teams, tasks, constructs that share work, devices.
 //! What the constructs do with them is in [`crate::constructs`].
 
+pub mod balancer;
 pub mod depend;
 pub mod devices;
 pub mod doacross;
@@ -12,6 +13,7 @@ pub mod present;
 pub mod queue;
 pub mod root;
 pub mod share;
+pub mod shown;
 pub mod tally;
 pub mod task;
 pub mod thread;

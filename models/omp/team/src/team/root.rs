@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use super::balancer::Balancer;
 use super::devices::Devices;
 use super::keys::Keys;
 use super::members::Team;
@@ -53,10 +54,16 @@ pub struct Root {
     stacks_due: AtomicU32,
     /// How many threads the program has created.
     created: AtomicU32,
+    /// How many threads have begun.
+    begun: AtomicU32,
+    /// The record that was made last.
+    last_made: AtomicPtr<Thread>,
     /// How long regions took, and what each thread did in them.
     pub tallies: Tallies,
     /// Keys of threads' own values.
     pub keys: Keys,
+    /// Decides where marked functions run, if it is asked to.
+    balancer: Cell<Option<&'static Balancer>>,
     /// The threads that sleep on words.
     pub(crate) lot: Lot,
 }
@@ -115,6 +122,10 @@ impl Root {
             &*root
         };
         root.nodes.begin(own_node(settings.processors), (settings.turns(), settings.turns_of_several()));
+        if settings.balance {
+            // SAFETY: all zero is a lock that is free and a balance that knows nothing.
+            root.balancer.set(Some(unsafe { &*store.place_zeroed::<Balancer>() }));
+        }
         root.changeable.teams.store(settings.teams, Ordering::Relaxed);
         root.changeable.teams_limit.store(settings.teams_limit, Ordering::Relaxed);
         let given = affinity_format.as_bytes();
@@ -150,9 +161,44 @@ impl Root {
         &self.devices
     }
 
+    /// What decides where marked functions run, if it is asked to and there are several nodes.
+    #[inline]
+    pub fn balancer(&self) -> Option<&'static Balancer> {
+        self.balancer.get().filter(|_| self.nodes.several())
+    }
+
     /// Processors of all nodes.
     pub fn processors(&self) -> u32 {
         self.nodes.processors()
+    }
+
+    /// Adds a new record to those that [`threads`](Self::threads) has.
+    pub(super) fn enter(&self, thread: &'static Thread) {
+        let this = ptr::from_ref(thread).cast_mut();
+        let mut last = self.last_made.load(Ordering::Relaxed);
+        loop {
+            thread.shown.next.store(last.cast(), Ordering::Relaxed);
+            match self.last_made.compare_exchange_weak(last, this, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => last = now,
+            }
+        }
+    }
+
+    /// The records of all threads, also of those that have ended.
+    pub fn threads(&self) -> impl Iterator<Item = &'static Thread> {
+        let thread = |address: *mut Thread| {
+            // SAFETY: records are entered once they are complete, and live for ever.
+            unsafe { address.as_ref::<'static>() }
+        };
+        std::iter::successors(thread(self.last_made.load(Ordering::Acquire)), move |last| {
+            thread(last.shown.next.load(Ordering::Relaxed).cast())
+        })
+    }
+
+    /// The number of a thread that begins.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.begun.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A worker on a node: one that is idle there, or a new one, which is to be started. Where the node has

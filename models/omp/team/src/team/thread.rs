@@ -7,6 +7,7 @@ use super::keys::Values;
 use super::members::{Member, Team};
 use super::root::Root;
 use super::share::WorkShare;
+use super::shown::Shown;
 use super::tally::Tally;
 use super::task::{Function, Task};
 use crate::primitives::awake::Awake;
@@ -95,10 +96,10 @@ pub struct Thread {
     pub values: Cell<Option<&'static Values>>,
     /// What the thread leaves that ends here.
     pub way_out: Cell<WayOut>,
-    /// The kernel's number of this thread.
-    pub kernel: Cell<u64>,
     /// The stack that it runs on, where that is known.
     pub stack: Cell<Option<StackBounds>>,
+    /// What can be seen of it from outside.
+    pub shown: Shown,
 }
 
 #[repr(align(64))]
@@ -135,11 +136,12 @@ impl Thread {
             migrant: Cell::new(ptr::null()),
             values: Cell::new(None),
             way_out: Cell::new(WayOut::Thread),
-            kernel: Cell::new(0),
             stack: Cell::new(None),
+            shown: Shown::new(),
             local: Local::new(root.nodes().awake(node)),
         });
         thread.local.set_parker(&thread.parker);
+        root.enter(thread);
         thread
     }
 

@@ -1,0 +1,115 @@
+//! Asking the hubs of jobs.
+
+use std::time::{Duration, Instant};
+
+use tombolo::names::Record;
+use tombolo::{ChannelOptions, Domain, DomainId};
+
+use crate::report::{ProcessReport, Reader};
+use crate::{ASK, NAMES, name_of};
+
+/// How long a hub may take: it asks the processes of its job in turn.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Messages that a report has at most.
+const MESSAGES: usize = 65_536;
+
+/// Why there is no report.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The machine, or the channel.
+    #[error(transparent)]
+    Tombolo(#[from] tombolo::Error),
+    /// The domain is no such job.
+    #[error(
+        "domain {domain} is no job with threads on several nodes: those are images of `tombolo ompcc` that run with \
+         OMP_TOMBOLO=hybrid or exclusive; `tombolo ps --threads` lists them"
+    )]
+    NoJob {
+        /// The domain.
+        domain: DomainId,
+    },
+    /// The domain is a worker of such a job.
+    #[error("domain {domain} is a worker of the job {job}: ask for that")]
+    Worker {
+        /// The domain.
+        domain: DomainId,
+        /// The job.
+        job: DomainId,
+    },
+    /// What the job says is no report.
+    #[error(
+        "domain {domain} on the name {name} does not answer as a job does: it may be of another version of Tombolo"
+    )]
+    Unclear {
+        /// The domain.
+        domain: DomainId,
+        /// The name that it has.
+        name: String,
+    },
+}
+
+/// The jobs of the machine, and what their hubs say. Jobs that end meanwhile are left out.
+///
+/// # Errors
+/// [`Error`]: one that is there and does not answer is an error.
+pub fn list(domain: &Domain) -> Result<Vec<(DomainId, ProcessReport)>, Error> {
+    let records = domain.names().find(&format!("r'^{NAMES}'"))?;
+    let mut jobs = Vec::new();
+    for (job, record) in records.iter().filter_map(job_of) {
+        match ask(domain, job, &record.name) {
+            Ok(report) => jobs.push((job, report)),
+            Err(Error::Tombolo(error)) if has_ended(domain, &record.name, &error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    jobs.sort_by_key(|(job, _)| *job);
+    Ok(jobs)
+}
+
+/// What the hub of one job says, whose program is this domain.
+///
+/// # Errors
+/// [`Error`].
+pub fn of(domain: &Domain, job: DomainId) -> Result<ProcessReport, Error> {
+    let name = name_of(job);
+    let records = domain.names().find(&format!("r'^{NAMES}'"))?;
+    if records.iter().filter_map(job_of).any(|(of, _)| of == job) {
+        return ask(domain, job, &name);
+    }
+    let wanted = job.to_string();
+    let is_worker =
+        |report: &ProcessReport| report.nodes.iter().any(|node| node.domain.as_deref() == Some(&*wanted));
+    match list(domain)?.into_iter().find(|(_, report)| is_worker(report)) {
+        Some((of, _)) => Err(Error::Worker { domain: job, job: of }),
+        None => Err(Error::NoJob { domain: job }),
+    }
+}
+
+/// The job of a record: the domain that has it, under its own name.
+fn job_of(record: &Record) -> Option<(DomainId, &Record)> {
+    let owner = record.owner.filter(|owner| record.name == name_of(*owner))?;
+    record.endpoint.then_some((owner, record))
+}
+
+fn has_ended(domain: &Domain, name: &str, error: &tombolo::Error) -> bool {
+    matches!(error, tombolo::Error::PeerDied { .. } | tombolo::Error::Closed { .. })
+        || domain.names().find(name).is_ok_and(|found| found.is_empty())
+}
+
+fn ask(domain: &Domain, job: DomainId, name: &str) -> Result<ProcessReport, Error> {
+    let unclear = || Error::Unclear { domain: job, name: name.to_owned() };
+    let deadline = Instant::now() + WITHIN;
+    let mut channel =
+        ChannelOptions::default().spin_ns(0).connect(&domain.clone().with_timeout(WITHIN), name)?;
+    channel.within(WITHIN).send(ASK)?;
+    let (mut reader, mut bytes) = (Reader::default(), Vec::new());
+    for _ in 0..MESSAGES {
+        let left = deadline.saturating_duration_since(Instant::now());
+        channel.within(left).recv_into(&mut bytes)?;
+        if reader.take(&bytes).ok_or_else(unclear)? {
+            return reader.report().ok_or_else(unclear);
+        }
+    }
+    Err(unclear())
+}

@@ -1,0 +1,372 @@
+//! What the hub of a job says of it: lines of words. The last word of some lines is text with spaces.
+//!
+//! ```text
+//! process PID
+//! program TEXT
+//! folder TEXT
+//! node NAME ISA PROCESSORS DOMAIN          in the order of their numbers; DOMAIN may be -
+//! descriptor NUMBER TEXT
+//! thread NUMBER ROLE MEMBER HANDLE MADE ON STATE TIME_NS MOVES FUNCTION    FUNCTION may be -
+//! end
+//! ```
+
+/// Nodes that a job can have.
+const NODES: usize = 64;
+/// Threads and descriptors that a report has at most.
+const ROWS: usize = 65_536;
+/// The longest text of a line, in bytes; longer ones are cut.
+const TEXT: usize = 512;
+/// Bytes of a message, unless a line is longer.
+const MESSAGE: usize = 1024;
+
+/// What a thread is to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It calls `main`.
+    Main,
+    /// The program created it.
+    Created,
+    /// A worker of teams.
+    Worker,
+}
+
+impl Role {
+    const ALL: [Role; 3] = [Role::Main, Role::Created, Role::Worker];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Main => "main",
+            Role::Created => "pthread",
+            Role::Worker => "worker",
+        }
+    }
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has a processor, or waits for one.
+    Running,
+    /// It waits for other threads of the job.
+    Waiting,
+    /// It waits for a call of the C library that the program's process makes for it.
+    Calling,
+    /// It sleeps in its kernel.
+    Sleeping,
+    /// It has nothing to do.
+    Idle,
+}
+
+impl State {
+    const ALL: [State; 5] = [State::Running, State::Waiting, State::Calling, State::Sleeping, State::Idle];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Waiting => "waiting",
+            State::Calling => "calling",
+            State::Sleeping => "sleeping",
+            State::Idle => "idle",
+        }
+    }
+}
+
+/// A node of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeReport {
+    /// Its name.
+    pub name: String,
+    /// Its instruction set.
+    pub isa: String,
+    /// Its processors.
+    pub processors: u32,
+    /// The domain of its threads, where there is one.
+    pub domain: Option<String>,
+}
+
+/// A thread of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadReport {
+    /// Which thread of the job it is, in the order in which they began.
+    pub number: u32,
+    /// What it is to the program.
+    pub role: Role,
+    /// Its number in its team, of a worker.
+    pub member: u32,
+    /// What `pthread_self` says there.
+    pub handle: u64,
+    /// The node on which it was made, as an index of the report's nodes.
+    pub made: usize,
+    /// The node on which it is.
+    pub on: usize,
+    /// What it does.
+    pub state: State,
+    /// How long it has had processors, on all nodes.
+    pub time_ns: u64,
+    /// How often it has changed its node.
+    pub moves: u64,
+    /// The function that was called on the node where it is.
+    pub function: Option<String>,
+}
+
+/// A job as one process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ProcessReport {
+    /// What `getpid` says.
+    pub pid: u32,
+    /// The program.
+    pub program: String,
+    /// The current folder.
+    pub folder: String,
+    /// Its nodes; the first is where it began.
+    pub nodes: Vec<NodeReport>,
+    /// Its descriptors, and what each is of.
+    pub descriptors: Vec<(u32, String)>,
+    /// Its threads by number.
+    pub threads: Vec<ThreadReport>,
+}
+
+/// A text as the last of a line.
+fn rest(text: &str) -> String {
+    let mut end = text.len().min(TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
+}
+
+/// A text as one word.
+fn word(text: &str) -> String {
+    let text: String = rest(text).chars().map(|each| if each == ' ' { '_' } else { each }).collect();
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+fn optional(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), word)
+}
+
+impl ThreadReport {
+    fn line(&self) -> String {
+        let ThreadReport { number, member, handle, made, on, time_ns, moves, .. } = self;
+        let (role, state) = (self.role.name(), self.state.name());
+        let function = optional(self.function.as_deref());
+        format!("thread {number} {role} {member} {handle} {made} {on} {state} {time_ns} {moves} {function}")
+    }
+}
+
+impl ProcessReport {
+    /// The messages that say it.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Vec<u8>> {
+        let mut lines = vec![
+            format!("process {}", self.pid),
+            format!("program {}", rest(&self.program)),
+            format!("folder {}", rest(&self.folder)),
+        ];
+        lines.extend(self.nodes.iter().map(|node| {
+            let (name, isa, domain) = (word(&node.name), word(&node.isa), optional(node.domain.as_deref()));
+            format!("node {name} {isa} {} {domain}", node.processors)
+        }));
+        lines.extend(self.descriptors.iter().map(|(number, of)| format!("descriptor {number} {}", rest(of))));
+        lines.extend(self.threads.iter().map(ThreadReport::line));
+        lines.push("end".to_owned());
+        let mut messages: Vec<Vec<u8>> = Vec::new();
+        for line in lines {
+            match messages.last_mut() {
+                Some(last) if last.len() + line.len() < MESSAGE => {
+                    last.push(b'\n');
+                    last.extend(line.bytes());
+                }
+                _ => messages.push(line.into_bytes()),
+            }
+        }
+        messages
+    }
+}
+
+/// Puts a report together from its messages. What says it is another program, so nothing of it is believed to
+/// make sense.
+#[derive(Debug, Default)]
+pub struct Reader {
+    report: ProcessReport,
+    ended: bool,
+}
+
+impl Reader {
+    /// Takes a message; whether it was the last. `None` if it is of no report.
+    pub fn take(&mut self, message: &[u8]) -> Option<bool> {
+        for line in std::str::from_utf8(message).ok()?.split('\n') {
+            if self.ended {
+                return None;
+            }
+            self.line(line)?;
+        }
+        Some(self.ended)
+    }
+
+    /// The report, after its last message.
+    #[must_use]
+    pub fn report(self) -> Option<ProcessReport> {
+        let nodes = self.report.nodes.len();
+        let is_right = |thread: &ThreadReport| thread.made < nodes && thread.on < nodes;
+        (self.ended && self.report.threads.iter().all(is_right)).then_some(self.report)
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
+        let (kind, text) = line.split_once(' ').unwrap_or((line, ""));
+        let report = &mut self.report;
+        match kind {
+            "process" => report.pid = text.parse().ok()?,
+            "program" => text.clone_into(&mut report.program),
+            "folder" => text.clone_into(&mut report.folder),
+            "node" if report.nodes.len() < NODES => report.nodes.push(node(text)?),
+            "descriptor" if report.descriptors.len() < ROWS => {
+                let (number, of) = text.split_once(' ')?;
+                report.descriptors.push((number.parse().ok()?, of.to_owned()));
+            }
+            "thread" if report.threads.len() < ROWS => report.threads.push(thread(text)?),
+            "end" => self.ended = true,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn name(word: &str) -> Option<String> {
+    (word != "-").then(|| word.to_owned())
+}
+
+fn node(text: &str) -> Option<NodeReport> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [called, isa, processors, domain] = words[..] else { return None };
+    let processors = processors.parse().ok()?;
+    Some(NodeReport { name: called.to_owned(), isa: isa.to_owned(), processors, domain: name(domain) })
+}
+
+fn thread(text: &str) -> Option<ThreadReport> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [number, role, member, handle, made, on, state, time_ns, moves, function] = words[..] else {
+        return None;
+    };
+    Some(ThreadReport {
+        number: number.parse().ok()?,
+        role: Role::ALL.into_iter().find(|of| of.name() == role)?,
+        member: member.parse().ok()?,
+        handle: handle.parse().ok()?,
+        made: made.parse().ok()?,
+        on: on.parse().ok()?,
+        state: State::ALL.into_iter().find(|of| of.name() == state)?,
+        time_ns: time_ns.parse().ok()?,
+        moves: moves.parse().ok()?,
+        function: name(function),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn report(threads: u32) -> ProcessReport {
+        let node = |name: &str, domain: Option<&str>| NodeReport {
+            name: name.into(),
+            isa: "x86_64".into(),
+            processors: 2,
+            domain: domain.map(str::to_owned),
+        };
+        let thread = |number: u32| ThreadReport {
+            number,
+            role: Role::ALL[number as usize % 3],
+            member: number / 4,
+            handle: 1 << 40 | u64::from(number),
+            made: 0,
+            on: number as usize % 2,
+            state: State::ALL[number as usize % 5],
+            time_ns: u64::MAX,
+            moves: u64::from(number),
+            function: (number % 2 == 1).then(|| "work".to_owned()),
+        };
+        ProcessReport {
+            pid: 7,
+            program: "a program.tbi with words".into(),
+            folder: "/a b".into(),
+            nodes: vec![node("host", Some("0.1.2")), node("arm0", None)],
+            descriptors: vec![(0, "pipe:[12]".into()), (3, String::new())],
+            threads: (0..threads).map(thread).collect(),
+        }
+    }
+
+    fn read(messages: &[Vec<u8>]) -> Option<ProcessReport> {
+        let mut reader = Reader::default();
+        let last = messages.len() - 1;
+        for (index, message) in messages.iter().enumerate() {
+            assert_eq!(reader.take(message)?, index == last);
+        }
+        reader.report()
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        for threads in [0, 1, 9, 500] {
+            let report = report(threads);
+            let messages = report.messages();
+            assert!(messages.iter().all(|message| message.len() <= MESSAGE));
+            assert_eq!(read(&messages), Some(report), "{threads}");
+        }
+    }
+
+    #[test]
+    fn what_a_line_cannot_carry_is_replaced() {
+        let mut report = report(1);
+        report.program = format!("a\nb{}", "é".repeat(TEXT));
+        report.threads[0].function = Some("operator new".into());
+        let read = read(&report.messages()).unwrap();
+        assert!(
+            read.program.starts_with("a\u{fffd}bé") && read.program.len() <= TEXT + 4,
+            "{}",
+            read.program
+        );
+        assert_eq!(read.threads[0].function.as_deref(), Some("operator_new"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_report() {
+        let taken = |text: &str| Reader::default().take(text.as_bytes());
+        for text in
+            ["", "x", "process -1", "node a b 1", "node a b c -", "thread 1", "end\nend", "descriptor 3"]
+        {
+            assert_eq!(taken(text), None, "{text}");
+        }
+        assert_eq!(Reader::default().take(&[0xff]), None);
+        let of = |text: &str| {
+            let mut reader = Reader::default();
+            reader.take(text.as_bytes()).and_then(|_| reader.report())
+        };
+        assert!(of("end").is_some());
+        assert_eq!(of("process 1"), None, "it has no end");
+        let thread = |on: u32| format!("node a b 1 -\nthread 1 main 0 0 0 {on} idle 1 1 -\nend");
+        assert!(of(&thread(0)).is_some());
+        assert_eq!(of(&thread(1)), None, "there is no such node");
+        let nodes = |count: usize| format!("{}end", "node a b 1 -\n".repeat(count));
+        assert!(of(&nodes(NODES)).is_some());
+        assert_eq!(of(&nodes(NODES + 1)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(messages in prop::collection::vec("((process|node|thread|end|descriptor) ?[0-9a -]{0,24}\n?){0,4}", 0..4)) {
+            let mut reader = Reader::default();
+            for message in &messages {
+                let _ = reader.take(message.as_bytes());
+            }
+            if let Some(report) = reader.report() {
+                prop_assert!(report.threads.iter().all(|thread| thread.on < report.nodes.len()));
+            }
+        }
+    }
+}

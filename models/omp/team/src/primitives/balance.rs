@@ -1,0 +1,385 @@
+//! On which node a thread executes a function that may run on any: where it is fastest by measured time.
+//!
+//! The decisions alone: times and what runs where are told. A function is first tried on each node that has a
+//! free processor, then runs where the time that it takes there, times the share of a processor that it gets,
+//! and the time that a move there takes are least. A node other than the best is tried again once the calls
+//! since then have taken [`PROBE_SHARE`] times as long as that costs, so that trying costs a bounded part.
+
+use super::nodes::NODES;
+
+/// Functions that it can tell apart; further ones stay where they are called.
+pub const FUNCTIONS: usize = 64;
+/// How often a function is tried on a node before its time there is believed: the first call also loads code
+/// and data.
+const TRIES: u32 = 2;
+/// A new measurement's part of the time that is kept is 1 to this.
+const SMOOTH: u64 = 2;
+/// Trying a node again costs at most 1 to this of the time that calls take.
+const PROBE_SHARE: u64 = 32;
+/// A move has to gain at least 1 to this of the time of a call that stays.
+const GAIN: u64 = 8;
+/// No node's, where a thread is not counted.
+const NOWHERE: u32 = u32::MAX;
+
+/// What is known of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Processors that it has, or that the node has whose processors it uses.
+    pub processors: u32,
+    /// The node whose processors these are.
+    pub runs_on: u32,
+}
+
+/// What was measured of a function on a node.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    /// Calls that were given to the node, also those that have not returned.
+    given: u32,
+    /// Calls that returned.
+    count: u32,
+    /// How long a call takes, on a processor of its own.
+    run_ns: u64,
+    /// What it takes longer for a caller on another node; 0: not known yet.
+    move_ns: u64,
+    /// How long calls of the function took, on all nodes, since it was last tried here.
+    since_ns: u64,
+}
+
+impl Measured {
+    /// Keeps a new measurement.
+    fn keep(&mut self, run_ns: u64, move_ns: Option<u64>) {
+        // Of the first few the shortest: the others were longer for what is done once.
+        let smooth = |kept: u64, new: u64| match kept {
+            0 => new,
+            kept if self.count < TRIES => kept.min(new),
+            kept => kept - kept / SMOOTH + new / SMOOTH,
+        };
+        let (run_ns, move_ns) =
+            (smooth(self.run_ns, run_ns.max(1)), move_ns.map(|new| smooth(self.move_ns, new.max(1))));
+        self.run_ns = run_ns;
+        self.move_ns = move_ns.unwrap_or(self.move_ns);
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    /// Its address; 0: none yet.
+    key: usize,
+    on: [Measured; NODES],
+}
+
+/// What is known of functions and nodes. It can lie in memory that all processes share; the caller has a
+/// lock. All zero is one that knows nothing.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Balance {
+    /// Threads in such functions, by the node whose processors they use.
+    busy: [u32; NODES],
+    functions: [Function; FUNCTIONS],
+}
+
+/// Where a call is executed, to be given back to [`Balance::end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The node.
+    pub node: u32,
+    function: Option<usize>,
+    from: u32,
+    /// Where the caller was counted before.
+    before: u32,
+    /// Threads for each processor there, in 256ths, while it runs.
+    load: u64,
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        let function = Function { key: 0, on: [Measured::default(); NODES] };
+        Self { busy: [0; NODES], functions: [function; FUNCTIONS] }
+    }
+}
+
+impl Balance {
+    /// Chooses a node for a call by a thread on node `from`. A thread that is in such a function already is
+    /// counted where that was executed, which is `outer`.
+    pub fn begin(&mut self, key: usize, from: u32, outer: Option<Choice>, places: &[Place]) -> Choice {
+        let before = outer.map_or(NOWHERE, |outer| group(outer.node, places));
+        if let Some(busy) = self.busy.get_mut(before as usize) {
+            *busy = busy.saturating_sub(1);
+        }
+        let function = self.find(key);
+        let node = function.map_or(from, |function| self.choose(function, from, places));
+        let load = self.load(node, places);
+        if let Some(function) = function {
+            let on = &mut self.functions[function].on[node as usize % NODES];
+            on.given = on.given.saturating_add(1);
+            on.since_ns = 0;
+        }
+        let group = group(node, places);
+        self.busy[group as usize % NODES] += 1;
+        Choice { node, function, from, before, load }
+    }
+
+    /// A call will not return, nor those around it: its thread has ended.
+    pub fn leave(&mut self, choice: Choice, places: &[Place]) {
+        let busy = &mut self.busy[group(choice.node, places) as usize % NODES];
+        *busy = busy.saturating_sub(1);
+    }
+
+    /// A call has returned that took so long, and so long for its caller.
+    pub fn end(&mut self, choice: Choice, (run_ns, all_ns): (u64, u64), places: &[Place]) {
+        self.leave(choice, places);
+        if let Some(busy) = self.busy.get_mut(choice.before as usize) {
+            *busy += 1;
+        }
+        let Some(function) = choice.function else { return };
+        let move_ns = (choice.node != choice.from).then(|| all_ns.saturating_sub(run_ns));
+        let function = &mut self.functions[function % FUNCTIONS];
+        for on in &mut function.on {
+            on.since_ns = on.since_ns.saturating_add(all_ns);
+        }
+        let alone_ns = run_ns.saturating_mul(256) / choice.load.max(256);
+        function.on[choice.node as usize % NODES].keep(alone_ns, move_ns);
+    }
+
+    /// Threads in such functions that use the processors of a node.
+    #[must_use]
+    pub fn busy(&self, node: u32) -> u32 {
+        self.busy.get(node as usize).copied().unwrap_or(0)
+    }
+
+    fn find(&mut self, key: usize) -> Option<usize> {
+        let index = self.functions.iter().position(|function| function.key == key || function.key == 0)?;
+        self.functions[index].key = key;
+        Some(index)
+    }
+
+    /// Threads for each processor, in 256ths, once there is one more.
+    fn load(&self, node: u32, places: &[Place]) -> u64 {
+        let busy = self.busy(group(node, places));
+        (u64::from(busy) + 1) * 256 / processors(node, places)
+    }
+
+    fn choose(&self, function: usize, from: u32, places: &[Place]) -> u32 {
+        // What the caller's own processors are used by does not matter: it uses one of them as well.
+        let has_room =
+            |node: &u32| self.load(*node, places) <= 256 || group(*node, places) == group(from, places);
+        let all = || (0..NODES.min(places.len()) as u32).filter(has_room);
+        let on = |node: u32| &self.functions[function].on[node as usize % NODES];
+        // Where it is called first, then in the order of nodes; one at a time.
+        let new = |node: &u32| on(*node).given < TRIES && on(*node).count == on(*node).given;
+        let by_use = |node: &u32| (on(*node).given, *node != from, *node);
+        if let Some(node) = all().filter(new).min_by_key(by_use) {
+            return node;
+        }
+        let stays_ns = self.estimate(function, from, from, places);
+        let known = |node: &u32| on(*node).count > 0;
+        let best = (0..NODES.min(places.len()) as u32)
+            .filter(known)
+            .map(|node| (self.estimate(function, node, from, places), node != from, node))
+            .min();
+        let Some((best_ns, _, best)) = best else { return from };
+        let gains = best_ns.saturating_add(stays_ns / GAIN) < stays_ns;
+        let (chosen, chosen_ns) = if !known(&from) || gains { (best, best_ns) } else { (from, stays_ns) };
+        let again = |node: &u32| {
+            let cost_ns = self.estimate(function, *node, from, places).saturating_sub(chosen_ns);
+            *node != chosen && on(*node).since_ns / PROBE_SHARE > cost_ns.max(chosen_ns / 2)
+        };
+        let probed = all().filter(known).filter(again).max_by_key(|node| (on(*node).since_ns, *node));
+        probed.unwrap_or(chosen)
+    }
+
+    /// How long a call on a node takes a caller. Where threads have to share processors, it also takes the
+    /// others longer: a node that is full is chosen only if those that are not are slower by more than that.
+    fn estimate(&self, function: usize, node: u32, from: u32, places: &[Place]) -> u64 {
+        let on = &self.functions[function].on;
+        let at = &on[node as usize % NODES];
+        let load = self.load(node, places);
+        let load = if load > 256 { load * 2 - 256 / processors(node, places) } else { 256 };
+        let run_ns = at.run_ns.saturating_mul(load) / 256;
+        let unknown = || on.iter().map(|other| other.move_ns).max().unwrap_or(0);
+        let move_ns = match at.move_ns {
+            _ if node == from => 0,
+            0 => unknown(),
+            known => known,
+        };
+        run_ns.saturating_add(move_ns)
+    }
+}
+
+/// The node whose processors a node uses.
+fn group(node: u32, places: &[Place]) -> u32 {
+    places.get(node as usize).map_or(0, |place| place.runs_on)
+}
+
+fn processors(node: u32, places: &[Place]) -> u64 {
+    places.get(node as usize).map_or(1, |place| u64::from(place.processors.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places(processors: &[u32]) -> Vec<Place> {
+        let place = |(node, &processors): (usize, &u32)| Place { processors, runs_on: node as u32 };
+        processors.iter().enumerate().map(place).collect()
+    }
+
+    /// Calls a function that takes so long on each node, from node 0, one call after the other. How often
+    /// each node had it.
+    fn calls(balance: &mut Balance, key: usize, times: &[u64], move_ns: u64, count: u32) -> Vec<u32> {
+        let places = places(&vec![1; times.len()]);
+        let mut had = vec![0; times.len()];
+        for _ in 0..count {
+            let choice = balance.begin(key, 0, None, &places);
+            let run_ns = times[choice.node as usize];
+            let moved = if choice.node == 0 { 0 } else { move_ns };
+            balance.end(choice, (run_ns, run_ns + moved), &places);
+            had[choice.node as usize] += 1;
+        }
+        had
+    }
+
+    #[test]
+    fn each_node_is_tried_and_the_fastest_has_the_rest() {
+        let mut balance = Balance::default();
+        assert_eq!(calls(&mut balance, 1, &[1_000_000, 100_000, 9_000_000], 1000, 6), [2, 2, 2]);
+        assert_eq!(calls(&mut balance, 1, &[1_000_000, 100_000, 9_000_000], 1000, 100), [0, 100, 0]);
+        // Another function is fastest elsewhere.
+        let had = calls(&mut balance, 2, &[10_000, 1_000_000, 50_000], 1000, 50);
+        assert!(had[0] >= 44, "{had:?}");
+    }
+
+    #[test]
+    fn a_move_that_costs_more_than_it_gains_is_not_made() {
+        let mut balance = Balance::default();
+        let had = calls(&mut balance, 1, &[10_000, 5000], 100_000, 1000);
+        assert!(had[1] <= 10, "{had:?}");
+        // And one that gains little is not either.
+        let mut balance = Balance::default();
+        let had = calls(&mut balance, 1, &[10_000, 9500], 100, 100);
+        assert!(had[1] < 30, "{had:?}");
+    }
+
+    #[test]
+    fn trying_again_costs_a_small_part_and_finds_what_has_changed() {
+        let mut balance = Balance::default();
+        let had = calls(&mut balance, 1, &[1000, 50_000], 1000, 10_000);
+        let tried = u64::from(had[1]) * 51_000;
+        assert!(had[1] > 2 && tried < 10_000 * 1000 / 16, "{had:?}");
+        // The other node has become fast.
+        let had = calls(&mut balance, 1, &[1000, 100], 100, 40_000);
+        assert!(had[1] > 20_000, "{had:?}");
+    }
+
+    #[test]
+    fn the_first_call_of_a_node_is_not_what_counts() {
+        let mut balance = Balance::default();
+        let places = places(&[1, 1]);
+        for (node, run_ns) in [(0, 1000), (1, 90_000), (0, 1000), (1, 100)] {
+            let choice = balance.begin(1, 0, None, &places);
+            assert_eq!(choice.node, node);
+            balance.end(choice, (run_ns, run_ns), &places);
+        }
+        assert_eq!(balance.begin(1, 0, None, &places).node, 1);
+    }
+
+    #[test]
+    fn threads_are_not_piled_up_where_it_is_fastest() {
+        let mut balance = Balance::default();
+        // Node 1 is twice as fast, with two processors.
+        let places = places(&[2, 2]);
+        let call = |balance: &mut Balance| balance.begin(1, 0, None, &places);
+        for _ in 0..2 * TRIES {
+            let choice = call(&mut balance);
+            let run_ns = if choice.node == 0 { 2000 } else { 1000 };
+            balance.end(choice, (run_ns, run_ns + 10), &places);
+        }
+        let choices: Vec<Choice> = (0..4).map(|_| call(&mut balance)).collect();
+        let on = |node| choices.iter().filter(|choice| choice.node == node).count();
+        assert_eq!((on(0), on(1)), (2, 2), "{choices:?}");
+        choices.into_iter().for_each(|choice| balance.leave(choice, &places));
+        assert_eq!((balance.busy(0), balance.busy(1)), (0, 0));
+    }
+
+    #[test]
+    fn nodes_that_share_processors_are_one_to_the_count() {
+        let mut balance = Balance::default();
+        let shared = Place { processors: 1, runs_on: 0 };
+        let choice = balance.begin(1, 0, None, &[shared, shared]);
+        assert_eq!((choice.node, balance.busy(0)), (0, 1));
+        // The other one is tried, as it uses the same processor.
+        assert_eq!(balance.begin(1, 0, None, &[shared, shared]).node, 1);
+        assert_eq!((balance.busy(0), balance.busy(1)), (2, 0));
+    }
+
+    #[test]
+    fn a_function_too_many_stays() {
+        let mut balance = Balance::default();
+        let places = places(&[1, 1]);
+        for key in 1..=FUNCTIONS + 1 {
+            for _ in 0..3 {
+                let choice = balance.begin(key, 0, None, &places);
+                assert_eq!(choice.function.is_some(), key <= FUNCTIONS);
+                assert!(key <= FUNCTIONS || choice.node == 0);
+                balance.end(choice, (10, 10), &places);
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever is called, and in whatever order calls return, the counts are those of the calls that
+        /// run; and a call is given to a node that is there.
+        #[test]
+        fn counts_are_of_what_runs(
+            processors in prop::collection::vec(1_u32..4, 1..5),
+            steps in prop::collection::vec((0_usize..70, any::<u8>(), 0_u64..20, any::<bool>()), 0..200),
+        ) {
+            let places = places(&processors);
+            let mut balance = Balance::default();
+            // A chain of nested calls for each thread.
+            let mut threads: Vec<Vec<Choice>> = vec![Vec::new(); 6];
+            for (key, which, time, ends) in steps {
+                let chain = &mut threads[which as usize % 6];
+                if ends && let Some(choice) = chain.pop() {
+                    balance.end(choice, (time, time * 2), &places);
+                } else {
+                    let outer = chain.last().copied();
+                    let choice = balance.begin(key + 1, outer.map_or(0, |outer| outer.node), outer, &places);
+                    prop_assert!((choice.node as usize) < places.len());
+                    chain.push(choice);
+                }
+                // One ends in the middle of its calls.
+                if time == 0 && let Some(choice) = threads[which as usize % 6].last().copied() {
+                    balance.leave(choice, &places);
+                    threads[which as usize % 6].clear();
+                }
+                for node in 0..places.len() as u32 {
+                    let run = threads.iter().filter(|chain| chain.last().is_some_and(|last| last.node == node));
+                    prop_assert_eq!(balance.busy(node) as usize, run.count());
+                }
+            }
+        }
+
+        /// Nodes that are equally fast are not oversubscribed while others have free processors.
+        #[test]
+        fn free_processors_come_first(processors in prop::collection::vec(1_u32..4, 2..5)) {
+            let places = places(&processors);
+            let mut balance = Balance::default();
+            for _ in 0..2 * TRIES * processors.len() as u32 {
+                let choice = balance.begin(1, 0, None, &places);
+                balance.end(choice, (100_000, 100_001), &places);
+            }
+            for _ in 0..processors.iter().sum::<u32>() {
+                balance.begin(1, 0, None, &places);
+            }
+            for (node, processors) in (0..).zip(processors) {
+                prop_assert_eq!(balance.busy(node), processors);
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The balance of a job, in the memory that all its processes share.
+
+use std::cell::UnsafeCell;
+
+use crate::primitives::balance::{Balance, Choice, Place};
+use crate::primitives::lock::Spinlock;
+use crate::primitives::nodes::{NODES, Nodes};
+
+/// Decides where marked functions run. All zero is one that knows nothing.
+#[repr(C, align(64))]
+pub struct Balancer {
+    lock: Spinlock,
+    balance: UnsafeCell<Balance>,
+}
+
+// SAFETY: the balance is touched only while the lock is held.
+unsafe impl Sync for Balancer {}
+
+impl Balancer {
+    /// As [`Balance::begin`].
+    pub fn begin(&self, function: usize, from: u32, outer: Option<Choice>, nodes: &Nodes) -> Choice {
+        self.with(nodes, |balance, places| balance.begin(function, from, outer, places))
+    }
+
+    /// As [`Balance::end`].
+    pub fn end(&self, choice: Choice, times: (u64, u64), nodes: &Nodes) {
+        self.with(nodes, |balance, places| balance.end(choice, times, places));
+    }
+
+    /// As [`Balance::leave`].
+    pub fn leave(&self, choice: Choice, nodes: &Nodes) {
+        self.with(nodes, |balance, places| balance.leave(choice, places));
+    }
+
+    fn with<R>(&self, nodes: &Nodes, run: impl FnOnce(&mut Balance, &[Place]) -> R) -> R {
+        let mut places = [Place::default(); NODES];
+        let mut count = 0;
+        for ((_, node), place) in nodes.all().zip(&mut places) {
+            let runs_on = node.runs_on();
+            *place = Place { processors: nodes.at(runs_on).processors(), runs_on };
+            count += 1;
+        }
+        let _held = self.lock.hold();
+        // SAFETY: the lock is held.
+        run(unsafe { &mut *self.balance.get() }, &places[..count])
+    }
+}
