@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use tombolo_e2e::{Machine, MachineFile, actor_image, eventually};
+use tombolo_e2e::{Machine, MachineFile, eventually};
 
 use crate::migrate::with_user;
 use crate::nodes::machine;
@@ -45,9 +45,9 @@ fn functions_run_where_they_are_fastest() {
     input.write_all(b"\n").unwrap();
     let _ = program.finish().ok();
 
-    let actor = actor_image();
-    let other = machine.tombolo(["run", "--balance", actor.to_str().unwrap(), "hello"]);
-    other.fails_with(2, &["--balance", "cannot change their node", "tombolo ompcc"]);
+    machine
+        .tombolo(["run", "--balance", "/bin/true"])
+        .fails_with(2, &["--balance", "cannot change their node", "tombolo ompcc"]);
     assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
     machine.down();
 }
