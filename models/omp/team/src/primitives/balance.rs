@@ -3,7 +3,7 @@
 //! The decisions alone: times and what runs where are told. A function is first tried on each node that has a
 //! free processor, then runs where the time that it takes there, times the share of a processor that it gets,
 //! and the time that a move there takes are least. A node other than the best is tried again once the calls
-//! since then have taken [`PROBE_SHARE`] times as long as that costs, so that trying costs a bounded part.
+//! since then have taken 32 times as long as that costs, so that trying costs a bounded part.
 
 use super::nodes::NODES;
 
