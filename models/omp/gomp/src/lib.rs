@@ -30,6 +30,8 @@ pub mod sync;
 pub mod target;
 pub mod tasks;
 #[cfg(target_env = "musl")]
+pub mod thread_locals;
+#[cfg(target_env = "musl")]
 pub mod threads;
 #[cfg(target_env = "musl")]
 mod variables;

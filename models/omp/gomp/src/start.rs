@@ -4,6 +4,8 @@ use std::ffi::c_char;
 use std::slice;
 
 use tombolo_omp_team::job::{report, start};
+#[cfg(target_env = "musl")]
+use tombolo_omp_team::primitives::thread_block;
 use tombolo_omp_team::primitives::{exclusive, sys};
 
 #[cfg(target_env = "gnu")]
@@ -30,6 +32,7 @@ extern "C" fn begin() {
     let is_wanted = entry::is_wanted();
     #[cfg(target_env = "musl")]
     let is_wanted = {
+        thread_block::begin();
         environment::keep();
         image::join();
         image::is_wanted()

@@ -372,7 +372,8 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
 /// What parts of a program ask of OpenMP and of C++.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Calls {
-    /// Whether any calls a function of the run-time's, or creates a thread, which the run-time has a part in.
+    /// Whether any calls a function of the run-time's, creates a thread, or has thread-local variables, which
+    /// the run-time has a part in.
     pub some: bool,
     /// Whether any calls a function of C++'s library, by a name as C++ makes them.
     pub cxx: bool,
@@ -393,7 +394,8 @@ impl Calls {
         for symbol in ElfFile64::<Endianness>::parse(bytes)?.symbols() {
             let name = symbol.name_bytes().unwrap_or_default();
             if symbol.is_undefined() {
-                let own = [&b"GOMP_"[..], b"omp_", b"tombolo_", b"__tombolo_migrate_"];
+                let own =
+                    [&b"GOMP_"[..], b"omp_", b"tombolo_", b"__tombolo_migrate_", b"__tombolo_omp_thread"];
                 self.some |= own.iter().any(|begin| name.starts_with(begin)) || name == b"pthread_create";
                 self.cxx |= [&b"_Z"[..], b"__cxa_", b"__gxx_"].iter().any(|begin| name.starts_with(begin));
             } else {

@@ -194,3 +194,88 @@ fn programs_of_another_compiler_have_one_node() {
     }
     fs::remove_dir_all(&folder).unwrap();
 }
+
+const LOCALS: &str = "thread_locals.tbi";
+
+/// Threads have their thread-local variables on all nodes: in calls that migrate, where they begin on another
+/// node, and in regions.
+fn have_their_variables(machine: &Machine, variables: &[&str], nodes: u32) {
+    for word in ["moves", "threads", "regions"] {
+        for place in ["OMP_TOMBOLO_PTHREADS=here", "OMP_TOMBOLO_PTHREADS=spread"] {
+            let variables = [variables, &[place, "OMP_STACKSIZE=128K"]].concat();
+            let said = run(machine, &variables, &[LOCALS, word]).ok();
+            assert_eq!(said, format!("{word}: right on {nodes} nodes\n"), "{variables:?}");
+        }
+    }
+}
+
+/// A variable of C++ that each thread makes where it first uses it.
+const CXX_LOCAL: &str = r#"
+#include <cstdio>
+#include <pthread.h>
+#include <tombolo_migrate.h>
+static int made;
+struct counted { int number; counted() : number(++made) {} };
+static thread_local counted mine;
+extern "C" {
+TOMBOLO_MIGRATE(same)
+int same(const counted *of_caller) { return &mine == of_caller ? mine.number : -1; }
+}
+static void *run(void *)
+{
+    tombolo_migrate(tombolo_nodes() - 1);
+    return (void *)(long)same(&mine);
+}
+int main()
+{
+    long seen = 0;
+    for (int number = 0; number < 3; number++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, nullptr, run, nullptr);
+        pthread_join(thread, &result);
+        seen = seen * 10 + (long)result;
+    }
+    std::printf("%ld, %d made\n", seen, made);
+}
+"#;
+
+/// Code that finds a variable by the thread pointer, on one processor.
+const BY_POINTER: &str = r#"
+#include <pthread.h>
+_Thread_local int number;
+#ifdef __x86_64__
+int peek(void) { int x; __asm__("movl %%fs:number@tpoff, %0" : "=r"(x)); return x; }
+#else
+int peek(void) { return number; }
+#endif
+static void *run(void *argument) { return peek() ? argument : 0; }
+int main(void) { pthread_t thread; return pthread_create(&thread, 0, run, 0); }
+"#;
+
+#[test]
+fn threads_have_their_thread_local_variables_on_an_emulated_node() {
+    let Some(machine) = machine(&with_user(), &["thread_locals"]) else { return };
+    for mode in [HYBRID, EXCLUSIVE] {
+        have_their_variables(&machine, &[mode, USER], 2);
+    }
+    have_their_variables(&machine, &[], 1);
+    fs::write(machine.folder().join("local.cpp"), CXX_LOCAL).unwrap();
+    compile(&machine, "local.cpp", "local", &[]);
+    for variables in [&[HYBRID, USER, "OMP_TOMBOLO_PTHREADS=others"][..], &[]] {
+        assert_eq!(run(&machine, variables, &["local.tbi"]).ok(), "123, 3 made\n", "{variables:?}");
+    }
+    fs::write(machine.folder().join("peek.c"), BY_POINTER).unwrap();
+    let expected =
+        ["peek.c finds the thread-local variable `number` by the thread pointer", "by `tombolo ompcc`"];
+    machine.tombolo(["ompcc", "peek.c", "-o", "peek.tbi"]).fails_with(1, &expected);
+    machine.down();
+}
+
+#[test]
+fn threads_have_their_thread_local_variables_on_virtual_machines() {
+    let Some(machine) = machine(&MachineFile::host().with_vm("arm0", ""), &["thread_locals"]) else { return };
+    have_their_variables(&machine, &[HYBRID, VM], 2);
+    have_their_variables(&machine, &[HYBRID, VM, PAGES], 2);
+    machine.down();
+}

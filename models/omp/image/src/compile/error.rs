@@ -64,6 +64,17 @@ pub enum CompileError {
         /// The function.
         name: String,
     },
+    /// An object uses thread-local variables as another compiler has it.
+    #[error(
+        "{file} finds the thread-local variable `{name}` by the thread pointer, which is another where a thread has migrated: \
+         compile it from C or C++ by `tombolo ompcc`, or reach the variable by a function that is"
+    )]
+    ThreadLocal {
+        /// The object.
+        file: String,
+        /// The variable, or its section.
+        name: String,
+    },
     /// The linker did otherwise than it was told.
     #[error(
         "the linker for {isa} does not keep to the layout: {what}. This is a mistake in tombolo, or a linker that it does not \

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
-use super::{Build, CompileError, Part, cxx, print_file_name, wrapped};
+use super::{Build, CompileError, Part, cxx, print_file_name, thread_locals, wrapped};
 use crate::input::{Calls, Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
@@ -20,8 +20,8 @@ use crate::script::{
 use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
 use crate::types::{self, Refusal};
 
-/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local, so
-/// that blocks of thread-locals begin alike.
+/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local,
+/// which is [`thread_locals::WORD`] and has blocks of thread-locals begin alike.
 const OWN_SYMBOLS: &str = "\
 .section .rodata.@ID@,\"a\",%progbits\n.globl @ID@\n.type @ID@,%object\n.size @ID@,32\n.balign 64\n@ID@: .zero 32\n\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
@@ -121,9 +121,10 @@ impl Linking<'_> {
             own.push_str(cxx::SYMBOLS);
             own.push_str(cxx::random(build.isa()));
         }
-        if build.has_run_time()? {
-            own.push_str(&wrapped::symbols(build.isa()));
-        }
+        own.push_str(&match build.has_run_time()? {
+            true => wrapped::symbols(build.isa()),
+            false => thread_locals::first_thread(build.isa()).to_owned(),
+        });
         assemble(build, &folder, "own", &own)?;
         let library = |name: &str| build.installation.library(name).into_os_string();
         let mut command = linker(build, &folder, "once")?;
@@ -166,6 +167,7 @@ impl Linking<'_> {
     fn read_objects(&self, build: &Build, trace: &str, program: &[u8]) -> Result<Vec<Linked>, CompileError> {
         let folder = self.folder(build);
         let symbols = names(build.isa(), program)?;
+        let has_run_time = build.has_run_time()?;
         let mut archives: HashMap<String, Vec<u8>> = HashMap::new();
         let mut count: HashMap<(String, String), usize> = HashMap::new();
         let mut objects: Vec<Linked> = Vec::new();
@@ -198,6 +200,9 @@ impl Linking<'_> {
                 }
             };
             let object = Object::read(&bytes, &id, owner)?;
+            if owner == Owner::Program && has_run_time {
+                check_thread_locals(&taken, &bytes)?;
+            }
             let whose = if owner == Owner::Program { PROGRAM_FILE } else { "library" };
             let file = format!("{whose}{number}.o");
             let path = folder.join(&file);
@@ -382,6 +387,21 @@ fn taken_member<'a>(
     let message = format!("it has several {name}, and which of them was linked cannot be told");
     let unknown = || ObjectError::Malformed { name: archive.to_owned(), message };
     Ok(candidates.get(nth).map(|(_, member)| *member).ok_or_else(unknown)?)
+}
+
+/// Refuses an object of the program that finds its thread-local variables by the thread pointer: it would
+/// find those of another thread where its own has migrated.
+fn check_thread_locals(taken: &Taken, bytes: &[u8]) -> Result<(), CompileError> {
+    let file = match taken {
+        Taken::Member(archive, member) => format!("{archive}({member})"),
+        Taken::Object(name) => thread_locals::source(bytes).unwrap_or_else(|| name.clone()),
+    };
+    let unreadable =
+        |error: object::Error| ObjectError::Malformed { name: file.clone(), message: error.to_string() };
+    match thread_locals::used_otherwise(bytes).map_err(unreadable)? {
+        Some(name) => Err(CompileError::ThreadLocal { file, name }),
+        None => Ok(()),
+    }
 }
 
 fn part_name(number: usize) -> String {

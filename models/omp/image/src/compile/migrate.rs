@@ -86,6 +86,8 @@ fn describe(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, C
     let program: PathBuf = folder.join("described");
     let mut command = Command::new(&build.tool);
     command.args(["-nostdlib", "-static", "-no-pie", "-Wl,-e,0", "-Wl,--unresolved-symbols=ignore-all"]);
+    // Destructors of C++ are registered by this symbol, which is hidden and would be missed all the same.
+    command.arg("-Wl,--defsym=__dso_handle=0");
     command.args(["-Wl,--noinhibit-exec", "-Wl,-z,muldefs", "-o"]).arg(&program);
     command.args(names.iter().map(|name| format!("-Wl,-u,{MARK}{name}")));
     for part in &build.parts {

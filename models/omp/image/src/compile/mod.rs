@@ -9,6 +9,7 @@ mod cxx;
 mod error;
 mod link;
 mod migrate;
+mod thread_locals;
 mod wrapped;
 
 use std::fs;
@@ -275,9 +276,16 @@ impl Compilation {
     /// [`CompileError`], but not for what compilers and linkers find: that is [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
         let is_cxx = self.line.language == Language::Cxx;
-        let outcome = run_all(&self.runs, |_, mut output| {
+        let outcome = run_all(&self.runs, |run, mut output| {
             if is_cxx {
                 cxx::explain(&mut output.stderr);
+            }
+            if output.status.success() && self.line.goal != Goal::Text {
+                let number = self.runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or(0);
+                let assembly = self.scratch.path().join(run.isa.name()).join(format!("again{number}.s"));
+                if let Some(failed) = thread_locals::again(run, &assembly)? {
+                    output = failed;
+                }
             }
             Ok(output)
         })?;
@@ -319,7 +327,8 @@ fn laid_out(isa: Isa, common: bool) -> Vec<String> {
     let words = LAID_OUT.iter().filter(|word| !(common && **word == "-fno-common"));
     // Atomics without a call to a library, which would choose by the processor that it finds.
     let atomics = (isa == Isa::Aarch64).then_some(&"-mno-outline-atomics");
-    words.chain(atomics).map(|word| (*word).to_owned()).collect()
+    let pointer = (isa == Isa::X86_64).then_some(&thread_locals::POINTER_APART);
+    words.chain(atomics).chain(pointer).map(|word| (*word).to_owned()).collect()
 }
 
 /// Refuses what cannot be compiled so.

@@ -14,12 +14,13 @@ pub(super) fn functions() -> impl Iterator<Item = &'static str> {
 /// Functions of the C library that the run-time takes in hand for its own calls too: where the program
 /// begins, its heap, the storage of threads that have their stacks in the arena, locks of streams, the
 /// program's threads and what they wait for.
-const FUNCTIONS: [&str; 43] = [
+const FUNCTIONS: [&str; 44] = [
     "main",
     "fork",
     "__mmap",
     "__munmap",
     "__unmapself",
+    "__copy_tls",
     "malloc",
     "free",
     "calloc",

@@ -11,7 +11,7 @@ use super::{alone, memory};
 use crate::constructs::tasks;
 use crate::primitives::leavable::{self, Begin};
 use crate::primitives::store::Store;
-use crate::primitives::{exclusive, processor_time, sys};
+use crate::primitives::{exclusive, processor_time, sys, thread_block};
 use crate::team::devices::Device;
 use crate::team::root::Root;
 use crate::team::shown::Activity;
@@ -335,6 +335,8 @@ impl Order {
         let before = Migrant::take_over(self.migrant.get(), me);
         let activity = self.begin_as(me);
         let way_out = me.way_out.replace(WayOut::None);
+        let program = self.migrant.get().map_or(me, Migrant::origin);
+        let block = thread_block::enter(program.block.get());
         sys::set_errno(errno);
         let result = if let Some(begin) = self.begin.get() {
             let mut stack = 0;
@@ -351,6 +353,7 @@ impl Order {
             began_ns.map_or(0, |began_ns| sys::now_ns().saturating_sub(began_ns)) as usize
         };
         self.words.set([argument as usize, sys::errno(), result]);
+        thread_block::leave(&block);
         me.way_out.set(way_out);
         me.shown.does(activity);
         Migrant::take_over(before, me);

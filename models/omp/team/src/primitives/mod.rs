@@ -24,5 +24,6 @@ pub mod speed;
 pub mod stack_bounds;
 pub mod store;
 pub mod sys;
+pub mod thread_block;
 pub mod wait;
 pub mod wake_domain;

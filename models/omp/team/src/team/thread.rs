@@ -15,6 +15,7 @@ use crate::primitives::local::{self, Local};
 use crate::primitives::parker::Parker;
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::Store;
+use crate::primitives::thread_block;
 
 /// Where a thread stands in a team.
 #[derive(Clone, Copy)]
@@ -94,6 +95,8 @@ pub struct Thread {
     pub migrant: Cell<*const libc::c_void>,
     /// Its values of keys, once it has any.
     pub values: Cell<Option<&'static Values>>,
+    /// Where its block of thread-local variables is, on all nodes.
+    pub block: Cell<usize>,
     /// What the thread leaves that ends here.
     pub way_out: Cell<WayOut>,
     /// The stack that it runs on, where that is known.
@@ -135,6 +138,7 @@ impl Thread {
             data: Cell::new(ptr::null()),
             migrant: Cell::new(ptr::null()),
             values: Cell::new(None),
+            block: Cell::new(0),
             way_out: Cell::new(WayOut::Thread),
             stack: Cell::new(None),
             shown: Shown::new(),
@@ -328,6 +332,9 @@ pub fn known() -> Option<&'static Thread> {
 
 /// Says which record the calling thread has.
 pub fn set_current(thread: Option<&'static Thread>) {
+    if let Some(thread) = thread {
+        thread.block.set(thread_block::own());
+    }
     // SAFETY: threads live for ever; where their parts are is asserted above.
     unsafe { local::set_me(thread.map_or(ptr::null(), |thread| ptr::from_ref(thread).cast())) };
 }
