@@ -5,8 +5,8 @@
 #
 # usage: pigz.sh PIGZ ZLIB FILE [TARGET [NODES [THREADS]]]
 #
-# PIGZ is a source tree of pigz 2.8, ZLIB one of zlib, which stay as they are; TARGET is cargo's target folder,
-# by default `target`; NODES are as in OMP_TOMBOLO_NODES, by default `arm0`.
+# PIGZ is a source tree of pigz 2.8, ZLIB one of zlib, which stay as they are; TARGET is cargo's target
+# folder, by default `target`; NODES are as in OMP_TOMBOLO_NODES, by default `arm0`.
 #
 # Prints the seconds of each run and ends with status 1 if a result is wrong.
 set -eu
