@@ -389,12 +389,14 @@ impl Table {
     /// Records a mapping by the holder of a capability, under a number that is never reused.
     pub fn map(&mut self, capability: CapabilityId, mappable: &Mappable, mapping: ChannelId) {
         let Some(record) = self.capabilities.get(&capability).copied() else { return };
+        let forgotten = tombolo_base::canary!("table gives a part back while it is mapped");
+        let part = record.part.filter(|_| !forgotten);
         self.mappings.insert(
             mapping,
             MappingRecord {
                 region: mappable.region,
                 extent: record.extent,
-                part: record.part,
+                part,
                 holder: record.holder,
                 writable: mappable.rights.contains(Rights::WRITE),
                 by: Some(capability),
@@ -402,7 +404,7 @@ impl Table {
                 hung_up: false,
             },
         );
-        self.use_part(record.part);
+        self.use_part(part);
         self.mapped.insert((capability, mapping));
         if let Some(region) = self.regions.get_mut(&mappable.region) {
             region.mappings.insert(mapping);

@@ -23,6 +23,8 @@ pub const CANARIES: &[(&str, u64)] = &[
     ("table narrows no part", 50),
     ("table lets rights grow", 50),
     ("table changes what it refuses", 1000),
+    ("table forgets what is mapped when it splits", 50),
+    ("table gives a part back while it is mapped", 1000),
     ("bulk moves what is shared", 1000),
     ("bulk takes back at once", 1000),
     ("bulk leaves buffers with the dead", 1000),

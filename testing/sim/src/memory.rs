@@ -3,7 +3,7 @@
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_capability::{Backing, Extent, PAGE_BYTES};
+use tombolo_capability::{Backing, Extent, Kind, PAGE_BYTES};
 use tombolo_control::{
     CapabilityFault, CapabilityId, CapabilityInfo, Fault, MemoryOptions, RegionId, RegionMap, RegionPlace,
     Reply, Request, Rights, Seal,
@@ -118,6 +118,9 @@ impl Process {
                 self.bring(shared, *channel, capability.id);
             }
             (Reply::CapabilityDerive { capability }, _) => self.holdings.learn(capability.clone()),
+            (Reply::CapabilitySplit { capabilities }, _) => {
+                capabilities.iter().cloned().for_each(|capability| self.holdings.learn(capability));
+            }
             (Reply::Done, Some(Asked::Give { capability, channel })) => {
                 self.holdings.forget(*capability);
                 self.bring(shared, *channel, *capability);
@@ -255,10 +258,11 @@ impl Process {
     /// Does something with memory.
     pub(crate) fn act_memory(&mut self, shared: &mut Shared) {
         let habits = shared.plan.memory;
-        let choices: [(u64, Action); 11] = [
+        let choices: [(u64, Action); 12] = [
             (habits.create, Self::create_region),
             (habits.derive, Self::derive),
             (habits.grant, Self::grant),
+            (habits.split, Self::split),
             (habits.map, Self::ask_to_map),
             (habits.unmap, Self::unmap),
             (habits.delete, Self::delete),
@@ -354,6 +358,33 @@ impl Process {
         self.request(Request::CapabilityDerive { capability, extent, rights, holder: None, channel });
     }
 
+    /// Mostly some parts that fit, one after the other.
+    fn split(&mut self, shared: &mut Shared) {
+        let memory = self.holdings.known.iter().filter(|info| info.kind == Kind::Memory).cloned();
+        let memory: Vec<CapabilityInfo> = memory.collect();
+        let picked = if shared.random.chance(900) {
+            shared.random.pick(&memory).cloned()
+        } else {
+            self.some_right(shared)
+        };
+        let Some(from) = picked else { return };
+        let kinds = [Kind::Frame, Kind::Frame, Kind::Pool, Kind::Memory, Kind::Memory, Kind::Service];
+        let kind = *shared.random.pick(&kinds).unwrap_or(&Kind::Frame);
+        let pages = from.extent.length_bytes.div_ceil(PAGE_BYTES);
+        let mut parts = Vec::new();
+        let mut first = shared.random.below(pages.min(4));
+        while first < pages && parts.len() < 4 {
+            let count = shared.random.between(1, (pages - first).min(4));
+            let length_bytes = (count * PAGE_BYTES).min(from.extent.length_bytes - first * PAGE_BYTES);
+            parts.push(Extent::new(first * PAGE_BYTES, length_bytes));
+            first += count + shared.random.below(3);
+        }
+        if shared.random.chance(150) {
+            parts.extend(Self::some_part(shared, from.extent));
+        }
+        self.request(Request::CapabilitySplit { capability: from.id, kind, parts });
+    }
+
     /// A domain to grant to, and the channel that brings the number.
     fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
         let mut known: Vec<(DomainId, ChannelId)> = self
@@ -393,7 +424,9 @@ impl Process {
     fn map_by(&mut self, shared: &mut Shared, from: &CapabilityInfo) {
         let write = if shared.random.chance(900) { from.rights & Rights::WRITE } else { Rights::WRITE };
         let rights = if shared.random.chance(300) { Rights::READ } else { Rights::READ | write };
-        self.request(Request::RegionMap { capability: from.id, rights, pool: false });
+        let pool =
+            if shared.random.chance(900) { from.kind == Kind::Pool } else { shared.random.chance(500) };
+        self.request(Request::RegionMap { capability: from.id, rights, pool });
     }
 
     fn unmap(&mut self, shared: &mut Shared) {

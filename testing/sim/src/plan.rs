@@ -122,6 +122,8 @@ pub struct MemoryHabits {
     pub derive: u64,
     /// Grant or give one, mostly over a channel.
     pub grant: u64,
+    /// To split memory into parts.
+    pub split: u64,
     /// Map.
     pub map: u64,
     /// Unmap.
@@ -338,6 +340,7 @@ impl MemoryHabits {
             create: 1 + some(5, 30),
             derive: some(5, 40),
             grant: some(5, 60),
+            split: some(0, 40),
             map: some(10, 80),
             unmap: some(1, 20),
             delete: some(1, 15),

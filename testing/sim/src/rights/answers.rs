@@ -41,8 +41,11 @@ impl RightsModel {
                 }
             }
             (Request::CapabilityDerive { .. }, None) => self.derived(by, asked, reply),
-            (Request::RegionMap { capability, rights, .. }, None) => {
-                self.mapping_granted(by, *capability, *rights, reply, number)
+            (Request::CapabilitySplit { capability, kind, parts }, None) => {
+                self.split(by, *capability, (*kind, parts), reply)
+            }
+            (Request::RegionMap { capability, rights, pool }, None) => {
+                self.mapping_granted(by, *capability, (*rights, *pool), reply, number)
             }
             (Request::CapabilityShow { capability }, None) => self.shown(by, *capability, reply),
             (Request::Capabilities { after }, None) => self.listed(by, *after, reply),
@@ -59,6 +62,7 @@ impl RightsModel {
         match reply {
             Reply::RegionCreate { .. } => self.counts.regions += 1,
             Reply::CapabilityDerive { .. } => self.counts.rights += 1,
+            Reply::CapabilitySplit { capabilities } => self.counts.parts += capabilities.len() as u64,
             Reply::CapabilityRevoke { killed, .. } => {
                 self.counts.revoked += 1;
                 self.counts.killed += killed.len() as u64;
@@ -107,9 +111,8 @@ impl RightsModel {
 
     pub(super) fn info(&self, id: CapabilityId) -> Option<CapabilityInfo> {
         let record = self.capabilities.get(&id)?;
-        let Capability { region, extent, rights, holder, parent, revoked, on_its_way, .. } = *record;
+        let Capability { region, extent, kind, rights, holder, parent, revoked, on_its_way, .. } = *record;
         let granter = on_its_way.map(|(granter, _)| granter);
-        let kind = Kind::Memory;
         Some(CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter, kind })
     }
 
@@ -138,7 +141,7 @@ impl RightsModel {
         }
     }
 
-    fn new_id(&mut self, id: CapabilityId) -> Result<(), String> {
+    pub(super) fn new_id(&mut self, id: CapabilityId) -> Result<(), String> {
         let fresh = id.0 > self.newest_capability;
         self.newest_capability = self.newest_capability.max(id.0);
         if fresh { Ok(()) } else { Err("its number was given out before".to_owned()) }
@@ -183,6 +186,8 @@ impl RightsModel {
         let record = Capability {
             region,
             extent,
+            kind: Kind::Memory,
+            part: None,
             rights,
             holder: by,
             parent: None,
@@ -217,17 +222,20 @@ impl RightsModel {
             _ => return Err("nothing speaks against it".to_owned()),
         };
         self.new_id(info.id)?;
-        let mut line = from.line;
+        let mut line = from.line.clone();
         line.insert(info.id);
         let on_its_way = (holder != by || channel.0 != 0).then_some((by, *channel));
-        let (region, parent, revoked) = (from.region, Some(*capability), false);
-        let record =
-            Capability { region, extent, rights: *rights, holder, parent, line, revoked, on_its_way };
+        let (parent, rights) = (Some(*capability), *rights);
+        let record = Capability { extent, rights, holder, parent, line, revoked: false, on_its_way, ..from };
         self.capabilities.insert(info.id, record);
         self.is_info(info.id, info)
     }
 
-    fn part_of(&self, record: &Capability, asked: Option<Extent>) -> Result<Extent, CapabilityFault> {
+    pub(super) fn part_of(
+        &self,
+        record: &Capability,
+        asked: Option<Extent>,
+    ) -> Result<Extent, CapabilityFault> {
         let Some(extent) = asked else { return Ok(record.extent) };
         let available_bytes = record.extent.length_bytes;
         let end = extent.offset_bytes.checked_add(extent.length_bytes);
@@ -252,13 +260,13 @@ impl RightsModel {
         &mut self,
         by: DomainId,
         capability: CapabilityId,
-        rights: Rights,
+        (rights, pool): (Rights, bool),
         reply: &Reply,
         number: u64,
     ) -> Result<(), String> {
         let writable = rights.contains(Rights::WRITE);
         let needed = if writable { Rights::READ_WRITE } else { Rights::READ };
-        let from = match self.mappable(by, capability, needed) {
+        let from = match self.mappable(by, capability, needed, pool) {
             Ok(from) => from,
             Err(fault) => return Self::is_refused(&fault, reply),
         };
@@ -280,6 +288,7 @@ impl RightsModel {
         let granted = Granted {
             region: from.region,
             extent: from.extent,
+            part: from.part,
             writable,
             holder: by,
             by: capability,
@@ -298,9 +307,12 @@ impl RightsModel {
         by: DomainId,
         capability: CapabilityId,
         needed: Rights,
+        pool: bool,
     ) -> Result<Capability, CapabilityFault> {
         let record = self.with_right(by, capability, needed)?;
+        Self::is_of_kind(capability, record.kind, pool)?;
         let id = record.region;
+        self.is_not_split(id, record.part, record.extent)?;
         let region = self.regions.get(&id).ok_or(CapabilityFault::Gone { capability })?;
         let seal = region.sealing.unwrap_or(region.seal);
         if needed.contains(Rights::WRITE) && seal != Seal::Open {

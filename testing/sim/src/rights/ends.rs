@@ -48,6 +48,7 @@ impl RightsModel {
     pub(super) fn region_lost(&mut self, region: RegionId) {
         self.regions.remove(&region);
         self.capabilities.retain(|_, record| record.region != region);
+        self.drop_unused_parts();
         let gone: Vec<u64> = self
             .granted
             .iter()
@@ -145,6 +146,7 @@ impl RightsModel {
             self.fail(format!("{mapped:?} is mapped by right of {:?}", self.granted.get(&number)));
         }
         self.counts.mappings += 1;
+        self.is_kept_apart(number, &mapped);
         if !self.maps.map(number, mapped) {
             self.fail(format!("mapping {number} is mapped twice"));
         }

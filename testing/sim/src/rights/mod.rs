@@ -7,12 +7,13 @@
 
 mod answers;
 mod ends;
+mod parts;
 mod revoking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_capability::{Backing, CapabilityFault, CapabilityId, Extent, RegionId, Rights, Seal};
+use tombolo_capability::{Backing, CapabilityFault, CapabilityId, Extent, Kind, RegionId, Rights, Seal};
 use tombolo_control::Request;
 use tombolo_monitor_core::root::Client;
 
@@ -41,6 +42,9 @@ struct Region {
 struct Capability {
     region: RegionId,
     extent: Extent,
+    kind: Kind,
+    /// The part that it is to; `None`: to the region.
+    part: Option<u64>,
     rights: Rights,
     holder: DomainId,
     parent: Option<CapabilityId>,
@@ -56,6 +60,8 @@ struct Capability {
 struct Granted {
     region: RegionId,
     extent: Extent,
+    /// The part that it was mapped as.
+    part: Option<u64>,
     writable: bool,
     holder: DomainId,
     by: CapabilityId,
@@ -102,6 +108,8 @@ pub struct Counts {
     pub regions: u64,
     /// Rights derived, granted or given.
     pub rights: u64,
+    /// Parts that memory was split into.
+    pub parts: u64,
     /// Mappings that processes made.
     pub mappings: u64,
     /// Revocations that were complete in time.
@@ -118,6 +126,7 @@ impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
         self.regions += other.regions;
         self.rights += other.rights;
+        self.parts += other.parts;
         self.mappings += other.mappings;
         self.revoked += other.revoked;
         self.still_held += other.still_held;
@@ -128,10 +137,10 @@ impl std::ops::AddAssign for Counts {
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Counts { regions, rights, mappings, revoked, still_held, killed, refused } = self;
+        let Counts { regions, rights, parts, mappings, revoked, still_held, killed, refused } = self;
         write!(
             f,
-            "{regions} regions, {rights} rights passed on, {mappings} mappings, {revoked} revocations, {still_held} more \
+            "{regions} regions, {rights} rights passed on, {parts} parts, {mappings} mappings, {revoked} revocations, {still_held} more \
              that some did not obey, {killed} killed for it, {refused} requests about memory refused"
         )
     }
@@ -147,6 +156,8 @@ pub struct RightsModel {
     regions: BTreeMap<RegionId, Region>,
     capabilities: BTreeMap<CapabilityId, Capability>,
     granted: BTreeMap<u64, Granted>,
+    parts: BTreeMap<u64, parts::Part>,
+    parts_ever: u64,
     revocations: Vec<Revocation>,
     revocations_ever: u64,
     expected: BTreeMap<(Client, u32), Expected>,
@@ -356,6 +367,7 @@ impl RightsModel {
             child.parent = record.parent;
         }
         self.orphan(capability);
+        self.drop_unused_parts();
         self.free_if_unused(record.region);
     }
 
@@ -378,6 +390,7 @@ impl RightsModel {
     ) -> Result<RegionId, CapabilityFault> {
         let record = self.with_right(by, capability, Rights::WRITE)?;
         let (id, extent) = (record.region, record.extent);
+        self.is_not_split(id, None, extent)?;
         let Some(region) = self.regions.get(&id) else { return Err(CapabilityFault::Gone { capability }) };
         if region.backing != Backing::Memory {
             return Err(CapabilityFault::CannotSeal { region: id, backing: region.backing });
@@ -406,11 +419,12 @@ impl RightsModel {
 
     /// What is left, by what it is.
     #[must_use]
-    pub fn left(&self) -> [(&'static str, usize); 6] {
+    pub fn left(&self) -> [(&'static str, usize); 7] {
         [
             ("regions", self.regions.len()),
             ("capabilities", self.capabilities.len()),
             ("mappings", self.granted.len()),
+            ("parts of memory", self.parts.len()),
             ("revocations", self.revocations.len()),
             ("answers about memory", self.expected.len()),
             ("things mapped", self.maps.len()),

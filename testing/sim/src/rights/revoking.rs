@@ -104,6 +104,7 @@ impl RightsModel {
         for revocation in &mut self.revocations {
             revocation.pending.remove(&number);
         }
+        self.drop_unused_parts();
         self.free_if_unused(granted.region);
     }
 
