@@ -32,6 +32,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("bounded", "tombolo-bounded", "bounded").on_boards(),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
     Image::new("devices", "tombolo-devices", "tombolo-devices"),
+    Image::new("copies", "tombolo-copy-server", "tombolo-copy-server"),
     Image::new("hubs", "tombolo-hub-server", "tombolo-hub-server"),
     Image::new("xipx", "tombolo-xipx-server", "tombolo-xipx-server"),
     Image::new("litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),

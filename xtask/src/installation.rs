@@ -23,7 +23,8 @@ const KIT_PARTS: [&str; 9] = ["version", "aarch64", "riscv64", "s390x", "c", "bo
 
 /// The images that commands look for there, and one to try a machine with. The others are for the tests and
 /// examples of the tree.
-const IMAGES: [&str; 7] = ["bare-pingpong", "bench", "devices", "hubs", "litmus", "pingpong", "xipx"];
+const IMAGES: [&str; 8] =
+    ["bare-pingpong", "bench", "copies", "devices", "hubs", "litmus", "pingpong", "xipx"];
 
 /// An installed file.
 #[derive(Clone, Debug)]

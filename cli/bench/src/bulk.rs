@@ -29,7 +29,8 @@ use crate::failure::Failure;
 /// each loop and each engine, beside memcpy. If this host has a GPU, also to it, from it and within it, with
 /// the host's memory pinned and not, by the engine and by the driver alone.
 ///
-/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back,
+/// nodes: copies by the copy service of this host, beside the engines of this program; and the same across
+/// the links of the machine that is up, or of `--up`: buffers to each node and back,
 /// copies by the processors of both sides into the memory between them and out of it, and buffers from each
 /// node to each other. Two virtual machines have no link: this program copies from window to window.
 ///
@@ -143,8 +144,12 @@ fn compare(
 /// Measures the links of the machine of the named file, or of the one that is up, if any.
 fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
     let measured = with_machine(context, options.up.as_deref(), |domain| {
-        let image = Kit::locate()?.image("bench");
-        showing(context, |progress| bulk::add_nodes(results, (domain, &image), schedule, progress));
+        let kit = Kit::locate()?;
+        let (image, service) = (kit.image("bench"), kit.image("copies"));
+        showing(context, |progress| {
+            bulk::add_service(results, (domain, &service), schedule, progress);
+            bulk::add_nodes(results, (domain, &image), schedule, progress);
+        });
         Ok(())
     });
     if let Err(error) = measured {

@@ -5,6 +5,7 @@ mod bulk;
 mod capture;
 mod channels;
 mod console;
+mod copies;
 mod devices;
 mod down;
 mod hubs;
@@ -66,6 +67,7 @@ pub(crate) enum Command {
     Console(console::Options),
     Net(devices::net::Options),
     Block(devices::block::Options),
+    Copies(copies::Options),
     Hubs(hubs::Options),
     Xipx(xipx::Options),
     New(new::Options),
@@ -105,6 +107,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
         Command::Rccerun(options) => rccerun::run(context, &options)?,
+        Command::Copies(options) => copies::run(context, &options)?,
         Command::Xipx(options) => xipx::run(context, &options)?,
         Command::Place(options) => place::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,

@@ -1,13 +1,11 @@
 //! `tombolo xipx`: a message device on each node, as a job of `tombolo run`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::Args;
 use tombolo_machine::Kit;
 
-use super::Command;
-use crate::arguments::Arguments;
+use super::run::service;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -29,7 +27,7 @@ Examples:
   tombolo xipx --on host --group tests            beside another on the same node")]
 pub(crate) struct Options {
     /// The nodes, in the order of their numbers
-    #[arg(long, value_name = "NODE,…", value_delimiter = ',', required = true, value_parser = node)]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',', required = true, value_parser = service::node)]
     on: Vec<String>,
 
     /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at most
@@ -45,11 +43,6 @@ pub(crate) struct Options {
     image: Option<PathBuf>,
 }
 
-fn node(text: &str) -> Result<String, String> {
-    let is_name = !text.is_empty() && !text.contains(':');
-    is_name.then(|| text.to_owned()).ok_or_else(|| "write the names of nodes, each once".to_owned())
-}
-
 fn fifo(text: &str) -> Result<u64, String> {
     let number =
         text.parse().ok().filter(|bytes: &u64| (256..=64 << 20).contains(bytes) && bytes.is_multiple_of(128));
@@ -63,38 +56,31 @@ fn group(text: &str) -> Result<String, String> {
 }
 
 impl Options {
-    /// The words of the same job for `tombolo run`.
-    fn as_run(&self, image: PathBuf) -> Vec<OsString> {
-        let mut words: Vec<OsString> =
-            ["tombolo", "run", "--label", "--no-input", "--keep-going", "--on"].map(OsString::from).into();
-        words.push(self.on.join(",").into());
-        words.extend([image.into(), self.group.clone().into(), self.fifo.to_string().into()]);
-        words
+    /// What each device is told.
+    fn arguments(&self) -> [String; 2] {
+        [self.group.clone(), self.fifo.to_string()]
     }
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    let mut names = options.on.clone();
-    names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        let message = format!("a node has one device of a group; '{}' is named twice", twice[0]);
+    if let Some(twice) = service::twice(&options.on) {
+        let message = format!("a node has one device of a group; '{twice}' is named twice");
         return Err(Failure::Usage { message, hint: None });
     }
     let image = match &options.image {
         Some(image) => image.clone(),
         None => Kit::locate()?.image("xipx"),
     };
-    match Arguments::try_parse_from(options.as_run(image)) {
-        Ok(Arguments { command: Command::Run(options), .. }) => super::run::run(context, &options),
-        Ok(_) => unreachable!("its second word is `run`"),
-        // The nodes are no list that `run` takes.
-        Err(error) => error.exit(),
-    }
+    service::run(context, &options.on, image, &options.arguments())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::Command;
     use super::*;
+    use crate::arguments::Arguments;
 
     fn parse(line: &str) -> Result<Options, clap::Error> {
         Arguments::try_parse_from(line.split(' ')).map(|arguments| match arguments.command {
@@ -106,8 +92,8 @@ mod tests {
     #[test]
     fn the_devices_are_a_job_of_run() {
         let options = parse("tombolo xipx --on host,arm0 --fifo 4096 --group a").unwrap();
-        let words: Vec<String> =
-            options.as_run("x.tbi".into()).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words = service::words(&options.on, "x.tbi".into(), &options.arguments());
+        let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let line = words.join(" ");
         assert_eq!(line, "tombolo run --label --no-input --keep-going --on host,arm0 x.tbi a 4096");
         assert!(Arguments::try_parse_from(line.split(' ')).is_ok());

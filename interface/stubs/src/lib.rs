@@ -5,6 +5,8 @@
 #[rustfmt::skip]
 pub mod common;
 #[rustfmt::skip]
+pub mod copies;
+#[rustfmt::skip]
 pub mod echo;
 #[rustfmt::skip]
 pub mod everything;

@@ -317,7 +317,7 @@ impl<I: Interface, P: Port> Server<I, P> {
     /// [`CallError`]: it was not sent.
     pub fn tell<B: Event<Interface = I>>(&mut self, event: &B) -> Result<(), CallError<P::Error>> {
         let timeout = self.timeout.take();
-        send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
+        self.served.tell(&mut self.port, event, timeout)
     }
 }
 
@@ -460,6 +460,19 @@ impl<I: Interface> Served<I> {
         if let Some(index) = self.outstanding.iter().position(is_meant) {
             self.outstanding.swap_remove(index).promise.cancelled.store(true, Ordering::Release);
         }
+    }
+
+    /// As [`Server::tell`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tell<B: Event<Interface = I>, P: Port>(
+        &mut self,
+        port: &mut P,
+        event: &B,
+        timeout: Duration,
+    ) -> Result<(), CallError<P::Error>> {
+        send(port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
     }
 
     /// As [`Server::reply`].

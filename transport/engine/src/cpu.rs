@@ -28,6 +28,10 @@ fn work(copy_loop: Loop, request: &Request, at: u64, length: u64) -> Result<(), 
             source: Location::Mapped { memory: source, offset_bytes: from },
             target: Location::Mapped { memory: target, offset_bytes: to },
         } => copy::between(copy_loop, (source, from + at), (target, to + at), length)?,
+        Operation::Copy {
+            source: Location::ReadOnly { memory: source, offset_bytes: from },
+            target: Location::Mapped { memory: target, offset_bytes: to },
+        } => source.copy_to(copy_loop, from + at, (target, to + at), length)?,
         Operation::Fill { target: Location::Mapped { memory, offset_bytes }, byte } => {
             copy::fill(memory, offset_bytes + at, length, *byte)?;
         }

@@ -380,7 +380,7 @@ pub(crate) use queued;
 /// Checks whether an engine with these abilities can do a request.
 pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<(), Refusal> {
     let route = request.route();
-    if !abilities.reaches(route) {
+    if !abilities.reaches(route) || !request.heeds_read_only() {
         return Err(Refusal::Unreachable { route });
     }
     request.check()

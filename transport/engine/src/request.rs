@@ -8,6 +8,7 @@ use tombolo_link::copy_cost::{Reach, Route};
 use tombolo_platform::copy::attach::{AttachError, ForeignProcess};
 use tombolo_platform::copy::cuda::{CudaError, DeviceMemory};
 use tombolo_platform::copy::{self, CopyError};
+use tombolo_platform::memory::Revocable;
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::ChannelError;
 
@@ -20,6 +21,13 @@ pub enum Location {
     Mapped {
         /// The memory, which is mapped.
         memory: SharedMemory,
+        /// The offset in it, in bytes.
+        offset_bytes: usize,
+    },
+    /// Memory that this process maps for reading alone. Processors copy it to memory that is mapped.
+    ReadOnly {
+        /// The mapping, which requests keep.
+        memory: Arc<Revocable>,
         /// The offset in it, in bytes.
         offset_bytes: usize,
     },
@@ -57,7 +65,7 @@ impl Location {
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Location::Mapped { .. } => Reach::Mapped,
+            Location::Mapped { .. } | Location::ReadOnly { .. } => Reach::Mapped,
             Location::Process { .. } => Reach::Process,
             Location::Far { .. } => Reach::Far,
             Location::Device { .. } => Reach::Device,
@@ -69,6 +77,7 @@ impl Location {
         let length = usize::try_from(length_bytes).map_err(|_| Refusal::TooLong { length_bytes })?;
         match self {
             Location::Mapped { memory, offset_bytes } => copy::check(memory, *offset_bytes, length)?,
+            Location::ReadOnly { memory, offset_bytes } => memory.can_copy(*offset_bytes, length)?,
             Location::Device { memory, offset_bytes } => memory.check(*offset_bytes, length)?,
             Location::Process { address: first, .. } | Location::Far { offset_bytes: first, .. } => {
                 first.checked_add(length_bytes).ok_or(Refusal::TooLong { length_bytes })?;
@@ -79,19 +88,26 @@ impl Location {
 }
 
 impl Location {
+    /// Where memory begins that is mapped.
+    fn address(&self) -> Option<u64> {
+        match self {
+            Location::Mapped { memory, offset_bytes } => {
+                Some(memory.words().as_ptr().addr() as u64 + *offset_bytes as u64)
+            }
+            Location::ReadOnly { memory, offset_bytes } => {
+                Some(memory.address().addr().get() as u64 + *offset_bytes as u64)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether ranges of these lengths that start here and at `other` have a byte in common, as far as this
     /// process can know.
     fn overlaps(&self, length_bytes: u64, other: &Location, other_bytes: u64) -> bool {
+        if let (Some(here), Some(there)) = (self.address(), other.address()) {
+            return here < there.saturating_add(other_bytes) && there < here.saturating_add(length_bytes);
+        }
         let (here, there) = match (self, other) {
-            (
-                Location::Mapped { memory: one, offset_bytes: here },
-                Location::Mapped { memory: two, offset_bytes: there },
-            ) => {
-                let address = |memory: &SharedMemory, offset_bytes: usize| {
-                    memory.words().as_ptr().addr() as u64 + offset_bytes as u64
-                };
-                (address(one, *here), address(two, *there))
-            }
             (
                 Location::Process { process: one, address: here },
                 Location::Process { process: two, address: there },
@@ -199,6 +215,14 @@ impl Request {
             Operation::Copy { source, target } => Route::copy(source.reach(), target.reach()),
             Operation::Fill { target, .. } => Route::fill(target.reach()),
         }
+    }
+
+    /// Whether memory that is mapped for reading alone is at most its source, and the target mapped then.
+    pub(crate) fn heeds_read_only(&self) -> bool {
+        let is_read_only = |place: &Location| matches!(place, Location::ReadOnly { .. });
+        let (source, target) = self.locations();
+        let mapped = matches!(target, Location::Mapped { .. });
+        !is_read_only(target) && (mapped || !source.is_some_and(is_read_only))
     }
 
     /// Checks the ranges that this side can check, before anything is done.

@@ -250,3 +250,33 @@ fn conflicts_and_fences_hold_between_engines() {
     let engines = vec![name.clone(), name];
     assert_eq!(manager.submit(&short(8).fenced()).unwrap_err(), Unable::Fenced { engines });
 }
+
+/// Memory that is mapped for reading alone is a source for processors, and nothing else.
+#[test]
+fn memory_that_cannot_be_written_is_copied_from() {
+    use tombolo_platform::memory::{MapOptions, Revocable, create_sealed, map};
+    use tombolo_platform::socket::{SocketKind, pair};
+    let file = create_sealed("tombolo-test-read-only", 8192).unwrap();
+    map(&file, 0, 8192).unwrap().copy_in(0, &[7; 8192]).unwrap();
+    let (_ours, lifeline) = pair(SocketKind::Stream).unwrap();
+    let options = MapOptions { writable: false, address: None, alignment_bytes: 0, populate: false };
+    let memory = Revocable::map(&file, 0, 8192, options, lifeline).unwrap();
+    let place = |offset_bytes| Location::ReadOnly { memory: memory.clone(), offset_bytes };
+    let target = SharedMemory::zeroed(8192);
+    let mut manager = Manager::new();
+    manager.add(Box::new(Caller::new(Loop::Best, 4))).unwrap();
+    manager.add(Box::new(Attach::start(4).unwrap())).unwrap();
+    manager.submit(&Request::copy(place(3), Location::mapped(&target), 8000)).unwrap();
+    assert_eq!(manager.take().expect("it is done at once").1.result, Ok(()));
+    let mut found = vec![0; 8192];
+    target.copy_out(0, &mut found).unwrap();
+    assert!(found[..8000].iter().all(|byte| *byte == 7) && found[8000..].iter().all(|byte| *byte == 0));
+    for wrong in [
+        Request::copy(Location::mapped(&target), place(0), 8),
+        Request::fill(place(0), 1, 8),
+        Request::copy(place(8190), Location::mapped(&target), 8),
+        Request::copy(place(0), place(64), 8),
+    ] {
+        assert!(matches!(manager.submit(&wrong), Err(Unable::NoEngine { .. })), "{wrong:?}");
+    }
+}

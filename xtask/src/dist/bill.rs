@@ -30,6 +30,7 @@ const INSTALLED: &[&str] = &[
     "tombolo-bench-far",
     "tombolo-bounded",
     "tombolo-devices",
+    "tombolo-copy-server",
     "tombolo-hub-server",
     "tombolo-xipx-server",
     "tombolo-litmus",

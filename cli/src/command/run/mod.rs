@@ -5,6 +5,7 @@ mod job;
 mod lifecycle;
 mod parts;
 mod restart;
+pub(crate) mod service;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -239,6 +239,29 @@ pub(crate) unsafe fn read_at(source: *const u8, target: &mut [u8]) {
     unsafe { copy_by(Loop::Best, range) };
 }
 
+/// Copies `length_bytes` from shared memory that is known only by address to `target` at `offset_bytes`.
+///
+/// # Errors
+/// As [`between`]; nothing was written.
+///
+/// # Safety
+/// The source must stay valid for reads of this many bytes.
+pub(crate) unsafe fn from_address(
+    copy_loop: Loop,
+    source: *const u8,
+    (target, offset_bytes): (&SharedMemory, usize),
+    length_bytes: usize,
+) -> Result<(), CopyError> {
+    let to = address(target, offset_bytes, length_bytes)?;
+    if source.addr() < to.addr() + length_bytes && to.addr() < source.addr() + length_bytes {
+        return Err(CopyError::Overlap { length_bytes });
+    }
+    let range = Range { source, target: to, length: length_bytes, source_shared: true, target_shared: true };
+    // SAFETY: the source by this function's contract; the target was checked, and the two do not overlap.
+    unsafe { copy_by(copy_loop, range) };
+    Ok(())
+}
+
 /// Copies to shared memory that is known only by address.
 ///
 /// # Safety
@@ -265,15 +288,8 @@ pub fn between(
     length_bytes: usize,
 ) -> Result<(), CopyError> {
     let from = address(source, source_offset_bytes, length_bytes)?;
-    let to = address(target, target_offset_bytes, length_bytes)?;
-    if from.addr() < to.addr() + length_bytes && to.addr() < from.addr() + length_bytes {
-        return Err(CopyError::Overlap { length_bytes });
-    }
-    let range =
-        Range { source: from, target: to, length: length_bytes, source_shared: true, target_shared: true };
-    // SAFETY: both ranges were checked and do not overlap.
-    unsafe { copy_by(copy_loop, range) };
-    Ok(())
+    // SAFETY: checked: this many bytes can be read there, as long as `source` lives.
+    unsafe { from_address(copy_loop, from, (target, target_offset_bytes), length_bytes) }
 }
 
 /// Fills `length_bytes` of `target` at `offset_bytes` with one byte.

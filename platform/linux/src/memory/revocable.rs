@@ -16,7 +16,7 @@ use tombolo_base::SharedMemory;
 use tombolo_base::memory::OutOfRange;
 use tombolo_base::sync::{AtomicBool, Ordering, fence};
 
-use crate::copy;
+use crate::copy::{self, CopyError, Loop};
 use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
 use crate::lock::unpoisoned;
@@ -211,6 +211,38 @@ impl Revocable {
         // is released. A slice of this program lies elsewhere.
         unsafe { copy::read_at(source, target) };
         Ok(())
+    }
+
+    /// Copies `length_bytes` from `offset_bytes` of this on to other shared memory, also where this cannot be
+    /// written.
+    ///
+    /// # Errors
+    /// A range lies outside, or the two overlap; nothing was written.
+    pub fn copy_to(
+        &self,
+        copy_loop: Loop,
+        offset_bytes: usize,
+        target: (&SharedMemory, usize),
+        length_bytes: usize,
+    ) -> Result<(), CopyError> {
+        self.can_copy(offset_bytes, length_bytes)?;
+        let source = self.address().as_ptr().wrapping_add(offset_bytes);
+        // SAFETY: checked: the range lies inside the mapping, which exists as long as `self`, even when it
+        // is released.
+        unsafe { copy::from_address(copy_loop, source, target, length_bytes) }
+    }
+
+    /// Checks that a range lies inside.
+    ///
+    /// # Errors
+    /// [`CopyError::OutOfRange`].
+    pub fn can_copy(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), CopyError> {
+        let outside = |out: OutOfRange| CopyError::OutOfRange {
+            offset_bytes,
+            length_bytes,
+            available_bytes: out.available_bytes,
+        };
+        self.check(offset_bytes, length_bytes).map_err(outside)
     }
 
     /// Copies bytes in, touching no others.

@@ -5,6 +5,7 @@
 //! interface's `HASH` ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that
 //! peers of other interfaces are refused when they connect.
 
+mod queued;
 mod service;
 mod shared;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use queued::Queued;
 pub use service::{Service, Turn, serve, serve_async};
 pub use shared::SharedClient;
 pub use tombolo_interface::*;

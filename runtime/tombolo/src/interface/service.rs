@@ -1,26 +1,18 @@
 //! A service: one handler for any number of clients, in one thread.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, OperationTimeout};
-use tombolo_interface::{BindError, Body, Carries, Interface, Outgoing, Port, Sent, Served, Serves, Source};
-use tombolo_platform::event::Interest;
-use tombolo_transport::TransportExt;
+use tombolo_interface::{BindError, Interface, Served, Serves};
 
 use crate::channel::Channel;
 use crate::domain::{Domain, Listener};
 use crate::error::Error;
+use crate::interface::queued::Queued;
 use crate::options::ChannelOptions;
 use crate::waitset::{Ready, Token, WaitSet, Waited};
-
-/// Answers of one client that wait for room in its ring before the service leaves its calls where they are.
-const QUEUED: usize = 64;
-
-/// Beyond [`QUEUED`], for calls whose responders are dropped all at once.
-const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
 
 /// A name under which clients of an interface find a server. Each client has a channel; whatever one does
 /// ends that channel at most.
@@ -73,85 +65,11 @@ impl<I> Waited for Client<I> {
     type End = Channel;
 
     fn end(&self) -> &Channel {
-        &self.port.channel
+        self.port.channel()
     }
 
     fn end_mut(&mut self) -> &mut Channel {
-        &mut self.port.channel
-    }
-}
-
-/// A channel that never waits for room: what finds none is queued.
-#[derive(Debug)]
-struct Queued {
-    channel: Channel,
-    answers: VecDeque<Vec<u8>>,
-}
-
-impl Queued {
-    /// Sends what was queued, as far as there is room.
-    fn flush(&mut self) -> Result<(), Error> {
-        while let Some(answer) = self.answers.front() {
-            match self.channel.try_send(answer) {
-                Ok(()) => drop(self.answers.pop_front()),
-                Err(Error::WouldBlock) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// What to wait for: calls, unless too many answers wait; room, if any does.
-    fn interest(&mut self) -> Interest {
-        match self.answers.len() {
-            0 if !self.channel.carrier_mut().unsent() => Interest::Read,
-            QUEUED.. => Interest::Write,
-            _ => Interest::ReadWrite,
-        }
-    }
-}
-
-impl Port for Queued {
-    type Error = Error;
-
-    fn now_ns(&self) -> u64 {
-        self.channel.now_ns()
-    }
-
-    fn max_message_bytes(&self) -> usize {
-        self.channel.max_message_bytes()
-    }
-
-    fn carries(&self) -> Carries {
-        self.channel.carries()
-    }
-
-    fn bound(&mut self, needs: Carries) {
-        self.channel.bound(needs);
-    }
-
-    fn is_polled(&self) -> bool {
-        self.channel.is_polled()
-    }
-
-    fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, _: Duration) -> Result<Sent, Error> {
-        if self.answers.is_empty() {
-            match Port::send(&mut self.channel, message, Duration::ZERO)? {
-                Sent::Accepted => return Ok(Sent::Accepted),
-                Sent::NoRoom => {}
-            }
-        }
-        if self.answers.len() >= QUEUED_AT_MOST {
-            return Ok(Sent::NoRoom);
-        }
-        let mut bytes = vec![0; message.length_bytes()];
-        message.write(&mut *bytes);
-        self.answers.push_back(bytes);
-        Ok(Sent::Accepted)
-    }
-
-    fn recv(&mut self, timeout: Duration, read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
-        Port::recv(&mut self.channel, timeout, read)
+        self.port.channel_mut()
     }
 }
 
@@ -250,7 +168,7 @@ impl<I: Interface> Service<I> {
     fn take_in(&mut self, accepted: Result<Channel, Error>) -> Turn {
         let opened = accepted.and_then(|channel| {
             let peer = channel.peer();
-            let mut port = Queued { channel, answers: VecDeque::new() };
+            let mut port = Queued::new(channel);
             let served = Served::bind(&mut port).map_err(|error: BindError| Error::from(error))?;
             self.set.add(Client { port, served })?;
             Ok(peer)
@@ -264,11 +182,11 @@ impl<I: Interface> Service<I> {
         I: Serves<H>,
     {
         let client = self.set.get_mut(token)?;
-        let peer = client.port.channel.peer();
+        let peer = client.port.channel().peer();
         let before = client.port.interest();
-        let served = client.port.flush().and_then(|()| match client.port.answers.len() {
-            QUEUED.. => Ok(false),
-            _ => Ok(client.served.serve_one(&mut client.port, handler, Duration::ZERO)?),
+        let served = client.port.flush().and_then(|()| {
+            let takes = client.port.takes_calls();
+            Ok(takes && client.served.serve_one(&mut client.port, handler, Duration::ZERO)?)
         });
         match served {
             Ok(served) => {

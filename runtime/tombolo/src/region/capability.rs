@@ -247,6 +247,15 @@ impl Capability {
         }
     }
 
+    /// As [`map`](Self::map), whatever kind of memory it is, the buffers of a pool too: for a program that
+    /// copies there for others, and knows nothing of what is there.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_to_copy(&self, rights: Rights) -> Result<Mapping, Error> {
+        self.map_as(rights, MapOptions::default(), self.kind() == Kind::Pool)
+    }
+
     /// Its part of the region as a file that this program maps by itself.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use tombolo_platform::memory::{Revocable, check_sealed};
 use tombolo_platform::{Errno, OsError};
 
 use super::capability::Held;
+use crate::engines::Location;
 use crate::error::Error;
 use crate::reactor::Registration;
 
@@ -250,6 +251,19 @@ impl Mapping {
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         if self.file.is_some() { None } else { self.mapped.memory() }
+    }
+
+    /// A byte of it, for an [engine](crate::engines): what was mapped for reading alone can be copied from.
+    /// Requests keep the mapping, and the right to it. `None` of a file, and where memory is not coherent.
+    #[must_use]
+    pub fn location(&self, offset_bytes: usize) -> Option<Location> {
+        if self.file.is_some() || self.caches.is_some() {
+            return None;
+        }
+        Some(match self.mapped.memory() {
+            Some(memory) => Location::Mapped { memory, offset_bytes },
+            None => Location::ReadOnly { memory: self.mapped.clone(), offset_bytes },
+        })
     }
 
     /// This program's view of memory that is not coherent, whose loads and stores take write-backs and

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod channels;
+mod copies;
 mod crosstalk;
 mod engines;
 mod files;

@@ -3,6 +3,7 @@
 mod basics;
 mod bulk;
 mod channels;
+mod copies;
 mod exchange;
 mod files;
 mod given;
@@ -74,6 +75,9 @@ fn main() -> ExitCode {
         ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),
         ["region-hold", name, how] => revoking::hold(name, how),
         ["region-seal", file] => revoking::seal(file),
+        // Copy services.
+        ["copies", node, place] => copies::work(node, place),
+        ["copies-hold", node, place] => copies::hold(node, place),
         // Shared objects.
         ["objects", rounds] => objects::work(rounds),
         ["objects-die"] => objects::die(),

@@ -1,0 +1,48 @@
+//! Services of nodes that are jobs: one program on each of several nodes, until Ctrl-C.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::super::Command;
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Reads the name of a node, without a number of programs.
+pub(crate) fn node(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && !text.contains(':');
+    is_name.then(|| text.to_owned()).ok_or_else(|| "write the names of nodes, each once".to_owned())
+}
+
+/// A node that is named twice.
+pub(crate) fn twice(nodes: &[String]) -> Option<&str> {
+    let is_earlier = |(index, node): &(usize, &String)| nodes[..*index].contains(node);
+    nodes.iter().enumerate().find(is_earlier).map(|(_, node)| node.as_str())
+}
+
+/// The words of the job for `tombolo run`.
+pub(crate) fn words(nodes: &[String], image: PathBuf, arguments: &[String]) -> Vec<OsString> {
+    let mut words: Vec<OsString> =
+        ["tombolo", "run", "--label", "--no-input", "--keep-going", "--on"].map(OsString::from).into();
+    words.push(nodes.join(",").into());
+    words.push(image.into());
+    words.extend(arguments.iter().map(OsString::from));
+    words
+}
+
+/// Runs the job.
+pub(crate) fn run(
+    context: &Context,
+    nodes: &[String],
+    image: PathBuf,
+    arguments: &[String],
+) -> Result<(), Failure> {
+    match Arguments::try_parse_from(words(nodes, image, arguments)) {
+        Ok(Arguments { command: Command::Run(options), .. }) => super::run(context, &options),
+        Ok(_) => unreachable!("its second word is `run`"),
+        // The nodes are no list that `run` takes.
+        Err(error) => error.exit(),
+    }
+}

@@ -1,0 +1,356 @@
+//! A client of a copy service.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use tombolo::channel::wait_any;
+use tombolo::interface::{CallError, Malformed};
+use tombolo::region::{Capability, FarEnd, Rights};
+use tombolo::{Channel, ChannelOptions, Domain, Error};
+use tombolo_stubs::copies::{
+    Copies as Interface, CopiesCancel, CopiesClient, CopiesCopy, CopiesEndedView, CopiesEvents, CopiesFill,
+    CopiesRegisterRequest, CopiesWithdrawRequest, CopyFault, CopyPlace, MAX_DESCRIPTORS,
+};
+
+use crate::CopiesError;
+use crate::server::name_on;
+
+/// How long to wait for room at a time, before ends are taken.
+const ROOM: Duration = Duration::from_millis(1);
+
+/// Memory that a client has registered. It stays registered until it is withdrawn or the client ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    number: u32,
+    length_bytes: u64,
+    writable: bool,
+}
+
+impl Memory {
+    /// How many bytes were registered.
+    #[must_use]
+    pub fn length_bytes(self) -> u64 {
+        self.length_bytes
+    }
+
+    /// Whether it can be copied to.
+    #[must_use]
+    pub fn is_writable(self) -> bool {
+        self.writable
+    }
+
+    /// The bytes from an offset on.
+    #[must_use]
+    pub fn at(self, offset_bytes: u64) -> Place {
+        Place { memory: self, offset_bytes }
+    }
+}
+
+/// Bytes of memory that was registered, from an offset on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    memory: Memory,
+    offset_bytes: u64,
+}
+
+impl From<Place> for CopyPlace {
+    fn from(place: Place) -> Self {
+        CopyPlace { memory: place.memory.number, offset_bytes: place.offset_bytes }
+    }
+}
+
+/// A copy that is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copy {
+    source: Place,
+    target: Place,
+    length_bytes: u64,
+    fence: bool,
+}
+
+impl Copy {
+    /// Of `length_bytes` bytes.
+    #[must_use]
+    pub fn new(source: Place, target: Place, length_bytes: u64) -> Copy {
+        Copy { source, target, length_bytes, fence: false }
+    }
+
+    /// The same behind a fence: it starts when all descriptors that this client enqueued before it have
+    /// ended, and is not done if one of those that were in progress failed.
+    #[must_use]
+    pub fn fenced(mut self) -> Copy {
+        self.fence = true;
+        self
+    }
+}
+
+/// Bytes that are to be set to one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fill {
+    target: Place,
+    byte: u8,
+    length_bytes: u64,
+    fence: bool,
+}
+
+impl Fill {
+    /// Of `length_bytes` bytes.
+    #[must_use]
+    pub fn new(target: Place, byte: u8, length_bytes: u64) -> Fill {
+        Fill { target, byte, length_bytes, fence: false }
+    }
+
+    /// The same behind a fence, as [`Copy::fenced`].
+    #[must_use]
+    pub fn fenced(mut self) -> Fill {
+        self.fence = true;
+        self
+    }
+}
+
+/// A copy or fill that was enqueued.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Descriptor(u32);
+
+/// The end of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The descriptor.
+    pub descriptor: Descriptor,
+    /// Why it was not done, if it was not: the bytes of its target are unspecified then.
+    pub fault: Option<CopyFault>,
+}
+
+/// What the service said of ends, and was not asked for yet.
+#[derive(Debug, Default)]
+struct Ends(VecDeque<Ended>);
+
+impl CopiesEvents for Ends {
+    fn ended(&mut self, event: CopiesEndedView<'_>) -> Result<(), Malformed> {
+        let (descriptor, fault) = (Descriptor(event.descriptor()?), event.fault()?);
+        self.0.push_back(Ended { descriptor, fault });
+        Ok(())
+    }
+}
+
+/// A client's connection to a copy service. What it has registered is withdrawn when it is dropped, and what
+/// it has enqueued is cancelled.
+#[derive(Debug)]
+pub struct Copies {
+    client: CopiesClient<Channel, Ends>,
+    node: String,
+    in_progress: BTreeSet<u32>,
+    last: u32,
+}
+
+impl Copies {
+    /// Connects to the service of that node.
+    ///
+    /// # Errors
+    /// [`Error`]: no service on that node, in time.
+    pub fn connect(domain: &Domain, node: &str) -> Result<Copies, CopiesError> {
+        let options = ChannelOptions::default().interface_hash(Interface::HASH);
+        Copies::over(options.connect(domain, &name_on(node))?)
+    }
+
+    /// Connects by a capability to the [listener](crate::Server::capability) of a service.
+    ///
+    /// # Errors
+    /// As [`Domain::connect_by`].
+    pub fn connect_by(domain: &Domain, service: &Capability) -> Result<Copies, CopiesError> {
+        let options = ChannelOptions::default().interface_hash(Interface::HASH);
+        Copies::over(options.connect_by(domain, service)?)
+    }
+
+    fn over(channel: Channel) -> Result<Copies, CopiesError> {
+        let node = channel.peer_node().to_owned();
+        let client = CopiesClient::bind(channel, Ends::default()).map_err(Error::from)?;
+        Ok(Copies { client, node, in_progress: BTreeSet::new(), last: 0 })
+    }
+
+    /// The node of the service.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Registers memory with those of the rights that the capability gives: [`Rights::READ`] to copy from it,
+    /// [`Rights::READ_WRITE`] to copy to it too. The capability has to give the right to grant.
+    ///
+    /// # Errors
+    /// [`CopiesError::Fault`]; [`Error::Monitor`] with what the capability lacks.
+    pub fn register(&mut self, memory: &Capability, rights: Rights) -> Result<Memory, CopiesError> {
+        let memory = memory.copy_to(FarEnd::from(self.client.port()), rights)?;
+        let answer = self.client.register(&CopiesRegisterRequest { memory });
+        let read =
+            answer.and_then(|answer| Ok((answer.memory()?, answer.length_bytes()?, answer.writable()?)));
+        match read {
+            Ok((number, length_bytes, writable)) => Ok(Memory { number, length_bytes, writable }),
+            Err(CallError::Declined(fault)) => Err(self.fault(fault)),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    /// Withdraws memory: the service unmaps it and gives up its right to it.
+    ///
+    /// # Errors
+    /// [`CopyFault::IN_USE`] while a descriptor that has not ended uses it; [`CopyFault::UNKNOWN_MEMORY`].
+    pub fn withdraw(&mut self, memory: Memory) -> Result<(), CopiesError> {
+        match self.client.withdraw(&CopiesWithdrawRequest { memory: memory.number }).map(|_| ()) {
+            Ok(()) => Ok(()),
+            Err(CallError::Declined(fault)) => Err(self.fault(fault)),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    fn fault(&self, fault: CopyFault) -> CopiesError {
+        CopiesError::Fault { node: self.node.clone(), fault }
+    }
+
+    /// Enqueues a copy. The service checks it, and tells what is wrong with it by its end.
+    ///
+    /// # Errors
+    /// [`CopiesError::Full`]; the end of the service.
+    pub fn enqueue(&mut self, copy: &Copy) -> Result<Descriptor, CopiesError> {
+        let descriptor = self.number()?;
+        let Copy { source, target, length_bytes, fence } = *copy;
+        let (source, target) = (source.into(), target.into());
+        let message = CopiesCopy { descriptor, fence, length_bytes, source, target };
+        self.send(|client| client.copy(&message))?;
+        Ok(self.enqueued(descriptor))
+    }
+
+    /// Enqueues a fill, as [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn enqueue_fill(&mut self, fill: &Fill) -> Result<Descriptor, CopiesError> {
+        let descriptor = self.number()?;
+        let Fill { target, byte, length_bytes, fence } = *fill;
+        let target = target.into();
+        let message = CopiesFill { descriptor, fence, byte, length_bytes, target };
+        self.send(|client| client.fill(&message))?;
+        Ok(self.enqueued(descriptor))
+    }
+
+    /// Sends a message. While there is no room for it, ends are taken: the service takes no messages of a
+    /// client that does not take its ends.
+    fn send(
+        &mut self,
+        tell: impl Fn(&mut CopiesClient<Channel, Ends>) -> Result<(), CallError<Error>>,
+    ) -> Result<(), CopiesError> {
+        let until = Instant::now().checked_add(self.client.port().timeout());
+        loop {
+            match tell(self.client.within(ROOM)) {
+                Err(CallError::NoRoom) if until.is_none_or(|until| Instant::now() < until) => {
+                    self.client.poll().map_err(CopiesError::from)?;
+                }
+                told => return Ok(told.map_err(Error::from)?),
+            }
+        }
+    }
+
+    /// A number that no descriptor in progress has.
+    fn number(&mut self) -> Result<u32, CopiesError> {
+        let limit = MAX_DESCRIPTORS as usize;
+        if self.in_progress.len() >= limit {
+            return Err(CopiesError::Full { limit });
+        }
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.in_progress.contains(&self.last) {
+                return Ok(self.last);
+            }
+        }
+    }
+
+    fn enqueued(&mut self, descriptor: u32) -> Descriptor {
+        self.in_progress.insert(descriptor);
+        Descriptor(descriptor)
+    }
+
+    /// How many descriptors have ends that were not taken.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        self.in_progress.len()
+    }
+
+    /// Asks to cancel a descriptor. It still ends, with [`CopyFault::CANCELLED`] or with its result if it was
+    /// done already.
+    ///
+    /// # Errors
+    /// The end of the service.
+    pub fn cancel(&mut self, Descriptor(descriptor): Descriptor) -> Result<(), CopiesError> {
+        self.send(|client| client.cancel(&CopiesCancel { descriptor }))
+    }
+
+    /// The next end, in the order in which the service's engines ended them; `None` if there is none now.
+    ///
+    /// # Errors
+    /// The end of the service.
+    pub fn poll(&mut self) -> Result<Option<Ended>, CopiesError> {
+        loop {
+            if let Some(ended) = self.client.events().0.pop_front() {
+                // What the service says of others means nothing.
+                if self.in_progress.remove(&ended.descriptor.0) {
+                    return Ok(Some(ended));
+                }
+            } else if self.client.poll().map_err(CopiesError::from)? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// As [`poll`](Self::poll), waiting up to `timeout`. `None` also when no descriptor is in progress.
+    ///
+    /// # Errors
+    /// The end of the service.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Ended>, CopiesError> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(ended) = self.poll()? {
+                return Ok(Some(ended));
+            }
+            if self.in_progress.is_empty() || !self.arrives(until, timeout)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for the end of one descriptor. Ends of others are kept for [`next`](Self::next). When it has not
+    /// ended after `timeout` it is still in progress.
+    ///
+    /// # Errors
+    /// [`CopiesError::Fault`]: it was not done. [`CopiesError::NotEnded`], [`CopiesError::NotInProgress`];
+    /// the end of the service.
+    pub fn wait(&mut self, descriptor: Descriptor, timeout: Duration) -> Result<(), CopiesError> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if !self.in_progress.contains(&descriptor.0) {
+                return Err(CopiesError::NotInProgress { descriptor: descriptor.0 });
+            }
+            let ends = &mut self.client.events().0;
+            if let Some(index) = ends.iter().position(|ended| ended.descriptor == descriptor) {
+                let ended = ends.remove(index);
+                self.in_progress.remove(&descriptor.0);
+                return match ended.and_then(|ended| ended.fault) {
+                    None => Ok(()),
+                    Some(fault) => Err(self.fault(fault)),
+                };
+            }
+            if self.client.poll().map_err(CopiesError::from)? == 0 && !self.arrives(until, timeout)? {
+                return Err(CopiesError::NotEnded { descriptor: descriptor.0, timeout });
+            }
+        }
+    }
+
+    /// Waits for a message.
+    fn arrives(&mut self, until: Option<Instant>, timeout: Duration) -> Result<bool, CopiesError> {
+        let left = until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
+        match wait_any(&mut [self.client.port()], left) {
+            Ok(_) => Ok(true),
+            Err(Error::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A service that copies between memories of several programs.
+//!
+//! A [`Server`] is a domain with the [engines](tombolo::engines) of its node. Its clients register memory by
+//! capability and enqueue descriptors, each of which says what to copy from where to where. The server tells
+//! the end of each by its descriptor, in the order in which they end; a client polls for ends, or waits for
+//! them with a deadline, and does something else meanwhile. It need not have the memory mapped, nor be able
+//! to map it.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tombolo::Domain;
+//! use tombolo::region::{RegionOptions, Rights};
+//! use tombolo_copies::{Copies, Copy};
+//!
+//! fn main() -> Result<(), tombolo_copies::CopiesError> {
+//!     let domain = Domain::attach()?;
+//!     let (from, to) = (RegionOptions::new(1 << 20), RegionOptions::new(1 << 20));
+//!     let (from, to) = (domain.create_region(&from)?, domain.create_region(&to)?);
+//!     let mut copies = Copies::connect(&domain, "host")?;
+//!     let from = copies.register(&from, Rights::READ)?;
+//!     let to = copies.register(&to, Rights::READ_WRITE)?;
+//!     let descriptor = copies.enqueue(&Copy::new(from.at(0), to.at(0), 1 << 20))?;
+//!     // Something else.
+//!     copies.wait(descriptor, Duration::from_secs(10))?;
+//!     Ok(())
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod schedule;
+mod server;
+
+pub use client::{Copies, Copy, Descriptor, Ended, Fill, Memory, Place};
+pub use error::CopiesError;
+pub use server::{Server, ServerOptions, name_on};
+pub use tombolo_stubs::copies::{CopyFault, MAX_DESCRIPTORS, MAX_MEMORIES};

@@ -1,0 +1,434 @@
+//! A copy service.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo::engines::{Engines, Failure, Request, Ticket};
+use tombolo::interface::{Call, Decline, Malformed, Queued, Response, Served};
+use tombolo::region::{Capability, FarEnd, Mapping, Rights};
+use tombolo::waitset::Trigger;
+use tombolo::{Channel, ChannelOptions, Domain, Error, Interest, Listener, Ready, Token, WaitSet, Waited};
+use tombolo_stubs::copies::{
+    Copies, CopiesCancelView, CopiesCopyView, CopiesEnded, CopiesFillView, CopiesHandler, CopiesRegister,
+    CopiesRegisterReply, CopiesWithdraw, CopiesWithdrawReply, CopyFault, CopyPlaceView, MAX_MEMORIES,
+};
+
+use crate::schedule::{Bytes, Piece, Schedule, Work};
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// Pieces that engines have at a time. Each engine takes more, so that none is full.
+const PIECES: usize = 16;
+
+/// Bytes that are copied before clients are looked at again, if the serving thread copies them itself.
+const TURN_BYTES: u64 = crate::schedule::PIECE_BYTES;
+
+/// The name of the service of a node.
+#[must_use]
+pub fn name_on(node: &str) -> String {
+    format!("copies/{node}")
+}
+
+/// Limits of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerOptions {
+    max_clients: usize,
+}
+
+impl Default for ServerOptions {
+    /// 64 clients.
+    fn default() -> Self {
+        ServerOptions { max_clients: 64 }
+    }
+}
+
+impl ServerOptions {
+    /// How many clients it serves at once. Others find their channels closed.
+    #[must_use]
+    pub fn max_clients(mut self, clients: usize) -> Self {
+        self.max_clients = clients;
+        self
+    }
+}
+
+/// Memory of a client, mapped here.
+#[derive(Debug)]
+struct Memory {
+    mapping: Mapping,
+}
+
+impl Memory {
+    /// The bytes of the region from an offset on.
+    fn bytes(&self, offset_bytes: u64, length_bytes: u64) -> Result<Bytes, CopyFault> {
+        match offset_bytes.checked_add(length_bytes) {
+            Some(end) if end <= self.mapping.length_bytes() as u64 => {}
+            _ => return Err(CopyFault::OUT_OF_RANGE),
+        }
+        let start = self.mapping.extent().offset_bytes + offset_bytes;
+        Ok(Bytes { region: self.mapping.region().to_bits(), start, length_bytes })
+    }
+}
+
+/// What a descriptor takes. It keeps the memory mapped until it has ended.
+#[derive(Clone, Debug)]
+enum Task {
+    Copy { source: (Arc<Memory>, u64), target: (Arc<Memory>, u64) },
+    Fill { target: (Arc<Memory>, u64), byte: u8 },
+}
+
+impl Task {
+    /// The request of a piece; `None` if the memory is not for engines, which was checked before.
+    fn request(&self, piece: &Piece) -> Option<Request> {
+        let place = |(memory, offset_bytes): &(Arc<Memory>, u64)| {
+            memory.mapping.location(usize::try_from(offset_bytes + piece.at_bytes).ok()?)
+        };
+        Some(match self {
+            Task::Copy { source, target } => {
+                Request::copy(place(source)?, place(target)?, piece.length_bytes)
+            }
+            Task::Fill { target, byte } => Request::fill(place(target)?, *byte, piece.length_bytes),
+        })
+    }
+
+    /// Whether the rights to the memory were there until now.
+    fn check(&self) -> Result<(), CopyFault> {
+        let (source, target) = match self {
+            Task::Copy { source, target } => (Some(source), target),
+            Task::Fill { target, .. } => (None, target),
+        };
+        let revoked = source.into_iter().chain([target]).any(|(memory, _)| memory.mapping.is_revoked());
+        if revoked { Err(CopyFault::REVOKED) } else { Ok(()) }
+    }
+}
+
+/// A client: its channel and what it has registered.
+#[derive(Debug)]
+struct Client {
+    number: u64,
+    port: Queued,
+    served: Served<Copies>,
+    memories: HashMap<u32, Arc<Memory>>,
+    last_memory: u32,
+}
+
+impl Waited for Client {
+    type End = Channel;
+
+    fn end(&self) -> &Channel {
+        self.port.channel()
+    }
+
+    fn end_mut(&mut self) -> &mut Channel {
+        self.port.channel_mut()
+    }
+}
+
+/// Bytes of memory that is registered: the memory with an offset in it, and where in their region they are.
+type Found = ((Arc<Memory>, u64), Bytes);
+
+/// Serves the messages of one client.
+struct Handler<'a> {
+    domain: &'a Domain,
+    schedule: &'a mut Schedule<Task>,
+    /// Descriptors that were refused, with why.
+    refused: Vec<(u32, CopyFault)>,
+    client: u64,
+    from: FarEnd,
+    memories: &'a mut HashMap<u32, Arc<Memory>>,
+    last_memory: &'a mut u32,
+}
+
+/// A copy service: a domain that copies for its clients with the engines of its node.
+pub struct Server {
+    domain: Domain,
+    engines: Engines,
+    listener: Listener,
+    options: ServerOptions,
+    set: WaitSet<Client>,
+    tokens: HashMap<u64, Token>,
+    last_client: u64,
+    schedule: Schedule<Task>,
+    running: HashMap<Ticket, Piece>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({} clients, {:?})", self.tokens.len(), self.engines)
+    }
+}
+
+impl Server {
+    /// Exports [the name of the domain's node](name_on); serves once [`run`](Self::run) is called.
+    ///
+    /// # Errors
+    /// The node has a service already; no more threads or files.
+    pub fn start(domain: &Domain, options: ServerOptions) -> Result<Server, Error> {
+        let mut engines = domain.engines()?;
+        let hash = ChannelOptions::default().slots(1024)?.interface_hash(Copies::HASH);
+        let listener = hash.export(domain, &name_on(domain.node_name()))?;
+        let mut set = WaitSet::new()?;
+        set.add_listener(&listener)?;
+        set.add_descriptor(engines.descriptor()?, Interest::Read, Trigger::Level)?;
+        let domain = domain.clone();
+        let (tokens, running, schedule) = (HashMap::new(), HashMap::new(), Schedule::new());
+        Ok(Server { domain, engines, listener, options, set, tokens, last_client: 0, schedule, running })
+    }
+
+    /// A capability to connect to it, for clients that are not to find it by its name.
+    ///
+    /// # Errors
+    /// As [`Listener::capability`].
+    pub fn capability(&self) -> Result<Capability, Error> {
+        self.listener.capability()
+    }
+
+    /// Serves until the monitor of this node ends.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`]; no more memory or files.
+    pub fn run(mut self) -> Result<Infallible, Error> {
+        loop {
+            let copies = self.running.len() < PIECES && self.schedule.is_ready();
+            match self.set.wait(if copies { Duration::ZERO } else { AWHILE }) {
+                Ok(Ready::Listener(_)) => self.take_in()?,
+                Ok(Ready::Channel(token)) => self.hear(token),
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            self.copy();
+            self.tell();
+        }
+    }
+
+    /// Takes in a client that connected.
+    fn take_in(&mut self) -> Result<(), Error> {
+        let channel = match self.listener.within(Duration::ZERO).accept() {
+            Ok(channel) => channel,
+            Err(error @ Error::MonitorLost { .. }) => return Err(error),
+            // A channel that does not come about is its client's affair.
+            Err(_) => return Ok(()),
+        };
+        if self.tokens.len() >= self.options.max_clients {
+            return Ok(());
+        }
+        let mut port = Queued::new(channel);
+        let Ok(served) = Served::bind(&mut port) else { return Ok(()) };
+        self.last_client += 1;
+        let number = self.last_client;
+        let client = Client { number, port, served, memories: HashMap::new(), last_memory: 0 };
+        if let Ok(token) = self.set.add(client) {
+            self.tokens.insert(number, token);
+        }
+        Ok(())
+    }
+
+    /// Serves one message of a client, and sends what it had no room for before.
+    fn hear(&mut self, token: Token) {
+        let Some(client) = self.set.get_mut(token) else { return };
+        let before = client.port.interest();
+        let from = FarEnd::from(client.port.channel());
+        let Client { number, port, served, memories, last_memory } = client;
+        let mut handler = Handler {
+            domain: &self.domain,
+            schedule: &mut self.schedule,
+            refused: Vec::new(),
+            client: *number,
+            from,
+            memories,
+            last_memory,
+        };
+        let mut heard = port.flush();
+        if heard.is_ok() && port.takes_calls() {
+            heard = served.serve_one(port, &mut handler, Duration::ZERO).map(|_| ()).map_err(Error::from);
+        }
+        for (descriptor, fault) in handler.refused {
+            let fault = Some(fault);
+            heard = heard
+                .and_then(|()| Ok(served.tell(port, &CopiesEnded { descriptor, fault }, Duration::ZERO)?));
+        }
+        let after = port.interest();
+        match heard {
+            Ok(()) if before == after => {}
+            Ok(()) => drop(self.set.set_interest(token, after)),
+            Err(_) => self.leave(token),
+        }
+    }
+
+    /// A client has ended or failed: what it registered is unmapped when no piece uses it.
+    fn leave(&mut self, token: Token) {
+        if let Some(client) = self.set.remove(token) {
+            self.tokens.remove(&client.number);
+            self.schedule.leave(client.number);
+        }
+    }
+
+    /// Gives engines what there is to copy, and takes what they have done.
+    fn copy(&mut self) {
+        let mut bytes = 0;
+        while self.running.len() < PIECES && bytes < TURN_BYTES {
+            let Some((piece, task)) = self.schedule.next() else { break };
+            bytes += piece.length_bytes;
+            let request = task.check().ok().and_then(|()| task.request(&piece));
+            match request.and_then(|request| self.engines.submit(&request).ok()) {
+                Some(ticket) => drop(self.running.insert(ticket, piece)),
+                None => {
+                    let fault = task.check().err().unwrap_or(CopyFault::FAILED);
+                    self.schedule.ended(&piece, Some(fault));
+                }
+            }
+            // Of engines that copy at once: they hold few completions.
+            self.take();
+        }
+        self.take();
+    }
+
+    fn take(&mut self) {
+        while let Some((ticket, completion)) = self.engines.take() {
+            let Some(piece) = self.running.remove(&ticket) else { continue };
+            // After a revocation engines have copied zeros, or to nowhere.
+            let revoked = self.schedule.what(&piece).and_then(|task| task.check().err());
+            let failed = completion.result.err().map(|failure| fault_of(&failure));
+            self.schedule.ended(&piece, revoked.or(failed));
+        }
+    }
+
+    /// Tells clients what has ended.
+    fn tell(&mut self) {
+        while let Some(end) = self.schedule.take_end() {
+            let Some(token) = self.tokens.get(&end.client).copied() else { continue };
+            let Some(Client { port, served, .. }) = self.set.get_mut(token) else { continue };
+            let before = port.interest();
+            let ended = CopiesEnded { descriptor: end.descriptor, fault: end.fault };
+            let told = served.tell(port, &ended, Duration::ZERO);
+            let after = port.interest();
+            match told {
+                Ok(()) if before == after => {}
+                Ok(()) => drop(self.set.set_interest(token, after)),
+                Err(_) => self.leave(token),
+            }
+        }
+    }
+}
+
+fn fault_of(failure: &Failure) -> CopyFault {
+    match failure {
+        Failure::Cancelled => CopyFault::CANCELLED,
+        _ => CopyFault::FAILED,
+    }
+}
+
+impl Handler<'_> {
+    fn memory(&self, number: u32) -> Result<&Arc<Memory>, CopyFault> {
+        self.memories.get(&number).ok_or(CopyFault::UNKNOWN_MEMORY)
+    }
+
+    /// The memory of a place that is read, with the bytes.
+    fn source(
+        &self,
+        place: &CopyPlaceView<'_>,
+        length_bytes: u64,
+    ) -> Result<Result<Found, CopyFault>, Malformed> {
+        let (memory, offset_bytes) = (place.memory()?, place.offset_bytes()?);
+        Ok(self.memory(memory).and_then(|memory| {
+            Ok(((Arc::clone(memory), offset_bytes), memory.bytes(offset_bytes, length_bytes)?))
+        }))
+    }
+
+    /// As [`source`](Self::source), of one that is written.
+    fn target(
+        &self,
+        place: &CopyPlaceView<'_>,
+        length_bytes: u64,
+    ) -> Result<Result<Found, CopyFault>, Malformed> {
+        Ok(self.source(place, length_bytes)?.and_then(|found| {
+            let writable = found.0.0.mapping.is_writable();
+            if writable { Ok(found) } else { Err(CopyFault::READ_ONLY) }
+        }))
+    }
+
+    fn add(&mut self, descriptor: u32, work: Result<(Work, Task), CopyFault>) {
+        let added = work.and_then(|(work, task)| {
+            task.check()?;
+            self.schedule.add(self.client, descriptor, work, task)
+        });
+        if let Err(fault) = added {
+            self.refused.push((descriptor, fault));
+        }
+    }
+
+    fn map(&mut self, capability: &Capability) -> Result<Arc<Memory>, CopyFault> {
+        if self.memories.len() as u64 >= MAX_MEMORIES {
+            return Err(CopyFault::TOO_MANY);
+        }
+        let writable = capability.rights().contains(Rights::WRITE);
+        let rights = if writable { Rights::READ_WRITE } else { Rights::READ };
+        // Of a service, of memory that a program keeps to itself, and of what this node does not reach.
+        let mapping = capability.map_to_copy(rights).map_err(|_| CopyFault::NOT_COPIED)?;
+        if mapping.location(0).is_none() {
+            return Err(CopyFault::NOT_COPIED);
+        }
+        Ok(Arc::new(Memory { mapping }))
+    }
+}
+
+impl CopiesHandler for Handler<'_> {
+    fn register(
+        &mut self,
+        call: Call<'_, CopiesRegister>,
+    ) -> Result<Response<CopiesRegisterReply>, Decline<CopyFault>> {
+        let capability = self.domain.accept(self.from, call.memory()?)?;
+        let memory = self.map(&capability).map_err(Decline::Error)?;
+        let number = loop {
+            *self.last_memory = self.last_memory.wrapping_add(1);
+            if !self.memories.contains_key(self.last_memory) {
+                break *self.last_memory;
+            }
+        };
+        let (length_bytes, writable) = (memory.mapping.length_bytes() as u64, memory.mapping.is_writable());
+        self.memories.insert(number, memory);
+        Ok(CopiesRegisterReply { memory: number, length_bytes, writable }.into())
+    }
+
+    fn withdraw(
+        &mut self,
+        call: Call<'_, CopiesWithdraw>,
+    ) -> Result<Response<CopiesWithdrawReply>, Decline<CopyFault>> {
+        let number = call.memory()?;
+        let memory = self.memory(number).map_err(Decline::Error)?;
+        // Descriptors that have not ended have it too.
+        if Arc::strong_count(memory) > 1 {
+            return Err(Decline::Error(CopyFault::IN_USE));
+        }
+        self.memories.remove(&number);
+        Ok(CopiesWithdrawReply {}.into())
+    }
+
+    fn copy(&mut self, message: CopiesCopyView<'_>) -> Result<(), Malformed> {
+        let (length_bytes, fence) = (message.length_bytes()?, message.fence()?);
+        let source = self.source(&message.source()?, length_bytes)?;
+        let target = self.target(&message.target()?, length_bytes)?;
+        let work = source.and_then(|(source, reads)| {
+            let (target, writes) = target?;
+            Ok((Work { reads: Some(reads), writes, fence }, Task::Copy { source, target }))
+        });
+        self.add(message.descriptor()?, work);
+        Ok(())
+    }
+
+    fn fill(&mut self, message: CopiesFillView<'_>) -> Result<(), Malformed> {
+        let (length_bytes, fence, byte) = (message.length_bytes()?, message.fence()?, message.byte()?);
+        let target = self.target(&message.target()?, length_bytes)?;
+        let work =
+            target.map(|(target, writes)| (Work { reads: None, writes, fence }, Task::Fill { target, byte }));
+        self.add(message.descriptor()?, work);
+        Ok(())
+    }
+
+    fn cancel(&mut self, message: CopiesCancelView<'_>) -> Result<(), Malformed> {
+        self.schedule.cancel(self.client, message.descriptor()?);
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Serves copies on a node. `tombolo copies` starts it, without arguments.
+//!
+//! It prints a line `ready: …` when it serves.
+#![forbid(unsafe_code)]
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::process::ExitCode;
+
+use tombolo::{Domain, Error};
+use tombolo_copies::{Server, ServerOptions, name_on};
+
+fn main() -> ExitCode {
+    if let Some(argument) = std::env::args().nth(1) {
+        eprintln!("error: unexpected argument '{argument}'; use `tombolo copies`");
+        return ExitCode::from(2);
+    }
+    match serve() {
+        Ok(never) => match never {},
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<Infallible, Error> {
+    let domain = Domain::attach()?;
+    let server = Server::start(&domain, ServerOptions::default())?;
+    // Without a reader it serves all the same.
+    let _ = writeln!(std::io::stdout(), "ready: {}", name_on(domain.node_name()));
+    server.run()
+}
