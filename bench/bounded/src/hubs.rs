@@ -31,7 +31,7 @@ impl Pair {
         self.number = self.number.wrapping_add(1);
         let (number, timeout_us) = (self.number, 1_000_000);
         let request = Request { number, hub: 0, priority: 0, tentative: false, timeout_us, operation };
-        let asked = self.hubs.request(0, Client(client), &request);
+        let asked = self.hubs.request(&|| 0, Client(client), &request);
         asked.map_or(0, |()| self.hubs.take_outputs().len())
     }
 
