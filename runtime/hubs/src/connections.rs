@@ -233,8 +233,8 @@ impl Connections {
         self.services[ticket.service].requests.insert(ticket.number, State::Ignored);
     }
 
-    /// The next answer to a request, after a wait of up to `timeout` if none has come, and again after each of
-    /// the first answers to others.
+    /// The next answer to a request, after a wait of up to `timeout` if none has come, and again after the
+    /// first few answers to others.
     ///
     /// # Errors
     /// As [`heard`](Self::heard).
