@@ -29,6 +29,7 @@ pub struct PagesOptions {
     pub(crate) spin_ns: u64,
     pub(crate) on_loss: Option<OnLoss>,
     pub(crate) consistency: Consistency,
+    pub(crate) job: Option<String>,
 }
 
 impl PagesOptions {
@@ -46,6 +47,7 @@ impl PagesOptions {
             spin_ns: 50_000,
             on_loss: None,
             consistency: Consistency::Sequential,
+            job: None,
         }
     }
 
@@ -116,8 +118,23 @@ impl PagesOptions {
     /// [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be opened.
     pub fn open(&self, domain: &Domain, job: &Job, bytes: u64) -> Result<Pages, Error> {
         let mut pages = Pages::open(self, domain, job, bytes)?;
-        pages.report(domain, job, &self.name);
+        pages.report(domain, (job.id(), job.rank()), &self.name);
         Ok(pages)
+    }
+
+    /// The job that `tombolo pages` shows a range under that [`open_center`](Self::open_center) or
+    /// [`open_around`](Self::open_around) opens, without which it shows none of these. The same at all ranks.
+    #[must_use]
+    pub fn shown_under(mut self, job: impl Into<String>) -> Self {
+        self.job = Some(job.into());
+        self
+    }
+
+    fn show(&self, mut pages: Pages, domain: &Domain, rank: u32) -> Pages {
+        if let Some(job) = &self.job {
+            pages.report(domain, (job, rank), &self.name);
+        }
+        pages
     }
 
     /// What is called when the program has accessed a lost page and waited for as long, and says what becomes
@@ -138,7 +155,8 @@ impl PagesOptions {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_center(&self, domain: &Domain, bytes: u64) -> Result<Pages, Error> {
-        Pages::open_center(&self.clone().block_pages(u32::MAX), domain, bytes)
+        let pages = Pages::open_center(&self.clone().block_pages(u32::MAX), domain, bytes)?;
+        Ok(self.show(pages, domain, 0))
     }
 
     /// Opens a range as another rank than 0 of one that was opened by [`open_center`](Self::open_center).
@@ -152,7 +170,8 @@ impl PagesOptions {
         center: Channel,
         bytes: u64,
     ) -> Result<Pages, Error> {
-        Pages::open_around(&self.clone().block_pages(u32::MAX), domain, rank, center, bytes)
+        let pages = Pages::open_around(&self.clone().block_pages(u32::MAX), domain, rank, center, bytes)?;
+        Ok(self.show(pages, domain, rank))
     }
 
     /// Options of the channel between rank 0 and another of such a range.

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::options::{MAX_BYTES, PagesOptions};
 use crate::service::{Service, Shared, State};
 use crate::setup::{self, Setup};
+use crate::statistics::report::RankReport;
 use crate::statistics::reporter::Reporter;
 use crate::statistics::touched::Place;
 use crate::store::{Backing, Content};
@@ -207,10 +208,20 @@ impl Pages {
         Ok(())
     }
 
-    /// Has `tombolo pages` show this rank's pages.
-    pub(crate) fn report(&mut self, domain: &Domain, job: &Job, range: &str) {
-        let about = (self.address, self.page_bytes, self.pages);
-        self.reporter = Reporter::start(Arc::clone(&self.shared), domain, job, range, about);
+    /// Has `tombolo pages` show this rank's pages, as those of a range of this job.
+    pub(crate) fn report(&mut self, domain: &Domain, (job, rank): (&str, u32), range: &str) {
+        let report = RankReport {
+            job: job.to_owned(),
+            range: range.to_owned(),
+            rank,
+            node: domain.node_name().to_owned(),
+            address: self.address as u64,
+            page_bytes: self.page_bytes as u32,
+            pages: self.pages,
+            totals: Counts::default(),
+            hot: Vec::new(),
+        };
+        self.reporter = Reporter::start(Arc::clone(&self.shared), domain, report);
     }
 
     /// The range, for programs without `unsafe`: words that are accessed by atomic operations.
@@ -276,32 +287,6 @@ impl Pages {
             }
         }
         outcome
-    }
-
-    /// Fetches, for reading, all pages that are only at other ranks, so that what they are remains when those
-    /// end.
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire), but for pages that were lost before.
-    pub fn gather(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Deadline::after(timeout);
-        let mut state = self.shared.lock();
-        let mut asked = Vec::new();
-        for page in 0..self.pages {
-            if state.node.access(page) == Access::None && state.node.lost(page).is_none() {
-                ask(&mut state, page, Access::Read)?;
-                asked.push(page);
-            }
-        }
-        self.waker.wake();
-        for page in asked {
-            while state.node.want(page) > Access::None {
-                let outcome;
-                (state, outcome) = self.wait(state, deadline, "the arrival of pages", timeout);
-                outcome?;
-            }
-        }
-        Ok(())
     }
 
     /// With release consistency: waits until all that this rank wrote is where other ranks find it when they

@@ -38,6 +38,14 @@ enum Range {
 const ORDER: [Range; 2] = [Range::Variables, Range::Arena];
 
 impl Range {
+    /// What `tombolo pages` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Variables => "variables",
+            Self::Arena => "arena",
+        }
+    }
+
     fn bounds(self, layout: Layout) -> (u64, u64) {
         match self {
             Self::Variables => (layout.variables, layout.variables_bytes),
@@ -78,7 +86,8 @@ impl Ranges {
         // SAFETY: the caller says so.
         let ranges = unsafe {
             Self::open(layout, |options, _, bytes| {
-                Ok(options.on_loss(LINGER, death::lose).open_center(domain, bytes)?)
+                let options = options.shown_under(job_of(domain.id())).on_loss(LINGER, death::lose);
+                Ok(options.open_center(domain, bytes)?)
             })?
         };
         for (at, page) in (address..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
@@ -102,7 +111,7 @@ impl Ranges {
         let open = |options: PagesOptions, range: Range, bytes| {
             let mut channel = PagesOptions::channel_options()?.connect(domain, &center.name)?;
             channel.send(&hello(center.number, range))?;
-            let options = options.on_loss(LINGER, death::await_end);
+            let options = options.shown_under(job_of(channel.peer())).on_loss(LINGER, death::await_end);
             Ok(options.open_around(domain, center.number, channel, bytes)?)
         };
         // SAFETY: the caller says so.
@@ -125,7 +134,7 @@ impl Ranges {
                 // SAFETY: the caller says that they are not used; pages take their place before they are.
                 unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
             }
-            let options = PagesOptions::new("omp").address(length(address)?).hold(HOLD).ahead(AHEAD);
+            let options = PagesOptions::new(range.name()).address(length(address)?).hold(HOLD).ahead(AHEAD);
             let pages = open(options, range, bytes)?;
             if pages.is_user_mode_only() {
                 return Err(MemoryError::UserModeOnly);
@@ -183,6 +192,11 @@ const CHUNK: usize = 4096;
 /// Those of channels.
 pub fn listen(domain: &Domain) -> Result<Listener, Error> {
     PagesOptions::channel_options()?.listen(domain)
+}
+
+/// What `tombolo pages` calls the job of a program's process.
+fn job_of(program: DomainId) -> String {
+    format!("omp-{program}")
 }
 
 fn hello(number: u32, range: Range) -> [u8; 8] {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tombolo::{Domain, Job};
+use tombolo::Domain;
 use tombolo_directory::Counts;
 use tombolo_platform::unpoisoned;
 
@@ -30,24 +30,7 @@ struct About {
 
 impl Reporter {
     /// Starts it. Without it a range works as well, so that a system that refuses a thread is no failure.
-    pub(crate) fn start(
-        shared: Arc<Shared>,
-        domain: &Domain,
-        job: &Job,
-        range: &str,
-        (address, page_bytes, pages): (usize, usize, u32),
-    ) -> Option<Reporter> {
-        let report = RankReport {
-            job: job.id().to_owned(),
-            range: range.to_owned(),
-            rank: job.rank(),
-            node: domain.node_name().to_owned(),
-            address: address as u64,
-            page_bytes: page_bytes as u32,
-            pages,
-            totals: Counts::default(),
-            hot: Vec::new(),
-        };
+    pub(crate) fn start(shared: Arc<Shared>, domain: &Domain, report: RankReport) -> Option<Reporter> {
         let mut about = About { domain: domain.clone(), report };
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stops = Arc::clone(&stop);

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use tombolo_e2e::{Finished, Machine, MachineFile, eventually};
 
 use crate::nodes::{compile, machine};
@@ -49,6 +50,16 @@ fn processes_that_send_each_other_pages_are_a_team() {
             done.fails_with(status, said);
         }
     }
+    fs::write(machine.folder().join("stays.c"), STAYS).unwrap();
+    compile(&machine, "stays.c", "stays", &[]);
+    let job = machine.start(all_words("host", &[EXCLUSIVE, PAGES], &["stays.tbi"]));
+    job.wait_for("begun\nbegun\nbegun\n");
+    let shown = || machine.tombolo(["pages", "--json"]).ok();
+    assert!(eventually(|| shown().contains("\"object\": \"begun\"")), "{}", shown());
+    let shown = machine.tombolo(["pages"]).ok();
+    assert!(shown.lines().any(|line| line.starts_with("variables ") && line.contains("begun")), "{shown}");
+    job.signal(Signal::TERM);
+    drop(job.finish());
     // An emulator has no userfaultfd, and words that make no sense are refused.
     let variables = [HYBRID, PAGES, "OMP_TOMBOLO_NODES=arm-user"];
     run(&machine, "host", &variables, &["ends.tbi", "well"])
