@@ -3,6 +3,7 @@
 #include <complex.h>
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -285,6 +286,23 @@ int deep(int left) {
     return left ? deep(left - 1) + frame[0] : 0;
 }
 
+static jmp_buf place;
+
+TOMBOLO_MIGRATE(leaps)
+int leaps(int out) {
+    jmp_buf here;
+    volatile int times = 0;
+    if (!out) {
+        switch (setjmp(here)) {
+        case 0: times++; longjmp(here, 5);
+        case 5: times++; _longjmp(here, 0);
+        case 1: return times + tombolo_node();
+        default: return -1;
+        }
+    }
+    longjmp(place, 1);
+}
+
 TOMBOLO_MIGRATE(ends)
 void ends(int status) {
     exit(status);
@@ -314,6 +332,11 @@ int main(int count, char **words) {
     } else if (!strcmp(what, "deep")) {
         tombolo_migrate(last);
         printf("%d\n", deep(1000000));
+    } else if (!strcmp(what, "leaps")) {
+        EQUAL(leaps(0), 2);
+        tombolo_migrate(last);
+        EQUAL(leaps(0), 2 + last);
+        if (!setjmp(place)) leaps(1);
     } else if (!strcmp(what, "ends")) {
         tombolo_migrate(last);
         ends(7);

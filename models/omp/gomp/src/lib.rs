@@ -14,6 +14,8 @@ pub mod heap;
 #[cfg(target_env = "musl")]
 pub mod image;
 #[cfg(target_env = "musl")]
+pub mod jumps;
+#[cfg(target_env = "musl")]
 pub mod locks;
 pub mod memory;
 #[cfg(target_env = "musl")]

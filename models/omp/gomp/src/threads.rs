@@ -273,7 +273,7 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
             // functions have nothing else to clean up.
             unsafe { leavable::leave(*stack, value) }
         }
-        WayOut::None => sys::fatal("pthread_exit: a thread is ended in a call that another node made"),
+        WayOut::Visit(_) => sys::fatal("pthread_exit: a thread is ended in a call that another node made"),
         WayOut::Thread => {
             if is_of_job() && me.is_some_and(|me| me.stack.get().is_some_and(|stack| stack.is_main)) {
                 clean_up();

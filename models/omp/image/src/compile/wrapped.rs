@@ -12,11 +12,13 @@ pub(super) fn functions() -> impl Iterator<Item = &'static str> {
 }
 
 /// Functions of the C library that the run-time takes in hand for its own calls too: where the program
-/// begins, its heap, the storage of threads that have their stacks in the arena, locks of streams, the
+/// begins and what it jumps to, its heap, the storage of threads that have their stacks in the arena, locks of streams, the
 /// program's threads and what they wait for.
-const FUNCTIONS: [&str; 44] = [
+const FUNCTIONS: [&str; 46] = [
     "main",
     "fork",
+    "longjmp",
+    "_longjmp",
     "__mmap",
     "__munmap",
     "__unmapself",

@@ -334,7 +334,8 @@ impl Order {
         let argument = argument as *mut libc::c_void;
         let before = Migrant::take_over(self.migrant.get(), me);
         let activity = self.begin_as(me);
-        let way_out = me.way_out.replace(WayOut::None);
+        let base = 0_u8;
+        let way_out = me.way_out.replace(WayOut::Visit(&raw const base as usize));
         let program = self.migrant.get().map_or(me, Migrant::origin);
         let block = thread_block::enter(program.block.get());
         sys::set_errno(errno);

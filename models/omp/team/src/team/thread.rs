@@ -43,8 +43,8 @@ pub enum WayOut {
     Thread,
     /// A call of this process, by where its stack is kept ([`crate::primitives::leavable`]).
     Call(*mut usize),
-    /// A call of another node, which cannot be left.
-    None,
+    /// A call of another node, which cannot be left: its frames are below this address.
+    Visit(usize),
 }
 
 /// A thread of the job. The first cache line is what others write, the rest is its own.
