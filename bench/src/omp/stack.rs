@@ -236,15 +236,18 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     (stacks, absent)
 }
 
-/// Ours with workers on this host and on a node of another instruction set, whose name is `node` if one is
-/// up: one on each, and as many as the run-time makes of their speeds.
+/// Ours with workers on this host and on each group of nodes of another instruction set: one on each, and as
+/// many as the run-time makes of their speeds. No group is up where there is none.
 #[must_use]
-pub fn node_stacks(tools: &Tools, node: Option<&str>) -> (Vec<Stack>, Vec<Absent>) {
-    let name = format!("host and {}", node.unwrap_or("an Arm node"));
-    let absent = |why| (Vec::new(), vec![Absent::whole(&name, why)]);
-    let Some(node) = node else {
-        return absent("no Arm node is up: --up machines/users.toml brings one up".to_owned());
+pub fn node_stacks(tools: &Tools, groups: &[Vec<String>]) -> (Vec<Stack>, Vec<Absent>) {
+    let name = match groups {
+        [first, ..] => with_host(first),
+        [] => "host and an Arm node".to_owned(),
     };
+    let absent = |why| (Vec::new(), vec![Absent::whole(&name, why)]);
+    if groups.is_empty() {
+        return absent("no Arm node is up: --up machines/users.toml brings one up".to_owned());
+    }
     let tombolo = tools.tombolo.to_string_lossy();
     let programs = match tools.compile("nodes", &[&tombolo, "ompcc"], &[(Program::Figures, ".tbi")]) {
         Ok(programs) => programs,
@@ -255,18 +258,34 @@ pub fn node_stacks(tools: &Tools, node: Option<&str>) -> (Vec<Stack>, Vec<Absent
         starter.extend(["--machine".into(), machine.into()]);
     }
     starter.extend(["--quiet", "run", "--no-input"].map(Into::into));
-    let with = |name: String, nodes: String, threads: Option<&str>| {
+    let with = |name: String, nodes: String, threads: Option<usize>| {
         let mut environment =
             vec![("OMP_TOMBOLO", "exclusive".into()), ("OMP_TOMBOLO_NODES", OsString::from(&nodes))];
-        environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.into())));
-        let said = if threads.is_some() { "two workers" } else { "as many workers as the run-time wants" };
+        environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.to_string().into())));
+        let said =
+            if threads.is_some() { "a worker on each" } else { "as many workers as the run-time wants" };
         let about =
             format!("Tombolo's run-time with musl, by tombolo ompcc; OMP_TOMBOLO_NODES={nodes}, {said}");
         let (programs, starter) = (programs.clone(), starter.clone());
         Stack { name, about, kind: StackKind::Nodes, programs, starter, environment }
     };
-    let one_on_each = with(name.clone(), format!("host:1,{node}:1"), Some("2"));
-    (vec![one_on_each, with(format!("{name}, virtual threads"), node.to_owned(), None)], Vec::new())
+    let of_group = |nodes: &Vec<String>| {
+        let each: String = nodes.iter().map(|node| format!(",{node}:1")).collect();
+        let one_on_each = with(with_host(nodes), format!("host:1{each}"), Some(1 + nodes.len()));
+        [one_on_each, with(format!("{}, virtual threads", with_host(nodes)), nodes.join(","), None)]
+    };
+    (groups.iter().flat_map(of_group).collect(), Vec::new())
+}
+
+/// `host and arm0`, `host, arm0 and arm1`.
+fn with_host(nodes: &[String]) -> String {
+    match nodes {
+        [others @ .., last] => {
+            let others: String = others.iter().map(|node| format!(", {node}")).collect();
+            format!("host{others} and {last}")
+        }
+        [] => "host".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -293,9 +312,10 @@ mod tests {
             assert!(why(own).expect("absent").contains("make kit"), "{absent:?}");
         }
         assert!(stacks.iter().all(|stack| !stack.is_own()));
-        let why = |node| node_stacks(&tools, node).1.remove(0).why;
-        assert!(why(None).contains("--up"));
-        let missing = why(Some("arm-user"));
+        let why = |groups: &[Vec<String>]| node_stacks(&tools, groups).1.remove(0).why;
+        assert!(why(&[]).contains("--up"));
+        assert_eq!(with_host(&["arm0".into(), "arm1".into()]), "host, arm0 and arm1");
+        let missing = why(&[vec!["arm-user".to_owned()]]);
         assert!(missing.contains("/nonexistent/tombolo cannot be started"), "{missing}");
         std::fs::remove_dir_all(&scratch).expect("removed");
     }

@@ -26,9 +26,10 @@ use tombolo_cli_common::programs::front;
 /// before, empty regions by the number of workers, and matrices multiplied by rows. Figures are medians over
 /// the rounds; a run during which other programs used the processors is repeated.
 ///
-/// If an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on
-/// this host and one on the node, and with the numbers that the run-time derives from their speeds, beside
-/// the ideal division of the rows by speed. What cannot be measured is SKIPPED, with the reason.
+/// If Arm nodes are up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on
+/// this host and one on a node (one that is emulated on this kernel, a virtual machine, or two of these), and
+/// with the numbers that the run-time derives from their speeds, with and without replication, beside the
+/// ideal division of the rows by speed. What cannot be measured is SKIPPED, with the reason.
 ///
 /// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us;
 /// and `targets` with their ratios, which are medians of the ratios of consecutive runs.
@@ -38,6 +39,7 @@ Examples:
   make bench-omp                               installs clang and LLVM's libomp
   tombolo bench omp                            as tables, in two minutes
   tombolo bench omp --up machines/users.toml   with an emulated Arm node
+  tombolo bench omp --up machines/two-arms.toml --sections nodes   with one and with two machines
   tombolo bench omp --sections constructs,regions --rounds 9
   tombolo bench omp --json | jq '.targets[] | select(.met | not)'")]
 pub(crate) struct OmpOptions {
@@ -121,26 +123,26 @@ pub(super) fn measure(
     if options.wants(Section::Nodes) {
         with_machine(context, up, |domain| {
             tools.machine = Some(domain.machine_name().to_owned());
-            report = Some(on_stacks(context, &tools, foreign(&domain.nodes()?), options)?);
+            report = Some(on_stacks(context, &tools, &foreign(&domain.nodes()?), options)?);
             Ok(())
         })?;
     }
     match report {
         Some(report) => Ok(report),
         // Nothing is up: the host alone.
-        None => on_stacks(context, &tools, None, options),
+        None => on_stacks(context, &tools, &[], options),
     }
 }
 
 fn on_stacks(
     context: &Context,
     tools: &Tools,
-    node: Option<&str>,
+    groups: &[Vec<String>],
     options: &omp::Options,
 ) -> Result<omp::Report, Failure> {
     let (mut stacks, mut absent) = omp::host_stacks(tools);
     if options.wants(Section::Nodes) {
-        let (some, none) = omp::node_stacks(tools, node);
+        let (some, none) = omp::node_stacks(tools, groups);
         stacks.extend(some);
         absent.extend(none);
     }
@@ -148,15 +150,18 @@ fn on_stacks(
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
-/// The node that a worker is sent to: of another instruction set for which there are such programs, emulated
-/// on this kernel if there is one.
-fn foreign(nodes: &[NodeInfo]) -> Option<&str> {
-    let of_kind = |kind: NodeKind| {
+/// The nodes that workers are sent to, of another instruction set for which there are such programs: one that
+/// is emulated on this kernel, a virtual machine, and two of these, as far as they are up.
+fn foreign(nodes: &[NodeInfo]) -> Vec<Vec<String>> {
+    let of_kind = |kind: NodeKind, count: usize| {
         let fits =
             |node: &&NodeInfo| node.kind == kind && node.isa == Isa::Aarch64 && node.isa != Isa::current();
-        nodes.iter().find(fits)
+        let names: Vec<String> =
+            nodes.iter().filter(fits).take(count).map(|node| node.name.clone()).collect();
+        (names.len() == count).then_some(names)
     };
-    of_kind(NodeKind::User).or_else(|| of_kind(NodeKind::Vm)).map(|node| node.name.as_str())
+    let groups = [of_kind(NodeKind::User, 1), of_kind(NodeKind::Vm, 1), of_kind(NodeKind::Vm, 2)];
+    groups.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
