@@ -9,6 +9,8 @@
 pub mod api;
 #[cfg(target_env = "gnu")]
 pub mod entry;
+#[cfg(target_env = "musl")]
+mod exceptions;
 pub mod fortran;
 pub mod heap;
 #[cfg(target_env = "musl")]

@@ -5,8 +5,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::task::Function;
 
+use crate::exceptions;
 use crate::threads::status;
 
 fn number(node: u32) -> c_int {
@@ -44,8 +46,18 @@ pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
 }
 
 /// Calls a function with a frame on the node that the caller is to migrate to. 0, and the function was not
-/// called, if the caller is there.
+/// called, if the caller is there. A thread that holds a C++ exception is not moved by the run-time, and may
+/// not ask for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> c_int {
-    c_int::from(migrate::call(start::current(), function, frame))
+    let me = start::current();
+    if exceptions::is_held() {
+        if migrate::is_asked_to(me) {
+            sys::fatal(
+                "a thread cannot migrate while it throws or handles a C++ exception: call the marked function after the handler, or tombolo_migrate(tombolo_node()) before",
+            );
+        }
+        return 0;
+    }
+    c_int::from(migrate::call(me, function, frame))
 }

@@ -63,12 +63,17 @@ point measure(const std::vector<std::string> *texts, point sum)
 TOMBOLO_MIGRATE(node)
 int node() { return tombolo_node(); }
 }
-int main()
+int main(int count, char **)
 {
     std::vector<std::string> texts{"abc", "a much longer string than fits into it"};
     tombolo_migrate(tombolo_nodes() - 1);
     point sum = measure(&texts, {1.5, 1});
     std::printf("%g %d on %d\n", sum.x, sum.n, node());
+    if (count > 1) try {
+        throw 4;
+    } catch (int) {
+        std::printf("%d\n", node());
+    }
 }
 "#;
 
@@ -85,6 +90,9 @@ fn calls_run_on_a_node_of_another_instruction_set() {
     fs::write(machine.folder().join("moves.cpp"), CXX).unwrap();
     compile(&machine, "moves.cpp", "moves", &[]);
     assert_eq!(run(&machine, &[HYBRID, USER], &["moves.tbi"]).ok(), "3 45 on 1\n");
+    let holds = run(&machine, &[HYBRID, USER], &["moves.tbi", "holds"]);
+    holds.fails_with(1, &["cannot migrate while it throws or handles a C++ exception"]);
+    assert_eq!(run(&machine, &[], &["moves.tbi", "holds"]).ok(), "3 45 on 0\n0\n");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/omp/migrate.c");
     compile(&machine, example, "example", &["-Wall", "-Wextra"]);
     let said = run(&machine, &[HYBRID, USER, "OMP_NUM_THREADS=2"], &["example.tbi", "20"]).ok();

@@ -64,6 +64,12 @@ pub fn origin(me: &'static Thread) -> &'static Thread {
     Migrant::of(me).map_or(me, Migrant::origin)
 }
 
+/// Whether the program has said that its next marked function is for another node.
+#[must_use]
+pub fn is_asked_to(me: &'static Thread) -> bool {
+    Migrant::of(me).is_some_and(|migrant| migrant.is_said() && migrant.wanted() != me.node)
+}
+
 /// Calls a function with a frame on the node that the caller is to migrate to. False, and the function was
 /// not called, if the caller is there.
 pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool {
