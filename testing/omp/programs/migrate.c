@@ -286,10 +286,8 @@ int deep(int left) {
     return left ? deep(left - 1) + frame[0] : 0;
 }
 
-static jmp_buf place;
-
 TOMBOLO_MIGRATE(leaps)
-int leaps(int out) {
+int leaps(void *out) {
     jmp_buf here;
     volatile int times = 0;
     if (!out) {
@@ -300,7 +298,7 @@ int leaps(int out) {
         default: return -1;
         }
     }
-    longjmp(place, 1);
+    longjmp(*(jmp_buf *)out, 1);
 }
 
 TOMBOLO_MIGRATE(ends)
@@ -333,10 +331,11 @@ int main(int count, char **words) {
         tombolo_migrate(last);
         printf("%d\n", deep(1000000));
     } else if (!strcmp(what, "leaps")) {
-        EQUAL(leaps(0), 2);
+        jmp_buf place;
+        EQUAL(leaps(NULL), 2);
         tombolo_migrate(last);
-        EQUAL(leaps(0), 2 + last);
-        if (!setjmp(place)) leaps(1);
+        EQUAL(leaps(NULL), 2 + last);
+        if (!setjmp(place)) leaps(&place);
     } else if (!strcmp(what, "ends")) {
         tombolo_migrate(last);
         ends(7);

@@ -7,8 +7,9 @@ use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::thread::{self, Thread, WayOut};
 
-/// Where musl's `setjmp` keeps the stack pointer, in words.
-const POINTER: usize = if cfg!(target_arch = "x86_64") { 6 } else { 13 };
+/// Where musl's `setjmp` keeps the stack pointer, in words: on x86-64 and on aarch64. A place that was left on
+/// another node can be of the other instruction set.
+const POINTERS: [usize; 2] = [6, 13];
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
@@ -21,9 +22,10 @@ unsafe extern "C" {
 /// As `longjmp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! {
-    // SAFETY: what `setjmp` filled in, as the caller says.
-    let target = unsafe { *place.add(POINTER) };
-    if thread::known().is_some_and(|me| leaves_a_visit(me, target)) {
+    // SAFETY: what `setjmp` filled in, as the caller says; it has more words on both.
+    let [x86_64, aarch64] = POINTERS.map(|at| unsafe { *place.add(at) });
+    let targets = if cfg!(target_arch = "x86_64") { [x86_64, aarch64] } else { [aarch64, x86_64] };
+    if thread::known().is_some_and(|me| leaves_a_visit(me, targets)) {
         sys::fatal(
             "longjmp: it leads out of a call that another node made; setjmp and longjmp have to be on the same node, within one call of a marked function",
         );
@@ -42,13 +44,19 @@ pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> !
     unsafe { __wrap_longjmp(place, value) }
 }
 
-/// Whether a frame with this stack pointer is above the call of another node that this thread makes, or on
-/// the stack of the program's thread for which it makes that. Stacks that the program itself made are neither.
-fn leaves_a_visit(me: &'static Thread, target: usize) -> bool {
+/// Whether what one of these is where the stack is leads out of the call of another node that this thread
+/// makes: its own instruction set's, or that of the other. It does not if its own is a frame of the call; nor,
+/// as far as can be told, if that is on a stack in the arena which the program made.
+fn leaves_a_visit(me: &'static Thread, [own, other]: [usize; 2]) -> bool {
     let WayOut::Visit(base) = me.way_out.get() else { return false };
-    let on_stack_of = |thread: &Thread| {
+    let here = 0_u8;
+    if (&raw const here as usize..base).contains(&own) {
+        return false;
+    }
+    let origin = migrate::origin(me);
+    let on_stack = |target: usize, thread: &Thread| {
         thread.stack.get().is_some_and(|stack| (stack.lowest..=stack.lowest + stack.bytes).contains(&target))
     };
-    let origin = migrate::origin(me);
-    on_stack_of(me) && target >= base || !std::ptr::eq(origin, me) && on_stack_of(origin)
+    !me.store().holds(own)
+        || [own, other].iter().any(|target| on_stack(*target, me) || on_stack(*target, origin))
 }
