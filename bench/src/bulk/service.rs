@@ -46,6 +46,8 @@ fn measure(
     if !image.is_file() {
         return Err(Error::NoImage { path: image.to_owned() });
     }
+    // It says that it is ready, which is no part of a report.
+    domain.on_output(|_, _, _| {});
     let child = domain.spawn(&SpawnOptions::image(image).on(domain.node_name()))?;
     let measured = with_service(results, domain, schedule, progress);
     // It serves until it is ended.

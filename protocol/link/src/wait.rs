@@ -24,6 +24,13 @@ const POLLS_PER_CLOCK: u32 = 16;
 const WAITS_TO_TRIAL: u32 = 16;
 const MAX_WAITS_TO_TRIAL: u32 = 256;
 
+/// A yield that took longer, in nanoseconds, went to a program that computes and has nothing to do with the
+/// wait: a sleep would have ended sooner.
+const SLOW_YIELD_NS: u64 = 100_000;
+
+/// Waits without yields after such a one.
+const WAITS_WITHOUT_YIELD: u32 = 256;
+
 /// What a thread waits for and how it sleeps.
 pub trait Waiter {
     /// The error of a failed sleep.
@@ -71,13 +78,15 @@ pub struct Spin {
     budget_ns: u64,
     failed_waits: u32,
     waits_to_trial: u32,
+    waits_without_yield: u32,
 }
 
 impl Spin {
     /// A budget of `full_ns` nanoseconds; with zero, a wait sleeps at once.
     #[must_use]
     pub const fn new(full_ns: u64) -> Self {
-        Spin { full_ns, budget_ns: full_ns, failed_waits: 0, waits_to_trial: WAITS_TO_TRIAL }
+        let waits_to_trial = WAITS_TO_TRIAL;
+        Spin { full_ns, budget_ns: full_ns, failed_waits: 0, waits_to_trial, waits_without_yield: 0 }
     }
 
     /// Calls `attempt` up to 32 times, or once with a budget of zero, without reading the clock.
@@ -102,7 +111,8 @@ impl Spin {
     }
 
     /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock reaches
-    /// `deadline_ns`. Calls `yield_now` before each look at the clock but the first.
+    /// `deadline_ns`. Calls `yield_now` before each look at the clock but the first; not for some waits after
+    /// a yield that took long, because the processor has other work.
     pub fn run<C: ?Sized, T>(
         &mut self,
         target: &mut C,
@@ -116,6 +126,8 @@ impl Spin {
         }
         let start_ns = now_ns(target);
         let mut at_ns = start_ns;
+        let yields = self.waits_without_yield == 0;
+        self.waits_without_yield = self.waits_without_yield.saturating_sub(1);
         loop {
             if at_ns >= deadline_ns {
                 return None;
@@ -132,13 +144,19 @@ impl Spin {
                     return found;
                 }
             }
-            yield_now(target);
+            let before_ns = at_ns;
+            if yields {
+                yield_now(target);
+            }
             at_ns = now_ns(target);
+            if yields && at_ns - before_ns > SLOW_YIELD_NS {
+                self.waits_without_yield = WAITS_WITHOUT_YIELD;
+            }
         }
     }
 
     fn restore(&mut self) {
-        *self = Spin::new(self.full_ns);
+        *self = Spin { waits_without_yield: self.waits_without_yield, ..Spin::new(self.full_ns) };
     }
 
     fn fade(&mut self) {
@@ -283,6 +301,28 @@ mod tests {
         };
         assert_eq!(Spin::new(3).run(&mut yields, u64::MAX, now_ns, yield_now, attempt), None);
         assert_eq!((yields.get(), polls), (3, 3 * POLLS_PER_CLOCK));
+    }
+
+    #[test]
+    fn a_yield_that_takes_long_is_the_last_for_some_waits() {
+        let mut spin = Spin::new(1 << 40);
+        // Each yield lets another program compute for a millisecond.
+        let mut yields = |spin: &mut Spin, polls: u32| {
+            let (mut count, mut left) = (core::cell::Cell::new(0_u64), polls);
+            let now_ns = |count: &core::cell::Cell<u64>| count.get() * 1_000_000;
+            let yield_now = |count: &core::cell::Cell<u64>| count.set(count.get() + 1);
+            let attempt = |_: &mut core::cell::Cell<u64>| {
+                left -= 1;
+                (left == 0).then_some(())
+            };
+            assert_eq!(spin.run(&mut count, u64::MAX, now_ns, yield_now, attempt), Some(()));
+            count.get()
+        };
+        assert_eq!(yields(&mut spin, POLLS_PER_CLOCK + 1), 1);
+        for _ in 0..WAITS_WITHOUT_YIELD {
+            assert_eq!(yields(&mut spin, 3 * POLLS_PER_CLOCK), 0);
+        }
+        assert_eq!(yields(&mut spin, POLLS_PER_CLOCK + 1), 1);
     }
 
     #[test]
