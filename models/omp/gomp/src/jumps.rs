@@ -1,5 +1,5 @@
-//! `longjmp` in an image: a jump out of a call that another node made ends the program with what happened. The
-//! stack that it leads to is in use there, by a thread of another process or instruction set.
+//! `longjmp` in an image: a jump out of a call that another node made ends the program with what happened.
+//! The stack that it leads to is in use there, by a thread of another process or instruction set.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,8 @@ use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::thread::{self, Thread, WayOut};
 
-/// Where musl's `setjmp` keeps the stack pointer, in words: on x86-64 and on aarch64. A place that was left on
-/// another node can be of the other instruction set.
+/// Where musl's `setjmp` keeps the stack pointer, in words: on x86-64 and on aarch64. A place that was set
+/// on another node can be of the other instruction set.
 const POINTERS: [usize; 2] = [6, 13];
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
@@ -44,9 +44,9 @@ pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> !
     unsafe { __wrap_longjmp(place, value) }
 }
 
-/// Whether what one of these is where the stack is leads out of the call of another node that this thread
-/// makes: its own instruction set's, or that of the other. It does not if its own is a frame of the call; nor,
-/// as far as can be told, if that is on a stack in the arena which the program made.
+/// Whether a jump leads out of the call that this thread makes for another node, by where the stack would be:
+/// read as its own instruction set keeps that, and as the other does. It does not if the first is a frame of
+/// the call; nor, as far as can be told, if that is on a stack in the arena which the program made.
 fn leaves_a_visit(me: &'static Thread, [own, other]: [usize; 2]) -> bool {
     let WayOut::Visit(base) = me.way_out.get() else { return false };
     let here = 0_u8;
