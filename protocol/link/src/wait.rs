@@ -307,7 +307,7 @@ mod tests {
     fn a_yield_that_takes_long_is_the_last_for_some_waits() {
         let mut spin = Spin::new(1 << 40);
         // Each yield lets another program compute for a millisecond.
-        let mut yields = |spin: &mut Spin, polls: u32| {
+        let yields = |spin: &mut Spin, polls: u32| {
             let (mut count, mut left) = (core::cell::Cell::new(0_u64), polls);
             let now_ns = |count: &core::cell::Cell<u64>| count.get() * 1_000_000;
             let yield_now = |count: &core::cell::Cell<u64>| count.set(count.get() + 1);
