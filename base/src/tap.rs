@@ -141,6 +141,14 @@ mod recording {
         }
 
         /// As the method of `core`; recorded as a releasing store.
+        #[inline]
+        pub fn swap(&self, word: u64, order: Ordering) -> u64 {
+            count(|steps| &mut steps.read_modify_writes);
+            push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
+            self.0.swap(word, order)
+        }
+
+        /// As the method of `core`; recorded as a releasing store.
         ///
         /// # Errors
         /// The current value when `change` returned `None`.

@@ -192,6 +192,8 @@ pub(crate) struct Hub {
     pub(crate) description: Description,
     pub(crate) store: Store,
     pub(crate) closed: bool,
+    /// Its count is in memory that tasks share: the store has what it was then.
+    pub(crate) lent: bool,
     waiters: Table<Key, Waiter>,
     /// Those of the waiters that have no offer.
     putters: Queue,
@@ -206,6 +208,7 @@ impl Hub {
             description,
             store,
             closed: false,
+            lent: false,
             waiters: Table::default(),
             putters: Queue::default(),
             getters: Queue::default(),
@@ -218,6 +221,12 @@ impl Hub {
             Side::Put => &mut self.putters,
             Side::Get => &mut self.getters,
         }
+    }
+
+    /// Whether tasks may change the count by themselves: no request waits here, and none has an offer.
+    pub(crate) fn may_lend(&self) -> bool {
+        let is_alone = self.waiting() == 0 || tombolo_base::canary!("hub lends the count while one waits");
+        self.store.is_count() && !self.closed && is_alone && self.store.aside() == 0
     }
 
     /// Does what a request asks for if no other waits here: what [`arrive`](Self::arrive) would do, without

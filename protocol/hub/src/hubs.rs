@@ -82,6 +82,9 @@ pub struct Hubs {
     answers: Vec<(Key, Outcome)>,
     pub(crate) outputs: Vec<Output>,
     limits: Limits,
+    /// Whether counts are lent, and the hubs whose counts may be: those that were used since.
+    lends: bool,
+    used: Vec<u32>,
 }
 
 impl Hubs {
@@ -99,6 +102,8 @@ impl Hubs {
             answers: Vec::new(),
             outputs: Vec::new(),
             limits,
+            lends: false,
+            used: Vec::new(),
         }
     }
 
@@ -112,7 +117,51 @@ impl Hubs {
         let number = u32::try_from(self.hubs.len()).unwrap_or(u32::MAX);
         self.names.insert(description.name.clone(), number);
         self.hubs.push(Hub::new(description));
+        self.use_hub(number);
         Ok(number)
+    }
+
+    /// From now on the counts of semaphores and events are lent ([`CountWord`](crate::CountWord)): the caller
+    /// asks for those to [`lend`](Self::lend) after each call, and takes one back
+    /// ([`take_back`](Self::take_back)) before a request for its hub.
+    pub fn share_counts(&mut self) {
+        self.lends = true;
+        self.used = (0..).take(self.hubs.len()).collect();
+    }
+
+    /// A hub whose count is to be lent now, and the count.
+    #[must_use]
+    pub fn lend(&mut self) -> Option<(u32, u32)> {
+        while let Some(number) = self.used.pop() {
+            if let Some(hub) = self.hubs.get_mut(number as usize).filter(|hub| !hub.lent && hub.may_lend()) {
+                hub.lent = true;
+                return Some((number, u32::try_from(hub.store.depth()).unwrap_or(u32::MAX)));
+            }
+        }
+        None
+    }
+
+    /// The capacity of a hub whose count is lent.
+    #[must_use]
+    pub fn lent(&self, hub: u32) -> Option<u32> {
+        self.hubs.get(hub as usize).filter(|hub| hub.lent).map(|hub| hub.description.capacity)
+    }
+
+    /// A lent count is no longer with the tasks, which have left this of it.
+    pub fn take_back(&mut self, number: u32, count: u32) {
+        if let Some(hub) = self.hubs.get_mut(number as usize).filter(|hub| hub.lent) {
+            hub.store.set_count(count);
+            hub.lent = false;
+            self.use_hub(number);
+        }
+    }
+
+    /// Notes a hub whose count may be lent again.
+    fn use_hub(&mut self, number: u32) {
+        let is_count = |hub: &Hub| hub.store.is_count();
+        if self.lends && self.hubs.get(number as usize).is_some_and(is_count) {
+            self.used.push(number);
+        }
     }
 
     /// How many hubs there are.
@@ -378,6 +427,7 @@ impl Hubs {
             && let Some(taken) = hub.at_once(key.client, side, extent, value)
         {
             self.outputs.push(Output::Answer(key, Outcome::Done(taken)));
+            self.use_hub(request.hub);
             return Ok(());
         }
         state.waits.insert(key.number, request.hub);
@@ -420,6 +470,7 @@ impl Hubs {
             }
             self.outputs.push(Output::Answer(key, outcome));
         }
+        self.use_hub(number);
         Some(result)
     }
 }

@@ -34,6 +34,7 @@ extern crate alloc;
 
 mod batch;
 pub mod bound;
+mod count;
 mod description;
 mod fault;
 mod hub;
@@ -48,6 +49,7 @@ mod tests;
 pub mod wire;
 
 pub use batch::{Batch, BatchBuf, BatchReader, MAX_BATCH};
+pub use count::{COUNT_BYTES, CountWord};
 pub use description::{
     BadDescription, Description, Kind, MAX_BLOCKS, MAX_CAPACITY, MAX_COUNT, MAX_HUB_BYTES, MAX_VALUE_BYTES,
     type_number,

@@ -77,6 +77,18 @@ impl Store {
         }
     }
 
+    /// Whether its items are only counted.
+    pub(crate) fn is_count(&self) -> bool {
+        matches!(self, Store::Count { .. })
+    }
+
+    /// Sets the count, if its items are counted.
+    pub(crate) fn set_count(&mut self, new: u32) {
+        if let Store::Count { count, capacity, .. } = self {
+            *count = new.min(*capacity);
+        }
+    }
+
     /// How many items or places are set aside for offers.
     pub(crate) fn aside(&self) -> u32 {
         match self {

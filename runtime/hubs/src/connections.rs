@@ -11,6 +11,7 @@ use tombolo::{Domain, Error, Ready, WaitSet};
 use tombolo_hub::{Answer, Operation, Outcome, Request, Taken};
 
 use crate::HubError;
+use crate::counts::LentCounts;
 use crate::hub::About;
 use crate::server::options;
 use crate::traced;
@@ -71,6 +72,8 @@ struct Service {
     /// Blocks that came too late, to be given back.
     give_back: Vec<(u32, u64)>,
     inherits: u8,
+    /// Its counts of semaphores and events, and the number of the capability to them.
+    counts: Option<(u64, LentCounts)>,
     /// Its end, once that is known.
     lost: Option<String>,
 }
@@ -138,9 +141,19 @@ impl Connections {
             late: BTreeMap::new(),
             give_back: Vec::new(),
             inherits: 0,
+            counts: None,
             lost: None,
         });
         Ok(self.services.len() - 1)
+    }
+
+    /// The counts of a server, to which it granted this capability; `None` where they cannot be shared.
+    pub(crate) fn counts(&mut self, service: usize, capability: u64) -> Option<LentCounts> {
+        let known = &mut self.services[service].counts;
+        if known.as_ref().is_none_or(|(number, _)| *number != capability) && capability != 0 {
+            *known = LentCounts::map(&self.domain, capability).map(|counts| (capability, counts));
+        }
+        known.as_ref().map(|(_, counts)| counts.clone())
     }
 
     /// The rank of a hub that all tasks agree on.

@@ -32,6 +32,7 @@
 
 mod chan;
 mod connections;
+mod counts;
 #[doc(hidden)]
 pub mod declared;
 mod error;

@@ -13,6 +13,7 @@ use tombolo::waitset::Waker;
 use tombolo::{Channel, ChannelOptions, Domain, Error, Interest, Listener, Ready, Token, WaitSet, Waited};
 use tombolo_hub::{Answer, Client, Description, Hubs, Key, Kind, Limits, Outcome, Output, Request, wire};
 
+use crate::counts::Counts;
 use crate::{HubError, traced};
 
 /// How long to wait at a time for something to happen.
@@ -75,6 +76,8 @@ pub struct Server {
     hubs: Hubs,
     /// The memory of pools, by the number of the hub.
     memory: HashMap<u32, Region>,
+    /// The counts of semaphores and events, if there are any.
+    counts: Option<Counts>,
     set: WaitSet<Served>,
     tokens: BTreeMap<Client, Token>,
     joined: u64,
@@ -103,6 +106,9 @@ impl Server {
                 memory.insert(number, domain.create_region(&RegionOptions::new(bytes))?);
             }
         }
+        let has_count = |description: &Description| matches!(description.kind, Kind::Semaphore | Kind::Event);
+        let counts =
+            if descriptions.iter().any(has_count) { Counts::new(domain, &mut hubs)? } else { None };
         let set = WaitSet::new()?;
         let stopper = Stopper { stopped: Arc::default(), waker: set.waker() };
         let service = format!("hubs/{}", domain.id());
@@ -119,7 +125,7 @@ impl Server {
         }
         let (tokens, begun) = (BTreeMap::new(), Instant::now());
         let (domain, message, joined) = (domain.clone(), Vec::new(), 0);
-        Ok(Server { domain, hubs, memory, set, tokens, joined, accepted, stopper, begun, message })
+        Ok(Server { domain, hubs, memory, counts, set, tokens, joined, accepted, stopper, begun, message })
     }
 
     /// What ends this server from another thread.
@@ -141,6 +147,11 @@ impl Server {
 
     fn serve(&mut self) -> Result<Infallible, End> {
         loop {
+            // Before the answers, so that a task which has one finds the count lent.
+            if let Some(counts) = &self.counts {
+                counts.lend(&mut self.hubs);
+            }
+            self.send_all();
             match self.set.wait(self.until_tick()) {
                 Ok(Ready::Channel(token)) => self.hear(token),
                 Ok(Ready::Woken) => self.take_in()?,
@@ -153,7 +164,6 @@ impl Server {
                     self.hubs.tick(now);
                 }
             }
-            self.send_all();
         }
     }
 
@@ -205,6 +215,9 @@ impl Server {
                 Ok(Some(_)) => {
                     let request = Request::decode(&message);
                     let handled = request.and_then(|request| {
+                        if let Some(counts) = &self.counts {
+                            counts.take_back(&mut self.hubs, request.hub);
+                        }
                         let begun = self.begun;
                         self.hubs.request(&|| since(begun), client, &request)?;
                         traced::depth(&self.hubs, request.hub);
@@ -226,6 +239,9 @@ impl Server {
     fn end(&mut self, token: Token) {
         if let Some(served) = self.set.remove(token) {
             self.tokens.remove(&served.client);
+            if let Some(counts) = &mut self.counts {
+                counts.ended(served.client);
+            }
             self.hubs.ended(self.now(), served.client);
         }
     }
@@ -277,16 +293,18 @@ impl Server {
         self.set.set_interest(token, Interest::Read);
     }
 
-    /// Grants a client that opens a pool the memory of it.
-    fn with_memory(&self, client: Client, outcome: Outcome) -> Outcome {
+    /// Grants a client that opens a hub the memory of it: the blocks of a pool, or the counts of this server.
+    fn with_memory(&mut self, client: Client, outcome: Outcome) -> Outcome {
         let Outcome::Opened { hub, kind, capacity, value_bytes, .. } = outcome else { return outcome };
-        let region = self.memory.get(&hub);
         let peer = self.tokens.get(&client).and_then(|token| self.set.get(*token));
-        let granted = region.zip(peer).and_then(|(region, peer)| {
+        let Some(domain) = peer.map(|peer| peer.channel.peer()) else { return outcome };
+        let memory = match (kind, &mut self.counts) {
+            (Kind::Semaphore | Kind::Event, Some(counts)) => counts.grant(client, domain),
             // Without the right the client has the numbers of the blocks and no memory.
-            region.grant(peer.channel.peer(), Rights::READ | Rights::WRITE).ok()
-        });
-        let memory = granted.map_or(0, |granted| granted.id.0);
+            _ => self.memory.get(&hub).map_or(0, |region| {
+                region.grant(domain, Rights::READ | Rights::WRITE).map_or(0, |granted| granted.id.0)
+            }),
+        };
         Outcome::Opened { hub, kind, capacity, value_bytes, memory }
     }
 

@@ -105,6 +105,7 @@ impl Task {
             capacity: 0,
             value_bytes: 0,
             memory: 0,
+            counts: None,
         };
         let kind = if let [kind] = kinds { Some(*kind) } else { None };
         let operation = Operation::Open { name, kind, value_type: tombolo_hub::type_number(value_type) };
@@ -123,7 +124,12 @@ impl Task {
         if !kinds.contains(&kind) {
             return Err(other_kind(&about, kinds, kind));
         }
-        let about = Arc::new(About { number, kind, capacity, value_bytes, memory, ..about });
+        let has_count = matches!(kind, Kind::Semaphore | Kind::Event);
+        let (memory, counts) = match memory {
+            counts if has_count => (0, self.lock().counts(service, counts)),
+            blocks => (blocks, None),
+        };
+        let about = Arc::new(About { number, kind, capacity, value_bytes, memory, counts, ..about });
         Ok(Hub { task: self.clone(), about })
     }
 
