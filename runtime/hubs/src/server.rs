@@ -107,8 +107,7 @@ impl Server {
             }
         }
         let has_count = |description: &Description| matches!(description.kind, Kind::Semaphore | Kind::Event);
-        let counts =
-            if descriptions.iter().any(has_count) { Counts::new(domain, &mut hubs)? } else { None };
+        let counts = if descriptions.iter().any(has_count) { Counts::new(domain, &mut hubs)? } else { None };
         let set = WaitSet::new()?;
         let stopper = Stopper { stopped: Arc::default(), waker: set.waker() };
         let service = format!("hubs/{}", domain.id());

@@ -3,14 +3,16 @@
 //! Two nodes with a hub each and three clients, with a queue in each direction between each client and each
 //! node. Hubs and selects are the real ones. The checker takes every order of messages, with the death of a
 //! client or of a node at every step, and looks at each state whether values are delivered once, a select
-//! takes exactly one, and nothing is left behind.
+//! takes exactly one, and nothing is left behind. Counts of semaphores and events are lent, so that a client
+//! changes them by itself or sends a request.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use stateright::{Model, Property};
+use tombolo_base::sync::{AtomicU64, Ordering};
 use tombolo_hub::{
-    BatchBuf, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output,
-    Request, Select, Taken,
+    BatchBuf, Client, CountWord, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome,
+    Output, Request, Select, Taken,
 };
 
 /// Nodes, with one hub each.
@@ -121,6 +123,8 @@ struct ClientState {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HubState {
     nodes: [Option<Hubs>; NODES],
+    /// The word of each node's hub, whose count may be lent.
+    counts: [u64; NODES],
     now: u64,
     clients: [ClientState; CLIENTS],
     to_node: [[VecDeque<ToNode>; NODES]; CLIENTS],
@@ -133,6 +137,8 @@ pub struct HubState {
     puts_two: [bool; CLIENTS],
     /// How many of each client's values were accepted, as it was told.
     accepted: [u8; CLIENTS],
+    /// What was put at each node less what was taken there.
+    balance: [i64; NODES],
     deaths: u8,
     losses: u8,
     gives_up: u8,
@@ -145,6 +151,8 @@ pub struct HubState {
 pub enum HubAction {
     /// A client begins.
     Begin(usize),
+    /// A client does its operation by itself, with a count that is lent.
+    AtOnce(usize),
     /// A node takes the next message of a client.
     Take(usize, usize),
     /// A client hears the next message of a node.
@@ -184,6 +192,12 @@ impl HubModel {
         let now = state.now;
         let id = Client(client as u64);
         let Some(hubs) = &mut state.nodes[node] else { return Some(()) };
+        let taken_back = hubs
+            .lent(0)
+            .map(|capacity| with_count(&mut state.counts[node], |count| count.take_back(capacity)));
+        if let Some(count) = taken_back {
+            hubs.take_back(0, count);
+        }
         let (value, second) = ([client as u8, 0], [client as u8, 1]);
         let mut both = BatchBuf::new();
         assert!(both.push(&value) && both.push(&second), "two short values fit");
@@ -228,11 +242,14 @@ impl HubModel {
     /// Sends what a node has to say, and keeps the book.
     fn spread(&self, state: &mut HubState, node: usize) {
         let Some(hubs) = &mut state.nodes[node] else { return };
+        while let Some((_, count)) = hubs.lend() {
+            with_count(&mut state.counts[node], |word| word.lend(count));
+        }
         for output in hubs.take_outputs() {
             let Output::Answer(Key { client, number }, outcome) = output else { continue };
             let client = client.0 as usize;
             if number == OPERATION {
-                self.note(state, client, &outcome);
+                self.note(state, client, node, &outcome);
             }
             if !state.clients[client].dead {
                 state.to_client[client][node].push_back(ToClient::Outcome(number, outcome));
@@ -241,7 +258,12 @@ impl HubModel {
     }
 
     /// Keeps the book of what became of a client's operation.
-    fn note(&self, state: &mut HubState, client: usize, outcome: &Outcome) {
+    fn note(&self, state: &mut HubState, client: usize, node: usize, outcome: &Outcome) {
+        state.balance[node] += match outcome {
+            Outcome::Done(Taken::Put) => 1,
+            Outcome::Done(Taken::Unit) => -1,
+            _ => 0,
+        };
         let mut deliver = |value: &[u8]| state.delivered[usize::from(value[0])][usize::from(value[1])] += 1;
         match outcome {
             Outcome::Done(Taken::Put) => {
@@ -321,6 +343,21 @@ impl HubModel {
         }
     }
 
+    /// Does an operation of a client with the count of a hub; `None` when it has to send a request.
+    fn at_once(&self, state: &mut HubState, client: usize) -> Option<()> {
+        let Does::One(node, wants) = self.does[client] else { return None };
+        let capacity = self.hubs[node].1;
+        let taken = with_count(&mut state.counts[node], |count| match wants {
+            Wants::Put if count.put(capacity) => Some(Taken::Put),
+            Wants::Get | Wants::TryGet if count.get() => Some(Taken::Unit),
+            _ => None,
+        });
+        self.note(state, client, node, &Outcome::Done(taken?));
+        state.clients[client].begun = true;
+        state.clients[client].over = true;
+        Some(())
+    }
+
     fn give_up(&self, state: &mut HubState, client: usize) {
         state.gives_up -= 1;
         state.clients[client].withdrawn = true;
@@ -332,6 +369,14 @@ impl HubModel {
             state.send(client, node, ToNode::Withdraw);
         }
     }
+}
+
+/// Does something with the count in a word.
+fn with_count<R>(word: &mut u64, act: impl FnOnce(CountWord<'_>) -> R) -> R {
+    let shared = AtomicU64::new(*word);
+    let result = act(CountWord::new(&shared));
+    *word = shared.load(Ordering::Relaxed);
+    result
 }
 
 impl HubState {
@@ -401,7 +446,25 @@ impl HubState {
                 return Some("all clients are done or dead, and something is left of them");
             }
         }
-        self.lost_value()
+        self.miscount().or_else(|| self.lost_value())
+    }
+
+    /// When all is quiet a count is what was put less what was taken, and nobody waits for what is there.
+    fn miscount(&self) -> Option<&'static str> {
+        for node in 0..NODES {
+            let Some(status) = self.status(node) else { continue };
+            let kind = status.description.kind;
+            if !matches!(kind, Kind::Semaphore | Kind::Event) {
+                continue;
+            }
+            if status.depth > 0 && !status.getters.is_empty() {
+                return Some("a client waits for a unit that is there");
+            }
+            if i64::from(status.depth) != self.balance[node] {
+                return Some("a count is not what was put less what was taken");
+            }
+        }
+        None
     }
 
     /// When all is quiet a value that was accepted and not delivered is in a store, or was lost with a node.
@@ -416,6 +479,10 @@ impl HubState {
 
     fn status(&self, node: usize) -> Option<tombolo_hub::Status> {
         let mut hubs = self.nodes[node].clone()?;
+        if let Some(capacity) = hubs.lent(0) {
+            let mut word = self.counts[node];
+            hubs.take_back(0, with_count(&mut word, |count| count.take_back(capacity)));
+        }
         let (asking, number) = (Client(99), 1);
         hubs.joined(asking, 0);
         let (operation, tentative) = (Operation::Status, false);
@@ -446,6 +513,7 @@ impl Model for HubModel {
             let description = Description { capacity, ..Description::new("hub", kind) };
             hubs.add(description).expect("models have good hubs");
             (0..CLIENTS).for_each(|client| hubs.joined(Client(client as u64), client as u64));
+            hubs.share_counts();
             Some(hubs)
         });
         let client = ClientState {
@@ -458,8 +526,9 @@ impl Model for HubModel {
             holds: None,
             lost: [false; NODES],
         };
-        vec![HubState {
+        let mut state = HubState {
             nodes,
+            counts: [0; NODES],
             now: 0,
             clients: std::array::from_fn(|_| client.clone()),
             to_node: Default::default(),
@@ -468,12 +537,15 @@ impl Model for HubModel {
             delivered: [[0; 2]; CLIENTS],
             puts_two: std::array::from_fn(|client| self.puts_two(client)),
             accepted: [0; CLIENTS],
+            balance: [0; NODES],
             deaths: self.deaths,
             losses: self.losses,
             gives_up: self.gives_up,
             ticks: self.ticks,
             broken: None,
-        }]
+        };
+        (0..NODES).for_each(|node| self.spread(&mut state, node));
+        vec![state]
     }
 
     fn actions(&self, state: &HubState, actions: &mut Vec<HubAction>) {
@@ -490,7 +562,7 @@ impl Model for HubModel {
                 continue;
             }
             if !record.begun {
-                actions.push(HubAction::Begin(client));
+                actions.extend([HubAction::Begin(client), HubAction::AtOnce(client)]);
             } else if !state.is_over(client) && !record.withdrawn && state.gives_up > 0 {
                 actions.push(HubAction::GiveUp(client));
             }
@@ -519,6 +591,7 @@ impl Model for HubModel {
         let mut state = before.clone();
         match action {
             HubAction::Begin(client) => self.begin(&mut state, client),
+            HubAction::AtOnce(client) => self.at_once(&mut state, client)?,
             HubAction::Take(client, node) => self.take(&mut state, client, node)?,
             HubAction::Hear(client, node) => self.hear(&mut state, client, node)?,
             HubAction::GiveUp(client) => self.give_up(&mut state, client),
@@ -538,6 +611,8 @@ impl Model for HubModel {
             HubAction::Lose(node) => {
                 state.losses -= 1;
                 state.nodes[node] = None;
+                // What was shared with it turns to zeros.
+                state.counts[node] = 0;
                 for client in 0..CLIENTS {
                     state.to_node[client][node].clear();
                     if !state.clients[client].dead {

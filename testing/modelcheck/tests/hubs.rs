@@ -134,6 +134,21 @@ fn selects_over_unlike_hubs() {
     ));
 }
 
+/// One that puts and two that take, or the other way round, each by itself or by a request.
+#[test]
+fn counts_that_are_lent() {
+    let (put, get, tried) = (Does::One(0, Wants::Put), Does::One(0, Wants::Get), Does::One(0, Wants::TryGet));
+    let either = Does::Either(Wants::Get, Wants::Put);
+    for (kind, capacity) in [(Kind::Semaphore, 2), (Kind::Semaphore, 1), (Kind::Event, 1)] {
+        let hubs = [(kind, capacity), (kind, capacity)];
+        for does in [[put, get, get], [put, put, get], [put, tried, get], [put, get, either]] {
+            check(HubModel { deaths: 1, ..model(hubs, does) });
+        }
+        check(HubModel { gives_up: 1, ticks: 1, ..model(hubs, [put, either, get]) });
+        check(HubModel { losses: 1, closes: true, ..model(hubs, [put, get, get]) });
+    }
+}
+
 #[test]
 fn mistakes_are_found() {
     let crossed = model(BOTH_PORTS, [CROSSED[0], CROSSED[1], Does::Nothing]);
@@ -165,6 +180,7 @@ fn canaries_are_found() {
         ("hub loses what was not claimed", given_up),
         ("hub keeps the requests of the dead", HubModel { deaths: 1, ..of_kind(Kind::Port) }),
         ("hub leaves blocks with the dead", resource),
+        ("hub lends the count while one waits", of_kind(Kind::Semaphore)),
     ];
     for (canary, model) in planted {
         is_found(HubModel { mistake: HubMistake::Canary(canary), ..model });
