@@ -8,6 +8,7 @@
 //! | request | grows with |
 //! |---|---|
 //! | put, get, give back of one item | nothing |
+//! | put or get of a count that is lent, without a request | nothing |
 //! | put or get of several values | the number of values |
 //! | claim, take a claim back, withdraw; a deadline that passes | requests that wait at the hub |
 //! | close | requests that wait at the hub |
@@ -20,6 +21,10 @@
 use tombolo_base::Steps;
 
 use crate::{Client, Hubs, Kind, Operation, Request};
+
+/// Of a put or a get that changes a count which is lent: a single operation on shared memory, of at most
+/// four tries ([`CountWord::put`](crate::CountWord::put)). A task whose tries fail sends a request.
+pub const LENT_COUNT: Steps = Steps { read_modify_writes: 1, ..Steps::NONE };
 
 /// To find the client, and whether the number of its request is free.
 const ASK: Steps = Steps::of(2, 0);

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use tombolo_base::steps::counted;
-use tombolo_base::{Random, Steps};
+use tombolo_base::{Random, SharedMemory, Steps};
 use tombolo_hub::{
-    BatchBuf, Client, Description, Hubs, Kind, Limits, Operation, Outcome, Output, Request, Taken, bound,
+    BatchBuf, Client, CountWord, Description, Hubs, Kind, Limits, Operation, Outcome, Output, Request, Taken,
+    bound,
 };
 
 const CLIENTS: u64 = 5;
@@ -192,6 +193,17 @@ fn requests_stay_within_their_bounds_and_nearly_reach_them() {
         println!("{kind}: at most {most:?} of {limit:?}");
         // What a hub of one kind cannot do is a part of the bound for all kinds.
         assert!((most + Steps::of(3, 3)).total() >= limit.total(), "{kind}: {most:?} of {limit:?}");
+    }
+}
+
+#[test]
+fn a_count_that_is_lent_takes_one_operation_on_memory() {
+    let memory = SharedMemory::zeroed(8);
+    let count = CountWord::new(&memory.words()[0]);
+    count.lend(0);
+    for (expected, act) in [(true, true), (false, true), (true, false), (false, false)] {
+        let (done, steps) = counted(|| if act { count.put(1) } else { count.get() });
+        assert_eq!((done, steps), (expected, bound::LENT_COUNT));
     }
 }
 

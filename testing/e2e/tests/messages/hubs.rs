@@ -302,6 +302,45 @@ fn futures(machine: &Machine) {
     }
 }
 
+/// Counts are shared with tasks of the server's kernel, which need the server only to wait.
+fn counts_without_their_server(machine: &Machine) {
+    let serving = serve(machine, "host", &["units:semaphore:2", "ready:event"]);
+    let server = machine.domains_on("host").pop().expect("the server is a domain").0;
+    let signal = |signal: &str| machine.tombolo(["kill", &server, "--signal", signal]).ok();
+    let (one, other) = (task(machine), task(machine));
+    let (units, ready) = (one.semaphore("units").unwrap(), one.event("ready").unwrap());
+    let (theirs, their_event) = (other.semaphore("units").unwrap(), other.event("ready").unwrap());
+    signal("STOP");
+    for _ in 0..1000 {
+        units.signal().unwrap();
+        theirs.signal().unwrap();
+        theirs.wait().unwrap();
+        units.hub().start_get().unwrap().wait().unwrap();
+        ready.raise().unwrap();
+        their_event.wait().unwrap();
+    }
+    signal("CONT");
+    // One that waits has the unit which is signalled next, whoever tries to take it.
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| theirs.wait());
+        let waits = || !units.hub().status().unwrap().getters.is_empty();
+        assert!(eventually(waits), "it waits at the server");
+        units.signal().unwrap();
+        waiter.join().unwrap().unwrap();
+    });
+    assert_eq!(fault(units.try_wait()), Fault::WouldBlock);
+    units.signal().unwrap();
+    units.signal().unwrap();
+    assert_eq!(units.count().unwrap(), 2);
+    assert_eq!(fault(units.hub().within(Duration::ZERO).put(&[])), Fault::WouldBlock, "it is full");
+    ready.close().unwrap();
+    assert_eq!(fault(ready.raise()), Fault::Closed);
+    signal("KILL");
+    let lost = || matches!(units.wait().and_then(|()| units.signal()), Err(HubError::Lost { .. }));
+    assert!(eventually(lost), "the end of the server is known");
+    let _ = serving.finish();
+}
+
 /// A task that dies while it waits leaves nothing behind.
 fn death_of_a_waiter(machine: &Machine) {
     let hubs = ["jobs:fifo:4", "results:port", "done:semaphore:4"];
@@ -347,6 +386,9 @@ fn an_application(machine: &Machine) {
     let spread = machine.tombolo(["hubs", "run", &app, &topology]).ok();
     assert!(spread.contains("[collector@host] the sum is 338350"), "{spread}");
     assert!(spread.contains("[worker-b@arm0]"), "{spread}");
+    fs::write(folder.join("big-endian.toml"), "default = 'host'\n[tasks]\nworker-a = 'z0'").unwrap();
+    let big_endian = machine.tombolo(["hubs", "run", &app, &path("big-endian.toml")]).ok();
+    assert!(big_endian.contains("[worker-a@z0]") && big_endian.contains("338350"), "{big_endian}");
     let together = machine.tombolo(["hubs", "run", &app, "--on", "host"]).ok();
     assert!(together.contains("[collector@host] the sum is 338350"), "{together}");
     // What is wrong is named, and nothing is started.
@@ -377,6 +419,7 @@ fn hubs_of_two_nodes() {
     pipelined(&machine);
     futures(&machine);
     death_of_a_waiter(&machine);
+    counts_without_their_server(&machine);
     an_application(&machine);
     crate::tasks::on_three_nodes(&machine);
     machine.down();
