@@ -42,7 +42,7 @@ impl About {
         HubError::NoAnswer { hub: self.name.clone(), node: self.node.clone() }
     }
 
-    /// Does an operation on a count that is lent. `None` when the server has it, or the operation has to wait.
+    /// Does an operation on a count that is lent. `None` when the server has it, or it has to wait.
     fn at_once(&self, operation: &Operation<'_>) -> Option<Taken> {
         let count = self.counts.as_ref()?.of(self.number)?;
         let done = match operation {

@@ -449,7 +449,7 @@ impl HubState {
         self.miscount().or_else(|| self.lost_value())
     }
 
-    /// When all is quiet a count is what was put less what was taken, and nobody waits for what is there.
+    /// When all is quiet a count is what was put less what was taken, and no client waits for what is there.
     fn miscount(&self) -> Option<&'static str> {
         for node in 0..NODES {
             let Some(status) = self.status(node) else { continue };

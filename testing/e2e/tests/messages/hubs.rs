@@ -320,7 +320,7 @@ fn counts_without_their_server(machine: &Machine) {
         their_event.wait().unwrap();
     }
     signal("CONT");
-    // One that waits has the unit which is signalled next, whoever tries to take it.
+    // One that waits has the unit which is signalled next, not a task that tries.
     thread::scope(|scope| {
         let waiter = scope.spawn(|| theirs.wait());
         let waits = || !units.hub().status().unwrap().getters.is_empty();
