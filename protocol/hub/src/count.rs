@@ -4,7 +4,7 @@
 //! and wait by one atomic operation, without a message. The server takes the count back before it handles
 //! any request for the hub, and lends it again once none waits. A task that finds the count not lent, or that
 //! would have to wait, sends a request. So the queues of the server see everything that waits, and nothing
-//! overtakes it: what a semaphore of POSIX does with a futex, with the server in place of the kernel.
+//! overtakes it, as a semaphore of POSIX does with a futex, with the server in place of the kernel.
 
 use tombolo_base::sync::{AtomicU64, Ordering};
 
@@ -12,8 +12,7 @@ use tombolo_base::sync::{AtomicU64, Ordering};
 /// the numbers of their hubs.
 pub const COUNT_BYTES: usize = 64;
 
-/// Set while the count is lent: memory that is all zeros, as that of a server which ended becomes, lends
-/// nothing.
+/// Set while the count is lent: memory that is all zeros lends nothing.
 const LENT: u64 = 1 << 63;
 
 /// How often a task tries before it sends a request: others may change the count meanwhile.

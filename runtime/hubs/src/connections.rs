@@ -19,6 +19,9 @@ use crate::traced;
 /// How long after the deadline of a request its answer is waited for.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
+/// How long operations on the counts of a server may succeed after its end.
+const END_KNOWN_WITHIN: Duration = Duration::from_millis(1);
+
 /// The most answers to one request that wait to be looked at. Hubs offer and revoke; none does so this often
 /// while a task looks at others.
 const MAX_ANSWERS: usize = 4096;
@@ -74,6 +77,8 @@ struct Service {
     inherits: u8,
     /// Its counts of semaphores and events, and the number of the capability to them.
     counts: Option<(u64, LentCounts)>,
+    /// When its end is looked for again by operations on counts, which send it nothing.
+    look_at: Instant,
     /// Its end, once that is known.
     lost: Option<String>,
 }
@@ -142,6 +147,7 @@ impl Connections {
             give_back: Vec::new(),
             inherits: 0,
             counts: None,
+            look_at: Instant::now(),
             lost: None,
         });
         Ok(self.services.len() - 1)
@@ -154,6 +160,16 @@ impl Connections {
             *known = LentCounts::map(&self.domain, capability).map(|counts| (capability, counts));
         }
         known.as_ref().map(|(_, counts)| counts.clone())
+    }
+
+    /// Whether a server lives, by what is heard of it at least once a millisecond.
+    pub(crate) fn is_alive(&mut self, index: usize) -> Result<bool, HubError> {
+        let (now, service) = (Instant::now(), &mut self.services[index]);
+        if now >= service.look_at {
+            service.look_at = now + END_KNOWN_WITHIN;
+            while self.services[index].lost.is_none() && self.hear(index, Duration::ZERO)? {}
+        }
+        Ok(self.services[index].lost.is_none())
     }
 
     /// The rank of a hub that all tasks agree on.

@@ -58,9 +58,7 @@ impl Counts {
     }
 }
 
-/// A task's side: the counts of a server.
-///
-/// When the server has ended, the memory turns to zeros, which lend nothing.
+/// A task's side: the counts of a server. They outlive it, so that who uses them looks whether it lives.
 #[derive(Clone, Debug)]
 pub(crate) struct LentCounts(SharedMemory);
 

@@ -7,7 +7,7 @@ use tombolo::region::{CapabilityId, Mapping, Rights};
 use tombolo_hub::{Batch, BatchReader, Fault, Kind, Operation, Outcome, Status, Taken, Violation};
 
 use crate::HubError;
-use crate::connections::{GRACE, Ticket};
+use crate::connections::{Connections, GRACE, Ticket};
 use crate::counts::LentCounts;
 use crate::task::{SLICE, Task};
 use crate::traced;
@@ -43,15 +43,24 @@ impl About {
     }
 
     /// Does an operation on a count that is lent. `None` when the server has it, or it has to wait.
-    fn at_once(&self, operation: &Operation<'_>) -> Option<Taken> {
-        let count = self.counts.as_ref()?.of(self.number)?;
+    fn at_once(
+        &self,
+        connections: &mut Connections,
+        operation: &Operation<'_>,
+    ) -> Result<Option<Taken>, HubError> {
+        let Some(count) = self.counts.as_ref().and_then(|counts| counts.of(self.number)) else {
+            return Ok(None);
+        };
+        if !connections.is_alive(self.service)? {
+            return Ok(None);
+        }
         let done = match operation {
             Operation::Put { value: [] } if count.put(self.capacity) => Taken::Put,
             Operation::Get if count.get() => Taken::Unit,
-            _ => return None,
+            _ => return Ok(None),
         };
         traced::done(&self.name, self.kind, &done);
-        Some(done)
+        Ok(Some(done))
     }
 
     /// What a request brought that is over.
@@ -174,7 +183,7 @@ impl Hub {
         if gets && let Some(late) = connections.take_late(about) {
             return Ok(late);
         }
-        if let Some(done) = about.at_once(&operation) {
+        if let Some(done) = about.at_once(&mut connections, &operation)? {
             return Ok(done);
         }
         let ticket = connections.request(about, self.task.request(about, operation, false))?;
@@ -246,7 +255,7 @@ impl Hub {
     }
 
     fn start(&self, operation: Operation<'_>) -> Result<Pending, HubError> {
-        if let Some(done) = self.about.at_once(&operation) {
+        if let Some(done) = self.about.at_once(&mut self.task.lock(), &operation)? {
             return Ok(Pending { hub: self.clone(), state: State::Done(done) });
         }
         let deadline = Instant::now() + self.task.timeout() + GRACE;

@@ -346,6 +346,10 @@ impl HubModel {
     /// Does an operation of a client with the count of a hub; `None` when it has to send a request.
     fn at_once(&self, state: &mut HubState, client: usize) -> Option<()> {
         let Does::One(node, wants) = self.does[client] else { return None };
+        // The memory outlives the node. A client that knows its end does nothing there.
+        if state.clients[client].lost[node] {
+            return None;
+        }
         let capacity = self.hubs[node].1;
         let taken = with_count(&mut state.counts[node], |count| match wants {
             Wants::Put if count.put(capacity) => Some(Taken::Put),
@@ -611,8 +615,6 @@ impl Model for HubModel {
             HubAction::Lose(node) => {
                 state.losses -= 1;
                 state.nodes[node] = None;
-                // What was shared with it turns to zeros.
-                state.counts[node] = 0;
                 for client in 0..CLIENTS {
                     state.to_node[client][node].clear();
                     if !state.clients[client].dead {

@@ -303,7 +303,9 @@ fn futures(machine: &Machine) {
 }
 
 /// Counts are shared with tasks of the server's kernel, which need the server only to wait.
-fn counts_without_their_server(machine: &Machine) {
+#[test]
+fn counts_without_their_server() {
+    let machine = &Machine::up(&MachineFile::host());
     let serving = serve(machine, "host", &["units:semaphore:2", "ready:event"]);
     let server = machine.domains_on("host").pop().expect("the server is a domain").0;
     let signal = |signal: &str| machine.tombolo(["kill", &server, "--signal", signal]).ok();
@@ -419,7 +421,6 @@ fn hubs_of_two_nodes() {
     pipelined(&machine);
     futures(&machine);
     death_of_a_waiter(&machine);
-    counts_without_their_server(&machine);
     an_application(&machine);
     crate::tasks::on_three_nodes(&machine);
     machine.down();
