@@ -328,6 +328,7 @@ fn be_node(
         ringer: copy(outgoing.first())?,
         ring: None,
         caches: header.caches,
+        group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(CONTROL_TIMEOUT))

@@ -87,6 +87,7 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
         ringer: copy(registers)?,
         ring: Some(0),
         caches: header.caches,
+        group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))

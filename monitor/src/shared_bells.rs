@@ -1,77 +1,152 @@
 //! Wakes the ends of channels that have no interrupt vector of their own.
 //!
 //! They sleep on event counters that this monitor signals. The vector that all of them share wakes the
-//! monitor, which finds in the memory of each channel whether its peer has rung ([`tombolo_link::rung`]).
+//! monitor, which finds in the memory of each channel whether its peer has rung ([`tombolo_link::rung`]). Of
+//! channels whose rings one word counts together it looks only if that word has changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 use tombolo_base::coherence::Caches;
 use tombolo_base::{ChannelId, SharedMemory, WindowId};
-use tombolo_link::layout::HEADER_BYTES;
+use tombolo_link::layout::{HEADER_BYTES, PAGE_BYTES};
 use tombolo_link::{RingWatch, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, event};
 
 /// The bytes of a channel that its watch needs: its header, in whole pages.
-pub(crate) const WATCHED_BYTES: usize = HEADER_BYTES.next_multiple_of(4096);
+pub(crate) const WATCHED_BYTES: usize = HEADER_BYTES.next_multiple_of(PAGE_BYTES);
 
 #[derive(Debug)]
 struct SharedBell {
     window: WindowId,
     memory: SharedMemory,
+    /// Where the word of its group is.
+    group: Option<u64>,
     caches: Option<Caches>,
     watch: RingWatch,
     counter: OwnedFd,
+}
+
+impl SharedBell {
+    /// Wakes the end if its peer has rung.
+    fn look(&mut self) {
+        if let Some(caches) = self.caches {
+            caches.invalidate(&self.memory);
+        }
+        if self.watch.has_rung() {
+            // An event counter fails only when it is full, which wakes the end as well.
+            let _ = event::signal(&self.counter);
+        }
+    }
+}
+
+/// Channels whose rings one word counts.
+#[derive(Debug)]
+struct Group {
+    watch: RingWatch,
+    channels: HashSet<ChannelId>,
+}
+
+/// The channels of one window.
+#[derive(Debug, Default)]
+struct Members {
+    /// Those that are looked at with every ring.
+    alone: HashSet<ChannelId>,
+    /// By the place of the group's word.
+    groups: HashMap<u64, Group>,
+}
+
+/// A channel to be watched.
+pub(crate) struct Watched {
+    pub(crate) channel: ChannelId,
+    pub(crate) window: WindowId,
+    /// The end that is to be woken is the accepting one.
+    pub(crate) accepting: bool,
+    /// Where the word of its group is.
+    pub(crate) group: Option<u64>,
 }
 
 /// The event counters of a monitor's channels without a vector.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBells {
     bells: HashMap<ChannelId, SharedBell>,
+    windows: HashMap<WindowId, Members>,
 }
 
 impl SharedBells {
     /// The event counter for one end of a channel in a memory, with the way in which its sides keep their
-    /// views of it. It is kept until it is
-    /// [forgotten](Self::forget). `accepting` says that the end is the accepting one.
+    /// views of it. It is kept until it is [forgotten](Self::forget). `page` returns the page of the window
+    /// that begins there, and is asked for it once for each group.
     ///
     /// # Errors
     /// An error of the kernel; memory that is too short.
     pub(crate) fn make(
         &mut self,
-        channel: ChannelId,
-        window: WindowId,
+        watched: &Watched,
         (memory, caches): (SharedMemory, Option<Caches>),
-        accepting: bool,
+        page: impl FnOnce(u64) -> Result<SharedMemory, OsError>,
     ) -> Result<OwnedFd, OsError> {
+        let &Watched { channel, window, accepting, group } = watched;
         let peer = if accepting { Side::A } else { Side::B };
         let short = |_| OsError::new("watch a channel whose memory is too short", Errno::INVAL);
         let watch = RingWatch::new(&memory, peer).map_err(short)?;
         let counter = event::eventfd()?;
         let copy = counter.try_clone().context("copy a descriptor")?;
-        self.bells.insert(channel, SharedBell { window, memory, caches, watch, counter });
+        let known =
+            |word| self.windows.get(&window).is_some_and(|members| members.groups.contains_key(&word));
+        let fresh = match group {
+            Some(word) if !known(word) => {
+                let in_page = word % PAGE_BYTES as u64;
+                let page = page(word - in_page)?;
+                Some(RingWatch::of_group(&page, in_page as usize).map_err(short)?)
+            }
+            _ => None,
+        };
+        let members = self.windows.entry(window).or_default();
+        if let (Some(word), Some(watch)) = (group, fresh) {
+            members.groups.insert(word, Group { watch, channels: HashSet::new() });
+        }
+        match group.and_then(|word| members.groups.get_mut(&word)) {
+            Some(group) => group.channels.insert(channel),
+            None => members.alone.insert(channel),
+        };
+        self.bells.insert(channel, SharedBell { window, memory, group, caches, watch, counter });
         Ok(copy)
     }
 
     pub(crate) fn forget(&mut self, channel: ChannelId) {
-        self.bells.remove(&channel);
+        let Some(bell) = self.bells.remove(&channel) else { return };
+        let Some(members) = self.windows.get_mut(&bell.window) else { return };
+        members.alone.remove(&channel);
+        if let Some(word) = bell.group
+            && let Some(group) = members.groups.get_mut(&word)
+        {
+            group.channels.remove(&channel);
+            if group.channels.is_empty() {
+                members.groups.remove(&word);
+            }
+        }
+        if members.alone.is_empty() && members.groups.is_empty() {
+            self.windows.remove(&bell.window);
+        }
     }
 
     /// Whether any end sleeps by the shared vector of a window.
     pub(crate) fn has_any(&self, window: WindowId) -> bool {
-        self.bells.values().any(|bell| bell.window == window)
+        self.windows.contains_key(&window)
     }
 
     /// Wakes the ends in a window whose peers have rung. Acknowledge the shared vector first.
     pub(crate) fn forward(&mut self, window: WindowId) {
-        for bell in self.bells.values_mut().filter(|bell| bell.window == window) {
-            if let Some(caches) = bell.caches {
-                caches.invalidate(&bell.memory);
-            }
-            if bell.watch.has_rung() {
-                // An event counter fails only when it is full, which wakes the end as well.
-                let _ = event::signal(&bell.counter);
+        let Some(members) = self.windows.get_mut(&window) else { return };
+        let changed = members.groups.values_mut().filter_map(|Group { watch, channels }| {
+            let rung = watch.has_rung();
+            rung.then_some(&*channels)
+        });
+        for channel in changed.flatten().chain(&members.alone) {
+            if let Some(bell) = self.bells.get_mut(channel) {
+                bell.look();
             }
         }
     }
@@ -79,7 +154,7 @@ impl SharedBells {
 
 #[cfg(test)]
 mod tests {
-    use tombolo_link::RingCounter;
+    use tombolo_link::{GroupCounter, RingCounter};
     use tombolo_platform::event::drain;
 
     use super::*;
@@ -91,7 +166,9 @@ mod tests {
         let counters = [0, 1, 2].map(|index: usize| {
             let window = WindowId(u16::from(index == 2));
             let part = (memories[index].clone(), None);
-            bells.make(ChannelId(index as u64), window, part, index == 0).unwrap()
+            let watched =
+                Watched { channel: ChannelId(index as u64), window, accepting: index == 0, group: None };
+            bells.make(&watched, part, |_| panic!("it has no group")).unwrap()
         });
         let woken = || counters.each_ref().map(drain);
         bells.forward(WindowId(0));
@@ -107,5 +184,38 @@ mod tests {
         assert_eq!(woken(), [false, false, false], "a ring wakes once");
         bells.forget(ChannelId(2));
         assert!(bells.has_any(WindowId(0)) && !bells.has_any(WindowId(1)));
+    }
+
+    #[test]
+    fn a_group_whose_word_did_not_change_is_not_looked_at() {
+        let window = WindowId(0);
+        let words = SharedMemory::zeroed(PAGE_BYTES);
+        let memories = [(); 3].map(|()| SharedMemory::zeroed(WATCHED_BYTES));
+        let mut bells = SharedBells::default();
+        let mut pages = Vec::new();
+        let counters = [0, 1, 2].map(|index: usize| {
+            let group = Some(8192 + 8 * (index as u64 / 2));
+            let watched = Watched { channel: ChannelId(index as u64), window, accepting: true, group };
+            let page = |offset_bytes| {
+                pages.push(offset_bytes);
+                Ok(words.clone())
+            };
+            bells.make(&watched, (memories[index].clone(), None), page).unwrap()
+        });
+        assert_eq!(pages, [8192, 8192], "once for each group");
+        let woken = || counters.each_ref().map(drain);
+        for memory in &memories {
+            RingCounter::new(memory, Side::A).unwrap().count();
+        }
+        bells.forward(window);
+        assert_eq!(woken(), [false; 3], "the count of a channel alone is no ring");
+        GroupCounter::new(&words, 0).unwrap().count();
+        bells.forward(window);
+        assert_eq!(woken(), [true, true, false]);
+        GroupCounter::new(&words, 8).unwrap().count();
+        bells.forward(window);
+        assert_eq!(woken(), [false, false, true]);
+        (0..3).for_each(|channel| bells.forget(ChannelId(channel)));
+        assert!(!bells.has_any(window) && bells.windows.is_empty());
     }
 }

@@ -37,6 +37,10 @@ type bell struct {
 	counted   *uint64
 	rings     uint64
 
+	// The page with the word that counts the rings of other channels too, where there is one.
+	groupPage []byte
+	group     *uint64
+
 	order   atomic.Uint64
 	ringing sync.Mutex
 	ended   bool
@@ -123,6 +127,9 @@ func (b *bell) ring() {
 		b.rings++
 		ring.Store(b.counted, b.rings)
 	}
+	if b.group != nil {
+		ring.Add(b.group)
+	}
 	switch {
 	case b.registers != nil:
 		// A plain store, as devices want it; the addition orders everything stored before.
@@ -146,6 +153,9 @@ func (b *bell) end() {
 	}
 	if b.registers != nil {
 		_ = syscall.Munmap(b.registers)
+	}
+	if b.groupPage != nil {
+		_ = syscall.Munmap(b.groupPage)
 	}
 	b.ringing.Unlock()
 	if b.incoming != nil {

@@ -225,6 +225,14 @@ func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant
 func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) (*bell, error) {
 	b := newBell()
 	b.counted = &line(memory, 4+int(me))[8]
+	if place.Group != nil {
+		inPage := *place.Group % pageBytes
+		page, words, err := mapWords(came[0], int64(*place.Group-inPage), pageBytes)
+		if err != nil {
+			return nil, err
+		}
+		b.groupPage, b.group = page, &words[inPage/8]
+	}
 	lifeline, incoming, ringer := came.take(1), came.take(2), came.take(3)
 	if place.Ring != nil {
 		mapping, _, err := mapWords(ringer, 0, pageBytes)

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tombolo_base::CacheMaintenance;
+use tombolo_link::GroupCounter;
 use tombolo_link::either::EitherRings;
 use tombolo_link::end::Signals;
 use tombolo_link::hello::Agreed;
@@ -39,6 +40,8 @@ pub(crate) enum Bell {
         outgoing: Ring,
         /// Says that this side rang, where the peer shares its doorbell with others.
         rings: EitherRings,
+        /// Says so for a group of channels, where there is one.
+        group: Option<GroupCounter>,
     },
 }
 
@@ -133,8 +136,11 @@ impl Signals for Connection {
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(_) => self.peer_gone = true,
             },
-            Bell::Window { outgoing, rings, .. } => {
+            Bell::Window { outgoing, rings, group, .. } => {
                 rings.count();
+                if let Some(group) = group {
+                    group.count();
+                }
                 match outgoing {
                     Ring::Counter(counter) => {
                         // An event counter fails only when it is full, which wakes the peer as well.

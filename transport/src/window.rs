@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{Caches, Flushed};
 use tombolo_link::either::EitherMemory;
-use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_link::layout::{HEADER_BYTES, PAGE_BYTES};
+use tombolo_link::{ChannelLayout, GroupCounter, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
@@ -39,6 +39,8 @@ pub struct Lent {
     pub ring: Option<u32>,
     /// How this side keeps its view of a window that is not coherent; `None` where it is.
     pub caches: Option<Caches>,
+    /// The offset in the window of the word that counts rings of this and other channels, if there is one.
+    pub group: Option<u64>,
 }
 
 impl Lent {
@@ -70,9 +72,18 @@ impl Lent {
             Some(caches) => EitherMemory::Flushed(flushed(caches, memory.clone())?),
         };
         let rings = view.rings(side).map_err(short)?;
-        let bell = Bell::Window { incoming: self.bell, outgoing, rings };
+        let group = self.group.map(|offset_bytes| group_counter(&self.memory, offset_bytes)).transpose()?;
+        let bell = Bell::Window { incoming: self.bell, outgoing, rings, group };
         Ok((memory, Connection::new(bell, self.lifeline)))
     }
+}
+
+fn group_counter(window: &OwnedFd, offset_bytes: u64) -> Result<GroupCounter, ChannelError> {
+    let in_page = offset_bytes % PAGE_BYTES as u64;
+    let page = offset_bytes - in_page;
+    check_window(window, page.saturating_add(PAGE_BYTES as u64))?;
+    let memory = map(window, page, PAGE_BYTES)?;
+    GroupCounter::new(&memory, in_page as usize).map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
 /// One end of a channel in a window.
@@ -193,6 +204,7 @@ mod tests {
                     ringer,
                     ring: None,
                     caches: None,
+                    group: None,
                 },
                 held,
             )

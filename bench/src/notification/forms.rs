@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_link::end::EndError;
+use tombolo_link::rung::GROUP_CHANNELS;
 use tombolo_notification::{payload, ring, tree};
 use tombolo_onesided::{FlagReader, FlagWriter};
 
@@ -17,6 +18,9 @@ pub(super) const MESSAGE_BYTES: usize = 32;
 pub enum Form {
     /// A flag for each channel, all of which the receiver looks at.
     Poll,
+    /// A tree of counts: a flag for each channel, and one for each group of them, as channels that share a
+    /// doorbell of a window have.
+    Counts,
     /// A ring of channel ids.
     Ring,
     /// A tree of bits.
@@ -27,21 +31,36 @@ pub enum Form {
 
 impl Form {
     /// All forms, polling first.
-    pub const ALL: [Form; 4] = [Form::Poll, Form::Ring, Form::Tree, Form::Payload];
+    pub const ALL: [Form; 5] = [Form::Poll, Form::Counts, Form::Ring, Form::Tree, Form::Payload];
 
     pub(super) fn name(self) -> &'static str {
-        ["polling", "ring", "tree", "payload"][self as usize]
+        ["polling", "counts", "ring", "tree", "payload"][self as usize]
     }
 
     /// Bytes for each sender.
     pub(super) fn bytes(self, channels: usize) -> usize {
         match self {
             Form::Poll => channels * LINE_BYTES,
+            Form::Counts => (channels + groups(channels)) * LINE_BYTES,
             Form::Ring => ring_layout().map_or(0, ring::Layout::total_bytes),
             Form::Tree => tree::TOTAL_BYTES,
             Form::Payload => fifo_layout().map_or(0, payload::Layout::total_bytes),
         }
     }
+}
+
+/// The groups of channels, each with a line behind the lines of the channels.
+fn groups(channels: usize) -> usize {
+    channels.div_ceil(GROUP_CHANNELS)
+}
+
+/// What `flag` makes of each of `count` lines from line `first` on.
+fn flags<T>(
+    first: usize,
+    count: usize,
+    flag: impl Fn(usize) -> Result<T, OutOfRange>,
+) -> Result<Vec<T>, OutOfRange> {
+    (first..first + count).map(|line| flag(line * LINE_BYTES)).collect()
 }
 
 fn ring_layout() -> Option<ring::Layout> {
@@ -72,6 +91,7 @@ pub enum Error {
 /// The side that notifies.
 pub(super) enum Notifier<C: CacheMaintenance> {
     Poll(Vec<FlagWriter<C>>),
+    Counts { channels: Vec<FlagWriter<C>>, groups: Vec<FlagWriter<C>> },
     Ring(ring::Sender<C>),
     Tree(tree::Sender<C>),
     Payload(payload::Sender<C>),
@@ -88,11 +108,13 @@ pub(super) enum Notified {
 
 impl<C: CacheMaintenance> Notifier<C> {
     pub(super) fn new(form: Form, channels: usize, memory: &SharedMemory<C>) -> Result<Self, Error> {
+        let flag = |offset_bytes| FlagWriter::new(memory, offset_bytes);
         Ok(match form {
-            Form::Poll => {
-                let flag = |index| FlagWriter::new(memory, index * LINE_BYTES);
-                Notifier::Poll((0..channels).map(flag).collect::<Result<_, _>>()?)
-            }
+            Form::Poll => Notifier::Poll(flags(0, channels, flag)?),
+            Form::Counts => Notifier::Counts {
+                channels: flags(0, channels, flag)?,
+                groups: flags(channels, groups(channels), flag)?,
+            },
             Form::Ring => Notifier::Ring(ring::Sender::new(memory, ring_layout().ok_or(Error::Layout)?)?),
             Form::Tree => Notifier::Tree(tree::Sender::new(memory)?),
             Form::Payload => {
@@ -108,6 +130,11 @@ impl<C: CacheMaintenance> Notifier<C> {
                 flags[usize::from(channel)].raise();
                 Notified::New
             }
+            Notifier::Counts { channels, groups } => {
+                channels[usize::from(channel)].raise();
+                groups[usize::from(channel) / GROUP_CHANNELS].raise();
+                Notified::New
+            }
             Notifier::Ring(sender) => ok(sender.try_notify(channel).is_ok()),
             Notifier::Tree(sender) => match sender.notify(channel) {
                 true => Notified::New,
@@ -121,6 +148,7 @@ impl<C: CacheMaintenance> Notifier<C> {
 /// The side that is notified.
 pub(super) enum Notifiee<C: CacheMaintenance> {
     Poll(Vec<FlagReader<C>>),
+    Counts { channels: Vec<FlagReader<C>>, groups: Vec<FlagReader<C>> },
     Ring(ring::Receiver<C>),
     Tree(tree::Receiver<C>),
     Payload(payload::Receiver<C>, Vec<u8>),
@@ -128,11 +156,13 @@ pub(super) enum Notifiee<C: CacheMaintenance> {
 
 impl<C: CacheMaintenance> Notifiee<C> {
     pub(super) fn new(form: Form, channels: usize, memory: &SharedMemory<C>) -> Result<Self, Error> {
+        let flag = |offset_bytes| FlagReader::new(memory, offset_bytes);
         Ok(match form {
-            Form::Poll => {
-                let flag = |index| FlagReader::new(memory, index * LINE_BYTES);
-                Notifiee::Poll((0..channels).map(flag).collect::<Result<_, _>>()?)
-            }
+            Form::Poll => Notifiee::Poll(flags(0, channels, flag)?),
+            Form::Counts => Notifiee::Counts {
+                channels: flags(0, channels, flag)?,
+                groups: flags(channels, groups(channels), flag)?,
+            },
             Form::Ring => Notifiee::Ring(ring::Receiver::new(memory, ring_layout().ok_or(Error::Layout)?)?),
             Form::Tree => Notifiee::Tree(tree::Receiver::new(memory)?),
             Form::Payload => {
@@ -146,11 +176,14 @@ impl<C: CacheMaintenance> Notifiee<C> {
     pub(super) fn take(&mut self, mut visit: impl FnMut(u16)) -> Result<usize, Error> {
         let mut count = 0;
         match self {
-            Notifiee::Poll(flags) => {
-                for (channel, flag) in (0..).zip(flags) {
-                    if flag.take() {
-                        visit(channel);
-                        count += 1;
+            Notifiee::Poll(channels) => count = take_flags(0, channels, &mut visit),
+            Notifiee::Counts { channels, groups } => {
+                let members = channels.chunks_mut(GROUP_CHANNELS);
+                for ((group, first), members) in
+                    groups.iter_mut().zip((0..).step_by(GROUP_CHANNELS)).zip(members)
+                {
+                    if group.take() {
+                        count += take_flags(first, members, &mut visit);
                     }
                 }
             }
@@ -171,4 +204,14 @@ impl<C: CacheMaintenance> Notifiee<C> {
         }
         Ok(count)
     }
+}
+
+/// Visits the channels, of which `first` is the first, whose flags were raised. Returns how many.
+fn take_flags<C: CacheMaintenance>(
+    first: u16,
+    flags: &mut [FlagReader<C>],
+    mut visit: impl FnMut(u16),
+) -> usize {
+    let raised = (first..).zip(flags).filter_map(|(channel, flag)| flag.take().then_some(channel));
+    raised.map(&mut visit).count()
 }

@@ -16,6 +16,7 @@ use tombolo::Domain;
 use tombolo::region::{CapabilityId, RegionOptions, Rights};
 use tombolo_base::coherence::{CacheCosts, CacheCounters, EmulatedCache, Evictions, Flushed};
 use tombolo_base::{LINE_BYTES, Random, SharedMemory};
+use tombolo_link::rung::GROUP_CHANNELS;
 
 use crate::cpus::{allowed, pair, pin};
 use crate::members;
@@ -335,7 +336,11 @@ fn exchange(
 impl Trial {
     /// Channels that the receiver looks at for an event.
     fn channels_looked_at(&self) -> usize {
-        if self.form == Form::Poll { self.channels } else { 1 }
+        match self.form {
+            Form::Poll => self.channels,
+            Form::Counts => self.channels.div_ceil(GROUP_CHANNELS) + GROUP_CHANNELS,
+            Form::Ring | Form::Tree | Form::Payload => 1,
+        }
     }
 }
 
@@ -398,6 +403,9 @@ mod tests {
         assert_eq!(accepted - merged, channels);
         let looked = |form, channels| count(form, channels, 1).unwrap()[1].invalidated;
         assert!(looked(Form::Poll, 256) > 200.0);
+        // The groups, and the channels of the one that changed.
+        let counts = looked(Form::Counts, 4096);
+        assert!((100.0..=128.0).contains(&counts), "{counts}");
         for form in [Form::Ring, Form::Tree, Form::Payload] {
             assert!(looked(form, 4096) < 10.0, "{form:?}");
         }

@@ -12,11 +12,12 @@ use crate::failure::Failure;
 
 /// Measures how a receiver learns which of many channels has something for it
 ///
-/// By polling a flag of each channel; by a ring of channel ids; by a tree of bits; and by messages in the
-/// receiver's buffer. Two processes of this host notify each other in turn, of a random channel each time.
-/// Counted by emulated caches, with an estimate for the Single-chip Cloud Computer: what an event costs its
-/// sender and its receiver in memory that is not coherent, alone and in bursts. Further: memory, and how many
-/// events are accepted before the receiver looks.
+/// By polling a flag of each channel; by a tree of counts, which channels that share a doorbell of a window
+/// have; by a ring of channel ids; by a tree of bits; and by messages in the receiver's buffer. Two processes
+/// of this host notify each other in turn, of a random channel each time. Counted by emulated caches, with
+/// an estimate for the Single-chip Cloud Computer: what an event costs its sender and its receiver in memory
+/// that is not coherent, alone and in bursts. Further: memory, and how many events are accepted before the
+/// receiver looks.
 ///
 /// The JSON has, for each of `rows`: form, channels, bytes, alone and burst (of sender and receiver:
 /// written_back, invalidated, scc_cycles), accepted, merged, and event_ns or failed. `round_trip` has the

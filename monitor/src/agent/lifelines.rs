@@ -4,12 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::Shutdown;
 use tombolo_base::{ChannelId, WindowId};
+use tombolo_link::layout::PAGE_BYTES;
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, OsError, memory, socket};
 
 use super::{Agent, GuestWindow, Token};
-use crate::shared_bells::WATCHED_BYTES;
+use crate::shared_bells::{WATCHED_BYTES, Watched};
 use tombolo_monitor_core::agent::Item;
 
 impl Agent {
@@ -50,13 +51,16 @@ impl Agent {
             Item::Ringer(window, vector) => {
                 copy(self.window(window)?.bells.ringer(vector).ok_or_else(missing)?)
             }
-            Item::SharedBell { window, offset_bytes, accepting } => {
+            Item::SharedBell { window, offset_bytes, accepting, group } => {
                 // It is kept for as long as the lifeline.
                 self.lifelines.get(&channel).ok_or_else(missing)?;
                 let made = self.window(window)?;
                 let memory = memory::map(&made.memory, offset_bytes, WATCHED_BYTES)?;
                 let part = (memory, made.caches);
-                self.shared_bells.make(channel, window, part, accepting)
+                let watched = Watched { channel, window, accepting, group };
+                let GuestWindow { memory, .. } = self.windows.get(&window).ok_or_else(missing)?;
+                let page = |at| memory::map(memory, at, PAGE_BYTES);
+                self.shared_bells.make(&watched, part, page)
             }
         }
     }

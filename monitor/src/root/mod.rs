@@ -16,17 +16,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tombolo_base::{ChannelId, NodeId, WindowId};
 use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
+use tombolo_link::layout::PAGE_BYTES;
 use tombolo_link::window::SHARED_VECTOR;
 use tombolo_machine::kit::KitError;
 use tombolo_machine::{Kit, Machine, Window};
 use tombolo_platform::epoll::Epoll;
 use tombolo_platform::event::{Interest, Ready, drain, poll};
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_platform::{OsError, memory, socket};
+use tombolo_platform::{Errno, OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::orphans;
-use crate::shared_bells::{SharedBells, WATCHED_BYTES};
+use crate::shared_bells::{SharedBells, WATCHED_BYTES, Watched};
 use crate::supervisor::Supervisor;
 use attached::AttachEvent;
 use boot::BootImage;
@@ -409,9 +410,16 @@ impl Root {
             },
             Resource::WindowMemory(window) => copy(self.windows.memory(window)?),
             Resource::Bell { window, peer, vector } => copy(self.windows.bell(window, peer, vector)?),
-            Resource::SharedBell { channel, window, offset_bytes, accepting } => {
+            Resource::SharedBell { channel, window, offset_bytes, accepting, group } => {
                 let part = self.windows.part(window, offset_bytes, WATCHED_BYTES)?;
-                self.shared_bells.make(channel, window, part, accepting).ok()
+                let page = |at| {
+                    let page = self.windows.part(window, at, PAGE_BYTES).map(|(page, _)| page);
+                    page.ok_or_else(|| {
+                        OsError::new(format!("watch a group of channels in {window}"), Errno::NODEV)
+                    })
+                };
+                let watched = Watched { channel, window, accepting, group };
+                self.shared_bells.make(&watched, part, page).ok()
             }
             Resource::Program(hash) => self.programs.remove(&hash),
             Resource::Region { region, writable } => self.agent.region_memory(region, writable).ok(),

@@ -332,6 +332,7 @@ fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
         ringer: copy(vm.node_bell.as_fd())?,
         ring: None,
         caches: vm.caches,
+        group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     window::open(lent, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))

@@ -34,13 +34,15 @@ rt::record_view! {
 }
 
 rt::record_view! {
-    AttachmentSharedBell => AttachmentSharedBellView<'m>, inline 16 / 8;
+    AttachmentSharedBell => AttachmentSharedBellView<'m>, inline 32 / 8;
     /// The first byte of the channel in the window.
     offset_bytes @ 0 => u64,
     /// The window.
     window @ 8 => u16,
     /// The domain is the accepting side, and its peer the connecting one.
     accepting @ 10 => bool,
+    /// The word of the window in which the peer counts its rings with others of its node, where it does.
+    group @ 16 => Option<u64>,
 }
 
 rt::record_view! {
@@ -139,18 +141,20 @@ rt::owned_union! {
     },
     /// An event counter for the end of a channel that has no interrupt vector of its own.
     11 => SharedBell {
-        record: AttachmentSharedBellView<'m>, inline 16;
+        record: AttachmentSharedBellView<'m>, inline 32;
         /// The first byte of the channel in the window.
         offset_bytes @ 0: u64 => u64,
         /// The window.
         window @ 8: u16 => u16,
         /// The domain is the accepting side, and its peer the connecting one.
         accepting @ 10: bool => bool,
+        /// The word of the window in which the peer counts its rings with others of its node, where it does.
+        group @ 16: Option<u64> => Option<u64>,
     },
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x7c0b429dad949a0c;
+pub const AGENT_FINGERPRINT: u64 = 0x019214280ccd56dd;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

@@ -50,7 +50,7 @@ rt::owned_record! {
 rt::owned_record! {
     /// A channel's place in a window.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct WindowPlace => WindowPlaceView<'m>, inline 56 / 8;
+    pub struct WindowPlace => WindowPlaceView<'m>, inline 72 / 8;
     /// First byte.
     offset_bytes @ 0: u64 => u64,
     /// Length.
@@ -59,6 +59,8 @@ rt::owned_record! {
     ring @ 16: Option<u32> => Option<u32>,
     /// How the window's lines reach the peer, where it is not coherent.
     caches @ 24: Option<tombolo_base::coherence::Caches> => Option<WindowCachesView<'m>>,
+    /// The word of the window in which this end counts its rings with others of its node, where it does.
+    group @ 56: Option<u64> => Option<u64>,
 }
 
 rt::owned_record! {
@@ -76,7 +78,7 @@ rt::owned_record! {
     /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
     /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Grant => GrantView<'m>, inline 128 / 8;
+    pub struct Grant => GrantView<'m>, inline 144 / 8;
     /// The channel.
     channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// Which end.
@@ -92,9 +94,9 @@ rt::owned_record! {
     /// Where it lies in the window.
     window @ 48: Option<WindowPlace> => Option<WindowPlaceView<'m>>,
     /// The monitors' number for this hop and its lifelines; that of the channel where no relay is between.
-    hop @ 112: tombolo_base::ChannelId => ChannelIdView<'m>,
+    hop @ 128: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// The relays between this end and the other, from this end on.
-    via @ 120: rt::Vec<RelayNode> => rt::List<'m, RelayNodeView<'m>, 8>,
+    via @ 136: rt::Vec<RelayNode> => rt::List<'m, RelayNodeView<'m>, 8>,
 }
 
 rt::owned_record! {
@@ -219,7 +221,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x07ba498186d10261;
+pub const MONITOR_FINGERPRINT: u64 = 0xd450d7342cd9b3a2;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -687,7 +689,7 @@ rt::owned_messages! {
         listener @ 0: u32 => u32,
     };
     /// Answers [`MonitorRequest::Connect`].
-    Reply 4 => Connect, 128 {
+    Reply 4 => Connect, 144 {
         /// The end.
         grant @ 0: Grant => GrantView<'m>,
     };
@@ -739,7 +741,7 @@ rt::owned_messages! {
         bytes @ 0: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Somebody connected; descriptors come with it.
-    Message 50 => Incoming, 136 {
+    Message 50 => Incoming, 152 {
         /// To which listener.
         listener @ 0: u32 => u32,
         /// The end.

@@ -24,7 +24,13 @@ fn grant() -> Grant {
         peer_node: "arm0".into(),
         transport: TransportKind::Window,
         config: ChannelConfig::default(),
-        window: Some(WindowPlace { offset_bytes: 4096, length_bytes: 36_864, ring: Some(3), caches: None }),
+        window: Some(WindowPlace {
+            offset_bytes: 4096,
+            length_bytes: 36_864,
+            ring: Some(3),
+            caches: None,
+            group: None,
+        }),
         hop: ChannelId(12),
         via: vec![RelayNode { node: NodeId(0), name: "host".into() }],
     }

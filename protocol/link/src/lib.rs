@@ -37,4 +37,4 @@ pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};
 pub use link::{LinkTraits, TransportKind};
 pub use open::{OpenError, Opening};
-pub use rung::{RingCounter, RingWatch};
+pub use rung::{GroupCounter, RingCounter, RingWatch};

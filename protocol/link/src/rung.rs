@@ -7,6 +7,15 @@
 //!
 //! No ring is lost: the count is stored before the doorbell is rung, and a monitor that acknowledges the
 //! doorbell before it looks at the counts finds every count whose ring it has acknowledged.
+//!
+//! # Groups
+//! A monitor that looks at the count of every channel takes longer with each. Where the memory is coherent,
+//! a ringer also adds to a word that up to [`GROUP_CHANNELS`] channels from its node to the other have in
+//! common, and the monitor looks at the channels of the groups alone whose word has changed: a tree of
+//! counts. Programs of one node add to a word, by an atomic operation of their own kernel; the other node
+//! only loads it. A ringer that dies between its two counts has not rung, so no peer waits for what it
+//! counted. In memory that is not coherent the programs of a node would write one line through several
+//! caches, so there is no group there.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
@@ -36,6 +45,32 @@ impl<C: CacheMaintenance> RingCounter<C> {
     }
 }
 
+/// The most channels that share a group's word.
+pub const GROUP_CHANNELS: usize = 64;
+
+/// Counts the rings of one side with those of others of its node.
+#[derive(Debug)]
+pub struct GroupCounter {
+    word: SharedMemory,
+}
+
+impl GroupCounter {
+    /// For the group whose word is at `offset_bytes` of `memory`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when there is no such word.
+    pub fn new(memory: &SharedMemory, offset_bytes: usize) -> Result<Self, OutOfRange> {
+        Ok(GroupCounter { word: memory.slice(offset_bytes, 8)? })
+    }
+
+    /// Call it after the side's own [`RingCounter::count`] and before the ring.
+    pub fn count(&self) {
+        let add = |word| Some(u64::from_le(word).wrapping_add(1).to_le());
+        // It never fails: each attempt has a new value.
+        let _ = self.word.words()[0].fetch_update(Ordering::Release, Ordering::Relaxed, add);
+    }
+}
+
 /// Finds out whether one side has rung.
 #[derive(Debug)]
 pub struct RingWatch {
@@ -52,8 +87,17 @@ impl RingWatch {
         Ok(RingWatch { line: rung_line(memory, side)?, seen: 0 })
     }
 
-    /// Whether the side has rung since the last call; ask after the doorbell was acknowledged. The word is
-    /// the other side's: a false one wakes a sleeper for nothing, or not at all, and harms that channel only.
+    /// Watches the word of a group at `offset_bytes` of `memory`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when there is no such word.
+    pub fn of_group(memory: &SharedMemory, offset_bytes: usize) -> Result<Self, OutOfRange> {
+        Ok(RingWatch { line: memory.slice(offset_bytes, 8)?, seen: 0 })
+    }
+
+    /// Whether the side, or one of the group, has rung since the last call; ask after the doorbell was
+    /// acknowledged. The word is the other side's: a false one wakes a sleeper for nothing, or not at all,
+    /// and harms only the channel, or those of the group.
     pub fn has_rung(&mut self) -> bool {
         let rings = self.line.load_le(0, Ordering::Acquire);
         core::mem::replace(&mut self.seen, rings) != rings
@@ -82,6 +126,20 @@ mod tests {
             (0..HEADER_BYTES / 8).map(|at| memory.load_le(at, Ordering::Relaxed)).collect();
         assert_eq!(words.iter().position(|word| *word != 0), Some(576 / 8), "beside the producer's word");
         assert_eq!(words.iter().filter(|word| **word != 0).count(), 1);
+    }
+
+    #[test]
+    fn a_group_changes_with_each_of_its_sides() {
+        let memory = SharedMemory::zeroed(64);
+        let counters = [(); 2].map(|()| GroupCounter::new(&memory, 16).unwrap());
+        let mut watch = RingWatch::of_group(&memory, 16).unwrap();
+        assert!(!watch.has_rung());
+        counters.iter().for_each(GroupCounter::count);
+        assert_eq!(memory.load_le(2, Ordering::Relaxed), 2);
+        assert!(watch.has_rung() && !watch.has_rung());
+        counters[1].count();
+        assert!(watch.has_rung());
+        assert!(GroupCounter::new(&memory, 64).is_err() && RingWatch::of_group(&memory, 60).is_err());
     }
 
     #[test]

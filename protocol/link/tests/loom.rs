@@ -6,9 +6,10 @@
 
 use loom::thread;
 use tombolo_base::SharedMemory;
-use tombolo_link::ChannelConfig;
+use tombolo_base::sync::Ordering;
 use tombolo_link::end::{ChannelEnd, Deferred, EndError};
-use tombolo_link::layout::{ChannelLayout, Side};
+use tombolo_link::layout::{ChannelLayout, HEADER_BYTES, Side};
+use tombolo_link::{ChannelConfig, GroupCounter, RingCounter, RingWatch};
 use tombolo_ring::{SlotSize, Variant, WakeOrder};
 
 type TestEnd = ChannelEnd<Deferred>;
@@ -42,5 +43,42 @@ fn an_end_that_was_received_ends_sending_too() {
         assert_eq!(receive(&mut b), Err(EndError::Closed));
         assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed));
         closer.join().unwrap();
+    });
+}
+
+/// Two programs of a node ring the doorbell that their channels share. Its word stands for the doorbell: a
+/// monitor that finds no change in it since it last looked sleeps.
+#[test]
+fn a_monitor_that_heard_a_ring_finds_its_channel_by_the_group() {
+    loom::model(|| {
+        let [doorbell, group] = [(); 2].map(|()| SharedMemory::zeroed(8));
+        let channels = [(); 2].map(|()| SharedMemory::zeroed(HEADER_BYTES));
+        let ringers = channels.clone().map(|channel| {
+            let (doorbell, group) = (doorbell.clone(), group.clone());
+            thread::spawn(move || {
+                RingCounter::new(&channel, Side::A).unwrap().count();
+                GroupCounter::new(&group, 0).unwrap().count();
+                GroupCounter::new(&doorbell, 0).unwrap().count();
+            })
+        });
+        let mut watches = channels.each_ref().map(|channel| RingWatch::new(channel, Side::A).unwrap());
+        let mut group = RingWatch::of_group(&group, 0).unwrap();
+        let (mut heard, mut found) = (0, [false; 2]);
+        while found != [true; 2] {
+            let rings = doorbell.load_le(0, Ordering::Acquire);
+            if rings == heard {
+                // Nothing will wake it again after the second ring.
+                assert!(heard < 2, "a ring was heard, and its channel not found: {found:?}");
+                thread::yield_now();
+                continue;
+            }
+            heard = rings;
+            if group.has_rung() {
+                for (found, watch) in found.iter_mut().zip(&mut watches) {
+                    *found |= watch.has_rung();
+                }
+            }
+        }
+        ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
     });
 }

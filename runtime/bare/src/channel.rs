@@ -14,7 +14,9 @@ pub use tombolo_link::end::Stats;
 use tombolo_link::end::{Announced, Awaited, EndError, Signals};
 use tombolo_link::open::{OpenError, Park};
 use tombolo_link::wait::{Spin, Waiter, until};
-use tombolo_link::{ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Side, TransportKind};
+use tombolo_link::{
+    ChannelConfig, ChannelLayout, FarEnd, GroupCounter, HandshakeError, Hello, Side, TransportKind,
+};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
@@ -85,6 +87,8 @@ struct BoardSignals {
     bell: u32,
     /// Says that this side rang, where the peer shares its doorbell with others.
     rings: EitherRings,
+    /// Says so for a group of channels, where there is one.
+    group: Option<GroupCounter>,
     /// What the monitor said that makes no sense, until an operation reports it.
     failure: Option<Error>,
 }
@@ -92,6 +96,9 @@ struct BoardSignals {
 impl Signals for BoardSignals {
     fn ring(&mut self) {
         self.rings.count();
+        if let Some(group) = &self.group {
+            group.count();
+        }
         program::ring(self.bell);
     }
 
@@ -192,8 +199,9 @@ impl Channel {
         // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
         let rings = memory.rings(grant.side).map_err(|error| unusable(&error))?;
+        let group = place.group.map(group_counter).transpose()?;
         let link = Rc::clone(link);
-        let mut signals = BoardSignals { link, id: grant.hop, bell, rings, failure: None };
+        let mut signals = BoardSignals { link, id: grant.hop, bell, rings, group, failure: None };
         let mut opening = memory.open(grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
         let agreed = opening
             .wait(&mut signals, deadline_ns)
@@ -415,6 +423,12 @@ fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedM
     let memory = (place.length_bytes >= needed)
         .then(|| program::window(place.offset_bytes, needed, Arc::default()))??;
     Some((memory, place.ring?))
+}
+
+/// What counts the rings of a channel together with those of others.
+fn group_counter(offset_bytes: u64) -> Result<GroupCounter, Error> {
+    let word = program::window(offset_bytes, 8).and_then(|word| GroupCounter::new(&word, 0).ok());
+    word.ok_or_else(|| Error::MonitorProtocol("a group outside the window".to_string()))
 }
 
 /// Waits until one of `channels` has something to receive, or has ended, and returns its index.

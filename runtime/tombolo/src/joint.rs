@@ -37,6 +37,7 @@ pub(crate) fn joint(grant: &Grant, fds: Vec<OwnedFd>) -> Result<Joint, ChannelEr
                 ringer: next()?,
                 ring: place.ring,
                 caches: place.caches,
+                group: place.group,
             })
         }
     })

@@ -79,6 +79,7 @@ impl ChannelPair for Window {
             ringer: copy(ringer),
             ring: None,
             caches: None,
+            group: None,
         };
         let a = lent(lifeline_a, &bells[0], &bells[1]);
         let b = lent(lifeline_b, &bells[1], &bells[0]);

@@ -25,10 +25,11 @@ impl<D> AgentCore<D> {
                 Attachment::Interrupt { vector, window } => Item::Interrupt(WindowId(*window), *vector),
                 Attachment::Registers(of) => Item::Registers(WindowId(of.window)),
                 Attachment::Ringer { vector, window } => Item::Ringer(WindowId(*window), *vector),
-                Attachment::SharedBell { offset_bytes, window, accepting } => Item::SharedBell {
+                Attachment::SharedBell { offset_bytes, window, accepting, group } => Item::SharedBell {
                     window: WindowId(*window),
                     offset_bytes: *offset_bytes,
                     accepting: *accepting,
+                    group: *group,
                 },
                 Attachment::TracePage { domain } => Item::TracePage(*domain),
                 Attachment::Region { region, writable } => Item::Region(*region, *writable),

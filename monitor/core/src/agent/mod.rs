@@ -60,6 +60,8 @@ pub enum Item<D> {
         offset_bytes: u64,
         /// It is the accepting end.
         accepting: bool,
+        /// The word of the window in which the peer's rings are counted with those of others, if any.
+        group: Option<u64>,
     },
     /// The registers of a window's device.
     Registers(WindowId),

@@ -149,14 +149,14 @@ fn descriptors_go_along_in_order_and_gaps_show() {
         Attachment::Lifeline,
         Attachment::Interrupt { vector: 3, window: 4 },
         Attachment::Passed,
-        Attachment::SharedBell { offset_bytes: 8192, window: 4, accepting: true },
+        Attachment::SharedBell { offset_bytes: 8192, window: 4, accepting: true, group: Some(4104) },
     ];
     agent.execute(deliver(9, attachments), vec![42]).unwrap();
     let Some(Action::Send { connection: 9, channel: CHANNEL, items, .. }) = agent.next_action() else {
         panic!()
     };
     let window = WindowId(4);
-    let shared = Item::SharedBell { window, offset_bytes: 8192, accepting: true };
+    let shared = Item::SharedBell { window, offset_bytes: 8192, accepting: true, group: Some(4104) };
     assert_eq!(items, [Item::Passed(42), Item::Lifeline, Item::Interrupt(window, 3), Item::Missing, shared]);
 }
 

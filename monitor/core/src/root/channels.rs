@@ -230,11 +230,42 @@ impl Core {
         })?;
         let bells = [from_peer, to_peer].map(|peer| (peer, window.lend_vector(peer)));
         self.effects.push(Effect::ClearWindow { window: id, range });
+        let groups = [0, 1].map(|end| self.lend_group(id, nodes[end], (bells[1 - end].0, bells[end])));
         self.window_changed(id);
-        let record = WindowChannel { opener, window: id, range, bells, held_by: nodes.to_vec() };
+        let record = WindowChannel { opener, window: id, range, bells, groups, held_by: nodes.to_vec() };
+        let share = |end: usize| self.window_share(channel, nodes[end], &record, end == 1);
+        let shares = (share(0), share(1));
         self.channels.insert(channel, record);
-        let share = |end: usize| self.window_share(channel, nodes[end], (id, range), bells, end == 1);
-        Ok((share(0), share(1)))
+        Ok(shares)
+    }
+
+    /// How the monitor of `node` finds out that an end there was rung by the peer `ringer`: nothing is needed
+    /// where the end has a vector of its own, or where a board's program looks at all its channels anyway.
+    /// Of those that share a vector it looks at the channels of a group whose word has changed, where the
+    /// programs of one node can add to a word: that takes memory that is coherent. Elsewhere, and where there
+    /// is no room, it looks at all.
+    fn lend_group(
+        &mut self,
+        id: WindowId,
+        node: NodeId,
+        (ringer, (peer, vector)): (u16, (u16, u16)),
+    ) -> Option<u64> {
+        let coherent = self.machine.window(id).is_some_and(|window| window.caches.is_none());
+        let attached = self.machine.window(id).and_then(|window| window.own_of);
+        let attached = attached.is_some_and(|node| self.is_attached(node));
+        if vector != SHARED_VECTOR || self.is_board(node) || !coherent || attached {
+            return None;
+        }
+        let window = self.window(id)?;
+        let lent = window.groups.lend((ringer, peer), &mut window.allocator)?;
+        if let Some(range) = lent.fresh {
+            self.effects.push(Effect::ClearWindow { window: id, range });
+        }
+        Some(lent.offset_bytes)
+    }
+
+    fn is_board(&self, node: NodeId) -> bool {
+        self.machine.node(node).is_some_and(|node| node.as_bare().is_some())
     }
 
     /// What the end at `node` gets.
@@ -242,29 +273,31 @@ impl Core {
         &self,
         channel: ChannelId,
         node: NodeId,
-        (window, range): (WindowId, WindowRange),
-        bells: [(u16, u16); 2],
+        record: &WindowChannel,
         accepting: bool,
     ) -> Share {
+        let WindowChannel { window, range, bells, groups, .. } = *record;
         let (own, other) = (bells[usize::from(accepting)], bells[usize::from(!accepting)]);
         let WindowRange { offset_bytes, length_bytes } = range;
+        let (group, peers_group) = (groups[usize::from(accepting)], groups[usize::from(!accepting)]);
         let (peer, vector) = other;
         let caches = self.machine.window(window).and_then(|window| window.caches);
         let (outside, inside) = self.base_bytes(window);
         let place = |base_bytes: u64, ring| {
             let offset_bytes = base_bytes + offset_bytes;
-            Some(WindowPlace { offset_bytes, length_bytes, ring, caches })
+            let group = peers_group.map(|word| base_bytes + word);
+            Some(WindowPlace { offset_bytes, length_bytes, ring, caches, group })
         };
         let shared = own.1 == SHARED_VECTOR;
         if self.behind_window(node) {
             let number = AttachmentWindow { window: window.0 };
             // A board looks at all of its channels when any doorbell rings.
-            let board = self.machine.node(node).is_some_and(|node| node.as_bare().is_some());
-            let bell = match shared && !board {
+            let bell = match shared && !self.is_board(node) {
                 true => Attachment::SharedBell {
                     offset_bytes: inside + offset_bytes,
                     window: window.0,
                     accepting,
+                    group: group.map(|word| inside + word),
                 },
                 false => Attachment::Interrupt { vector: own.1, window: window.0 },
             };
@@ -277,7 +310,7 @@ impl Core {
             return Share { attachments, passed: Vec::new(), window: place(inside, ring) };
         }
         let bell = match shared {
-            true => Resource::SharedBell { channel, window, offset_bytes, accepting },
+            true => Resource::SharedBell { channel, window, offset_bytes, accepting, group },
             false => Resource::Bell { window, peer: own.0, vector: own.1 },
         };
         let attachments =
@@ -319,6 +352,12 @@ impl Core {
             if let Some(window) = self.window(record.window) {
                 window.allocator.take_back(record.range);
                 record.bells.iter().for_each(|(peer, vector)| window.return_vector(*peer, *vector));
+                for (end, word) in record.groups.iter().enumerate() {
+                    let direction = (record.bells[1 - end].0, record.bells[end].0);
+                    if let Some(word) = *word {
+                        window.groups.take_back(direction, word, &mut window.allocator);
+                    }
+                }
                 self.window_changed(record.window);
             }
         }

@@ -13,6 +13,7 @@ mod domain_table;
 mod domains;
 mod facts;
 mod given;
+mod groups;
 mod held;
 mod held_ends;
 mod limits;
@@ -87,6 +88,8 @@ pub enum Resource {
         offset_bytes: u64,
         /// This end is the accepting one.
         accepting: bool,
+        /// The word of the window in which the peer's rings are counted with those of others, if any.
+        group: Option<u64>,
     },
     /// A program, by its SHA-256.
     Program([u8; 32]),
@@ -245,6 +248,8 @@ struct WindowChannel {
     range: WindowRange,
     /// Those of the connecting and of the accepting side: the peer number and the vector by which it is rung.
     bells: [(u16, u16); 2],
+    /// For each side, the word in which its peer counts rings with others, if it shares its doorbell.
+    groups: [Option<u64>; 2],
     /// The nodes whose agents hold a lifeline and have not reported it released.
     held_by: Vec<NodeId>,
 }

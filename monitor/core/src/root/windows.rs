@@ -12,6 +12,7 @@ use tombolo_machine::Window;
 
 use super::Core;
 use super::attached::HeldRange;
+use super::groups::Groups;
 
 /// Windows of one answer to a listing: as many as a message has room for, each with the longest names.
 const PAGE: usize = 100;
@@ -24,6 +25,8 @@ pub(super) struct WindowRecord {
     free_vectors: Vec<Vec<u16>>,
     /// How many each had at first.
     vectors_total: usize,
+    /// Words that count the rings of channels together.
+    pub(super) groups: Groups,
     /// Programs on their way, in the order in which they were sent.
     pub(super) programs: VecDeque<([u8; 32], WindowRange)>,
     /// Where the window begins in the file that programs on the host map, and those on the node.
@@ -40,6 +43,7 @@ impl WindowRecord {
             allocator: WindowAllocator::new(heap_offset_bytes as u64, length_bytes),
             vectors_total: free.len(),
             free_vectors: vec![free; peers],
+            groups: Groups::default(),
             programs: VecDeque::new(),
             base_bytes: (0, 0),
             held: Vec::new(),

@@ -16,7 +16,7 @@ var AgentInterface = stubs.Interface{
 
 	Hash: 0x207f09af25d34bf6,
 
-	Fingerprint: 0x7c0b429dad949a0c,
+	Fingerprint: 0x019214280ccd56dd,
 
 	Capabilities: false,
 

@@ -3019,10 +3019,14 @@ type WindowPlace struct {
 	// How the window's lines reach the peer, where it is not coherent.
 	// nil if absent.
 	Caches *WindowCaches
+
+	// The word of the window in which this end counts its rings with others of its node, where it does.
+	// nil if absent.
+	Group *uint64
 }
 
 // WireBytes is the length of the fields, in bytes.
-func (m *WindowPlace) WireBytes() int { return 56 }
+func (m *WindowPlace) WireBytes() int { return 72 }
 
 // EncodeWire writes the fields at an offset of a message.
 func (m *WindowPlace) EncodeWire(w *stubs.Writer, at int) {
@@ -3035,6 +3039,10 @@ func (m *WindowPlace) EncodeWire(w *stubs.Writer, at int) {
 	if p1 := m.Caches; p1 != nil {
 		w.Bool(at+24, true)
 		p1.EncodeWire(w, at+32)
+	}
+	if p2 := m.Group; p2 != nil {
+		w.Bool(at+56, true)
+		w.U64(at+64, *p2)
 	}
 }
 
@@ -3051,6 +3059,11 @@ func (m *WindowPlace) DecodeWire(v stubs.View) {
 		p1 := new(WindowCaches)
 		p1.DecodeWire(v.Inline(32, 24))
 		m.Caches = p1
+	}
+	if v.Bool(56) {
+		p2 := new(uint64)
+		*p2 = v.U64(64)
+		m.Group = p2
 	}
 }
 
@@ -3115,7 +3128,7 @@ type Grant struct {
 }
 
 // WireBytes is the length of the fields, in bytes.
-func (m *Grant) WireBytes() int { return 128 }
+func (m *Grant) WireBytes() int { return 144 }
 
 // EncodeWire writes the fields at an offset of a message.
 func (m *Grant) EncodeWire(w *stubs.Writer, at int) {
@@ -3131,8 +3144,8 @@ func (m *Grant) EncodeWire(w *stubs.Writer, at int) {
 		w.Bool(at+48, true)
 		p0.EncodeWire(w, at+56)
 	}
-	m.Hop.EncodeWire(w, at+112)
-	l1, n1 := w.List(at+120, len(m.Via), 16, 8, "Grant.via")
+	m.Hop.EncodeWire(w, at+128)
+	l1, n1 := w.List(at+136, len(m.Via), 16, 8, "Grant.via")
 	for i1 := 0; i1 < n1; i1++ {
 		m.Via[i1].EncodeWire(w, l1+i1*16)
 	}
@@ -3150,11 +3163,11 @@ func (m *Grant) DecodeWire(v stubs.View) {
 	m.Config.DecodeWire(v.Inline(36, 12))
 	if v.Bool(48) {
 		p0 := new(WindowPlace)
-		p0.DecodeWire(v.Inline(56, 56))
+		p0.DecodeWire(v.Inline(56, 72))
 		m.Window = p0
 	}
-	m.Hop.DecodeWire(v.Inline(112, 8))
-	l1, n1 := v.List(120, 16, 8)
+	m.Hop.DecodeWire(v.Inline(128, 8))
+	l1, n1 := v.List(136, 16, 8)
 	m.Via = make([]RelayNode, n1)
 	for i1 := range m.Via {
 		e1 := l1.Inline(i1*16, 16)
@@ -3394,7 +3407,7 @@ type MonitorConnectReply struct {
 }
 
 // WireBytes is the length of the fields, in bytes.
-func (m *MonitorConnectReply) WireBytes() int { return 128 }
+func (m *MonitorConnectReply) WireBytes() int { return 144 }
 
 // EncodeWire writes the fields at an offset of a message.
 func (m *MonitorConnectReply) EncodeWire(w *stubs.Writer, at int) {
@@ -3403,7 +3416,7 @@ func (m *MonitorConnectReply) EncodeWire(w *stubs.Writer, at int) {
 
 // DecodeWire reads the fields; the view remembers what is wrong with them.
 func (m *MonitorConnectReply) DecodeWire(v stubs.View) {
-	m.Grant.DecodeWire(v.Inline(0, 128))
+	m.Grant.DecodeWire(v.Inline(0, 144))
 }
 
 // MonitorConnectError is what declines a call.
@@ -3553,7 +3566,7 @@ type MonitorIncoming struct {
 }
 
 // WireBytes is the length of the fields, in bytes.
-func (m *MonitorIncoming) WireBytes() int { return 136 }
+func (m *MonitorIncoming) WireBytes() int { return 152 }
 
 // EncodeWire writes the fields at an offset of a message.
 func (m *MonitorIncoming) EncodeWire(w *stubs.Writer, at int) {
@@ -3564,7 +3577,7 @@ func (m *MonitorIncoming) EncodeWire(w *stubs.Writer, at int) {
 // DecodeWire reads the fields; the view remembers what is wrong with them.
 func (m *MonitorIncoming) DecodeWire(v stubs.View) {
 	m.Listener = v.U32(0)
-	m.Grant.DecodeWire(v.Inline(8, 128))
+	m.Grant.DecodeWire(v.Inline(8, 144))
 }
 
 // MonitorOutput is what a message carries.
@@ -5350,7 +5363,7 @@ var MonitorInterface = stubs.Interface{
 
 	Hash: 0x6098a0eceb51ad39,
 
-	Fingerprint: 0x07ba498186d10261,
+	Fingerprint: 0xd450d7342cd9b3a2,
 
 	Capabilities: false,
 

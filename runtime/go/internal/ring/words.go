@@ -28,6 +28,17 @@ func Load(word *uint64) uint64 { return swap(atomic.LoadUint64(word)) }
 // Store stores a number: everything stored before it is visible to those who see it.
 func Store(word *uint64, value uint64) { atomic.StoreUint64(word, swap(value)) }
 
+// Add adds one to a number that others of this node add to as well. As with Store, everything stored before
+// is visible to those who see it.
+func Add(word *uint64) {
+	for {
+		old := atomic.LoadUint64(word)
+		if atomic.CompareAndSwapUint64(word, old, swap(swap(old)+1)) {
+			return
+		}
+	}
+}
+
 // put stores bytes into words, the last of which is filled with zeros.
 func put(words []uint64, payload []byte) {
 	for len(payload) >= 8 {

@@ -145,15 +145,15 @@ fn two_virtual_machines_with_a_window_talk_directly() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "").with_window(
         "arms",
         &["arm1", "arm0"],
-        "size_mib = 4\ndoorbells = 4",
+        "size_mib = 4\ndoorbells = 2",
     );
     let machine = Machine::up(&file);
     exchange(&machine, &[("arm0", "arm1"), ("host", "arm1")]);
     let echo = machine.start_actor("arm0", &["echo-many", "far"]);
     echo.wait_for("echoing");
     let wake = |machine: &Machine| {
-        let said = machine.actor("arm1", &["wake-many", "far", "20", "20"]).ok();
-        assert!(said.contains("woken on 20 channels"), "{said}");
+        let said = machine.actor("arm1", &["wake-many", "far", "70", "20"]).ok();
+        assert!(said.contains("woken on 70 channels"), "{said}");
         let said = machine.actor("arm1", &["connect", "far", "64", "16", "0"]).ok();
         assert!(said.contains("connected to arm0 by window"), "{said}");
     };

@@ -28,7 +28,17 @@ pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig, caches: Option<Caches>) ->
     let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
     let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
     let offset_bytes = WINDOW_OFFSET_BYTES;
-    window::Lent { memory, offset_bytes, length_bytes, lifeline, bell, ringer, ring: None, caches }
+    window::Lent {
+        memory,
+        offset_bytes,
+        length_bytes,
+        lifeline,
+        bell,
+        ringer,
+        ring: None,
+        caches,
+        group: None,
+    }
 }
 
 fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {

@@ -22,6 +22,11 @@ fn bell(peer: u16, vector: u16) -> Resource {
     Resource::Bell { window: WindowId(0), peer, vector }
 }
 
+/// A page of a window is cleared.
+fn is_page(effect: &Effect) -> bool {
+    matches!(effect, Effect::ClearWindow { range, .. } if range.length_bytes == 4096)
+}
+
 #[test]
 fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back() {
     let mut bench = Bench::up(4);
@@ -46,11 +51,18 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     let place = grant.window.unwrap();
     let (_, _, passed) = granted(&bench, (HOST, 1));
     let (channel, offset_bytes) = (grant.channel, place.offset_bytes);
-    let shared = Resource::SharedBell { channel, window, offset_bytes, accepting: true };
+    let shared = {
+        // The page of each direction comes after the channel.
+        let group = Some(offset_bytes + place.length_bytes + 4096);
+        Resource::SharedBell { channel, window, offset_bytes, accepting: true, group }
+    };
     assert_eq!(passed, [Resource::WindowMemory(window), shared, bell(1, 1)]);
     assert_eq!(place.ring, Some(1), "the host's shared doorbell");
     let (_, attachments, _) = granted(&bench, (ARM0, 1));
-    let shared = Attachment::SharedBell { offset_bytes, window: 0, accepting: false };
+    let shared = {
+        let group = Some(offset_bytes + place.length_bytes);
+        Attachment::SharedBell { offset_bytes, window: 0, accepting: false, group }
+    };
     assert_eq!(attachments[2], shared);
 
     let first = tombolo_base::ChannelId(1);
@@ -65,6 +77,8 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     assert_eq!(ring(&mut bench).1, 1, "told twice by one side");
     bench.report(HOST, Report::Released { channel: first });
     assert_eq!(ring(&mut bench).1, 2);
+    let pages = |bench: &Bench| bench.effects.iter().filter(|effect| is_page(effect)).count();
+    assert_eq!(pages(&bench), 2, "a page of groups for each direction, cleared once");
     let forgotten = |effect: &Effect| matches!(effect, Effect::ForgetBell { .. });
     assert!(!bench.effects.iter().any(forgotten));
     for channel in 1..=6 {
@@ -77,6 +91,30 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
         bench.report(client.0, Report::Left { connection: client.1 });
     }
     assert_eq!(bench.core.held(), before);
+}
+
+#[test]
+fn what_is_not_coherent_has_no_groups() {
+    for (coherence, groups) in [("", true), ("coherence = \"flush\"\ncache_seed = 3\n", false)] {
+        let mut bench = Bench::up_with(4, &format!("{ARMS}{coherence}"));
+        bench.attach((ARM0, 1));
+        bench.attach((ARM1, 1));
+        bench.export((ARM0, 1), "pong");
+        for shares in [false, true] {
+            bench.effects.clear();
+            bench.delivered.clear();
+            let Some(Reply::Connect { grant }) = bench.connect((ARM1, 1), "pong") else { panic!() };
+            let place = grant.window.unwrap();
+            assert_eq!(place.group.is_some(), groups && shares, "{coherence}");
+            let (_, attachments, _) = granted(&bench, (ARM0, 1));
+            let group = match attachments[2] {
+                Attachment::SharedBell { group, .. } => group,
+                _ => None,
+            };
+            assert_eq!(group, place.group, "the one who rings and the monitor know the same word");
+            assert_eq!(bench.effects.iter().any(is_page), groups && shares);
+        }
+    }
 }
 
 pub(super) const ARMS: &str =
@@ -111,6 +149,9 @@ fn two_virtual_machines_with_a_window_are_joined_by_it() {
     assert_eq!(grant.window.unwrap().ring, Some(1));
     let (_, attachments, _) = granted(&bench, (ARM0, 1));
     assert!(matches!(attachments[2], Attachment::SharedBell { window: 2, accepting: true, .. }));
+
+    let group = granted(&bench, (ARM0, 1)).0.window.unwrap().group;
+    assert!(group.is_some() && bench.effects.iter().any(is_page));
 
     // One end dies with its node: the other is hung up, and what both had comes back once it has let go.
     bench.orders.clear();

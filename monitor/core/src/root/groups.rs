@@ -1,0 +1,106 @@
+//! Groups of channels whose rings one word counts together, so that a monitor whose shared doorbell rang need
+//! not look at every channel.
+//!
+//! There is a page of words for each direction between two members of a window, lent with the first group and
+//! taken back with the last. Who adds to a word, and who reads it, is told with the ends of a channel.
+
+use std::collections::BTreeMap;
+
+use tombolo_link::layout::PAGE_BYTES;
+use tombolo_link::rung::GROUP_CHANNELS;
+use tombolo_link::window::{WindowAllocator, WindowRange};
+
+/// Bytes of a word.
+const WORD_BYTES: u64 = 8;
+
+/// A direction: who rings and who is rung, by peer numbers.
+type Direction = (u16, u16);
+
+/// The groups of a window.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pages: BTreeMap<Direction, Page>,
+}
+
+/// The words of a direction.
+#[derive(Debug)]
+struct Page {
+    range: WindowRange,
+    /// Channels of each word.
+    members: Vec<usize>,
+}
+
+impl Page {
+    fn new(range: WindowRange) -> Page {
+        Page { range, members: vec![0; PAGE_BYTES / WORD_BYTES as usize] }
+    }
+}
+
+/// A word that a channel uses, and the page that has to be cleared first.
+pub(super) struct Lent {
+    pub(super) offset_bytes: u64,
+    pub(super) fresh: Option<WindowRange>,
+}
+
+impl Groups {
+    /// The word for one more channel in a direction. `None` where the window has no room for it: the channel
+    /// is then looked at with every ring.
+    pub(super) fn lend(&mut self, direction: Direction, allocator: &mut WindowAllocator) -> Option<Lent> {
+        let mut fresh = None;
+        let page = match self.pages.entry(direction) {
+            std::collections::btree_map::Entry::Occupied(page) => page.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                let range = allocator.lend(PAGE_BYTES as u64).ok()?;
+                fresh = Some(range);
+                place.insert(Page::new(range))
+            }
+        };
+        let word = page.members.iter().position(|members| *members < GROUP_CHANNELS)?;
+        page.members[word] += 1;
+        Some(Lent { offset_bytes: page.range.offset_bytes + word as u64 * WORD_BYTES, fresh })
+    }
+
+    /// Takes back what [`lend`](Self::lend) returned. No side of the channel can reach it any more.
+    pub(super) fn take_back(
+        &mut self,
+        direction: Direction,
+        offset_bytes: u64,
+        allocator: &mut WindowAllocator,
+    ) {
+        let Some(page) = self.pages.get_mut(&direction) else { return };
+        let word = (offset_bytes.saturating_sub(page.range.offset_bytes) / WORD_BYTES) as usize;
+        if let Some(members) = page.members.get_mut(word) {
+            *members = members.saturating_sub(1);
+        }
+        if page.members.iter().all(|members| *members == 0) {
+            allocator.take_back(page.range);
+            self.pages.remove(&direction);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_full_and_a_page_comes_back_with_its_last_channel() {
+        let mut allocator = WindowAllocator::new(0, 3 * PAGE_BYTES as u64);
+        let mut groups = Groups::default();
+        let mut lend = |direction| groups.lend(direction, &mut allocator).map(|lent| lent.offset_bytes);
+        let words: Vec<u64> = (0..=GROUP_CHANNELS).filter_map(|_| lend((0, 1))).collect();
+        assert_eq!(words[..GROUP_CHANNELS], [0; GROUP_CHANNELS]);
+        assert_eq!(words[GROUP_CHANNELS], 8);
+        assert_eq!(lend((1, 0)), Some(PAGE_BYTES as u64), "each direction has its own lines");
+        assert_eq!(lend((2, 0)), Some(2 * PAGE_BYTES as u64));
+        assert_eq!(lend((2, 1)), None, "the window is full");
+        groups.take_back((0, 1), 0, &mut allocator);
+        let lent = groups.lend((0, 1), &mut allocator).unwrap();
+        assert_eq!((lent.offset_bytes, lent.fresh), (0, None));
+        for offset_bytes in words {
+            groups.take_back((0, 1), offset_bytes, &mut allocator);
+        }
+        assert_eq!(allocator.lent_bytes(), 2 * PAGE_BYTES as u64);
+        assert!(groups.lend((2, 1), &mut allocator).unwrap().fresh.is_some());
+    }
+}
