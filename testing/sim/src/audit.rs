@@ -372,6 +372,16 @@ impl Audit {
         }
     }
 
+    /// A domain is ordered to start: the capabilities that the core made for it.
+    pub fn started_with(&mut self, domain: DomainId, made: &[(String, CapabilityId)]) {
+        let Some((client, request)) = self.current else { return };
+        let Some(model) = self.clients.get(&client) else { return };
+        if let (Some(by), Some(Request::Spawn { spawn })) = (model.domain, model.asked.get(&request)) {
+            self.rights.started_with(by, domain, &spawn.given, made);
+            self.hear_rights();
+        }
+    }
+
     fn cleared(&mut self, node: u16, range: WindowRange) {
         let WindowRange { offset_bytes, length_bytes } = range;
         let generation = self.generations.get(&node).copied().unwrap_or(0);

@@ -4,6 +4,7 @@
 use tombolo_base::sync::Ordering;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{Backing, Extent, Kind, PAGE_BYTES};
+use tombolo_control::monitor::GivenCapability;
 use tombolo_control::{
     CapabilityFault, CapabilityId, CapabilityInfo, Fault, MemoryOptions, RegionId, RegionMap, RegionPlace,
     Reply, Request, Rights, Seal,
@@ -17,6 +18,13 @@ use crate::window::WindowPlace;
 
 /// How long a program that is late takes at most to let go, of the time that it has.
 const LATE_PERMILLE: u64 = 3500;
+
+/// The most that a program is given when it starts.
+const GIFTS: u64 = 4;
+
+fn gift_name(number: u64) -> String {
+    format!("gift{number}")
+}
 
 /// The memory of a program.
 #[derive(Default)]
@@ -93,7 +101,12 @@ impl Process {
         }
         match (reply, asked) {
             (Reply::CapabilityTakeBack { capability }, _) => self.holdings.learn(capability.clone()),
-            (Reply::RegionCreate { capability } | Reply::CapabilityAccept { capability, .. }, _) => {
+            (
+                Reply::RegionCreate { capability }
+                | Reply::CapabilityAccept { capability, .. }
+                | Reply::Given { capability, .. },
+                _,
+            ) => {
                 self.holdings.learn(capability.clone());
                 // What is passed on is mostly wanted for something.
                 if shared.random.chance(600) {
@@ -258,11 +271,12 @@ impl Process {
     /// Does something with memory.
     pub(crate) fn act_memory(&mut self, shared: &mut Shared) {
         let habits = shared.plan.memory;
-        let choices: [(u64, Action); 12] = [
+        let choices: [(u64, Action); 13] = [
             (habits.create, Self::create_region),
             (habits.derive, Self::derive),
             (habits.grant, Self::grant),
             (habits.split, Self::split),
+            (habits.take_up, Self::take_up_gift),
             (habits.map, Self::ask_to_map),
             (habits.unmap, Self::unmap),
             (habits.delete, Self::delete),
@@ -413,6 +427,29 @@ impl Process {
         let rights = Self::some_rights(shared, from.rights);
         let request = Request::CapabilityDerive { capability, extent, rights, holder: Some(holder), channel };
         self.ask(request, Asked::Grant { channel }, Vec::new());
+    }
+
+    /// What a program that is started is given, mostly something that may be.
+    pub(crate) fn gifts(&mut self, shared: &mut Shared) -> Vec<GivenCapability> {
+        if !shared.random.chance(shared.plan.memory.give_at_start) {
+            return Vec::new();
+        }
+        let mut given = Vec::new();
+        for number in 0..shared.random.between(1, GIFTS) {
+            let Some(from) = self.some_right(shared) else { break };
+            let number = if shared.random.chance(950) { number } else { shared.random.below(GIFTS) };
+            let name = if shared.random.chance(980) { gift_name(number) } else { "no name".to_owned() };
+            let capability = if shared.random.chance(960) { from.id } else { self.some_number(shared) };
+            let extent = Self::some_part(shared, from.extent);
+            let rights = Self::some_rights(shared, from.rights);
+            given.push(GivenCapability { name, capability, extent, rights });
+        }
+        given
+    }
+
+    fn take_up_gift(&mut self, shared: &mut Shared) {
+        let name = gift_name(shared.random.below(GIFTS));
+        self.request(Request::Given { name });
     }
 
     fn ask_to_map(&mut self, shared: &mut Shared) {

@@ -124,6 +124,10 @@ pub struct MemoryHabits {
     pub grant: u64,
     /// To split memory into parts.
     pub split: u64,
+    /// Take up what it was started with.
+    pub take_up: u64,
+    /// In how many of 1000 starts the program is given something.
+    pub give_at_start: u64,
     /// Map.
     pub map: u64,
     /// Unmap.
@@ -341,6 +345,8 @@ impl MemoryHabits {
             derive: some(5, 40),
             grant: some(5, 60),
             split: some(0, 40),
+            take_up: some(5, 40),
+            give_at_start: some(200, 900),
             map: some(10, 80),
             unmap: some(1, 20),
             delete: some(1, 15),

@@ -469,7 +469,7 @@ impl Process {
                 side: side.then(|| "SIDE_FD".into()),
                 ..ProgramSpec::new("p.tbi")
             },
-            given: Vec::new(),
+            given: self.gifts(shared),
         };
         let image = shared.random.below(shared.images.len() as u64) as usize;
         // Only on the host's kernel do descriptors travel to the root.

@@ -216,7 +216,12 @@ impl Root {
             if effects.is_empty() {
                 break;
             }
-            effects.iter().for_each(|effect| shared.audit.effect(effect));
+            for effect in &effects {
+                shared.audit.effect(effect);
+                if let Effect::Order { order: Order::Start { order }, .. } = effect {
+                    shared.audit.started_with(order.domain, self.core.given_to(order.domain));
+                }
+            }
             shared.audit.settled();
             effects.into_iter().for_each(|effect| self.perform(shared, effect));
         }

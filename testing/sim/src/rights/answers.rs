@@ -44,6 +44,7 @@ impl RightsModel {
             (Request::CapabilitySplit { capability, kind, parts }, None) => {
                 self.split(by, *capability, (*kind, parts), reply)
             }
+            (Request::Spawn { spawn }, None) => self.start_answered(by, &spawn.given, reply),
             (Request::RegionMap { capability, rights, pool }, None) => {
                 self.mapping_granted(by, *capability, (*rights, *pool), reply, number)
             }
@@ -90,6 +91,10 @@ impl RightsModel {
                 Some(Fault::NoSuchDomain { domain: found }) if found == domain => Ok(()),
                 _ => wrong(),
             },
+            Expected::NotGiven(asked) => match fault {
+                Some(Fault::NotGiven { name, .. }) if name == asked => Ok(()),
+                _ => wrong(),
+            },
             Expected::Sealed(region) => match fault {
                 // Its kernel could not, or is dead.
                 Some(Fault::System { .. } | Fault::NodeDown { .. }) => Ok(()),
@@ -101,9 +106,11 @@ impl RightsModel {
                 (Reply::CapabilityTakeBack { capability: shown }, Some(capability)) => {
                     self.is_info(*capability, shown)
                 }
-                (Reply::CapabilityAccept { capability: shown, region, .. }, Some(capability)) => {
-                    self.is_info(*capability, shown).and_then(|()| self.is_region(region))
-                }
+                (
+                    Reply::CapabilityAccept { capability: shown, region, .. }
+                    | Reply::Given { capability: shown, region, .. },
+                    Some(capability),
+                ) => self.is_info(*capability, shown).and_then(|()| self.is_region(region)),
                 _ => wrong(),
             },
         }

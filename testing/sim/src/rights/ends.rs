@@ -10,6 +10,7 @@ use crate::maps::Mapped;
 impl RightsModel {
     /// A domain is known no more: what it held ends.
     pub fn domain_ended(&mut self, domain: DomainId) {
+        self.gifts.remove(&domain);
         let held: Vec<CapabilityId> = self
             .capabilities
             .iter()

@@ -7,6 +7,7 @@
 
 mod answers;
 mod ends;
+mod gifts;
 mod parts;
 mod revoking;
 
@@ -99,6 +100,8 @@ enum Expected {
     Sealed(RegionId),
     Refused(CapabilityFault),
     NoSuchDomain(DomainId),
+    /// The domain was started with nothing of this name.
+    NotGiven(String),
 }
 
 /// Counts of events of memory.
@@ -110,6 +113,8 @@ pub struct Counts {
     pub rights: u64,
     /// Parts that memory was split into.
     pub parts: u64,
+    /// Rights that programs were started with.
+    pub gifts: u64,
     /// Mappings that processes made.
     pub mappings: u64,
     /// Revocations that were complete in time.
@@ -127,6 +132,7 @@ impl std::ops::AddAssign for Counts {
         self.regions += other.regions;
         self.rights += other.rights;
         self.parts += other.parts;
+        self.gifts += other.gifts;
         self.mappings += other.mappings;
         self.revoked += other.revoked;
         self.still_held += other.still_held;
@@ -137,10 +143,10 @@ impl std::ops::AddAssign for Counts {
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Counts { regions, rights, parts, mappings, revoked, still_held, killed, refused } = self;
+        let Counts { regions, rights, parts, gifts, mappings, revoked, still_held, killed, refused } = self;
         write!(
             f,
-            "{regions} regions, {rights} rights passed on, {parts} parts, {mappings} mappings, {revoked} revocations, {still_held} more \
+            "{regions} regions, {rights} rights passed on, {parts} parts, {gifts} rights given at a start, {mappings} mappings, {revoked} revocations, {still_held} more \
              that some did not obey, {killed} killed for it, {refused} requests about memory refused"
         )
     }
@@ -158,6 +164,8 @@ pub struct RightsModel {
     granted: BTreeMap<u64, Granted>,
     parts: BTreeMap<u64, parts::Part>,
     parts_ever: u64,
+    /// What living domains were started with, by name.
+    gifts: BTreeMap<DomainId, Vec<(String, CapabilityId)>>,
     revocations: Vec<Revocation>,
     revocations_ever: u64,
     expected: BTreeMap<(Client, u32), Expected>,
@@ -266,6 +274,12 @@ impl RightsModel {
             Request::CapabilityAccept { capability, granter, whole } => {
                 self.accept(by, capability, granter, whole).map(|()| Expected::Done(Some(capability)))
             }
+            Request::Given { ref name } => match self.gift(by, name) {
+                Some(capability) => {
+                    self.accept(by, capability, None, false).map(|()| Expected::Done(Some(capability)))
+                }
+                None => return self.expect(client, request, Expected::NotGiven(name.clone())),
+            },
             Request::CapabilityTakeBack { capability } => {
                 self.take_back(by, capability).map(|()| Expected::Done(Some(capability)))
             }
@@ -419,12 +433,13 @@ impl RightsModel {
 
     /// What is left, by what it is.
     #[must_use]
-    pub fn left(&self) -> [(&'static str, usize); 7] {
+    pub fn left(&self) -> [(&'static str, usize); 8] {
         [
             ("regions", self.regions.len()),
             ("capabilities", self.capabilities.len()),
             ("mappings", self.granted.len()),
             ("parts of memory", self.parts.len()),
+            ("domains that were given something", self.gifts.len()),
             ("revocations", self.revocations.len()),
             ("answers about memory", self.expected.len()),
             ("things mapped", self.maps.len()),
