@@ -10,13 +10,13 @@ use crate::text::Table;
 
 /// Shows the hot pages of running jobs: address ranges that domains have in common
 ///
-/// FAULTS, READ, WRITE and FETCHED count those of all ranks since they opened the range: accesses that a page
-/// did not allow, and copies that came from another rank. PING-PONG names the ranks that a page goes back and
-/// forth between, and how often it came back. SHARING is `common` where ranks access one place, and `false
-/// sharing` where each accesses other places of the page: then OBJECTS, each on a page of its own, would
-/// cause no faults. OBJECTS are variables or named objects, otherwise offsets in the page, with the ranks
-/// that write there, or read (r). What is seen is up to a second old, and a sample: an access faults only if
-/// it is the first after the page came.
+/// Ranges of two jobs may have one name. FAULTS, READ, WRITE and FETCHED count those of all ranks since they
+/// opened the range: accesses that a page did not allow, and copies that came from another rank. PING-PONG
+/// names the ranks that a page goes back and forth between, and how often it came back. SHARING is `common`
+/// where ranks access one place, and `false sharing` where each accesses other places of the page: then
+/// OBJECTS, each on a page of its own, would cause no faults. OBJECTS are variables or named objects,
+/// otherwise offsets in the page, with the ranks that write there, or read (r). What is seen is up to a
+/// second old, and a sample: an access faults only if it is the first after the page came.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -140,6 +140,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 
 fn render(pages: &[PageRow], colour: bool) -> String {
     let mut table = Table::new(&[
+        "JOB",
         "RANGE",
         "PAGE>",
         "ADDRESS",
@@ -153,6 +154,7 @@ fn render(pages: &[PageRow], colour: bool) -> String {
     ]);
     for page in pages {
         table.row([
+            page.job.clone(),
             page.range.clone(),
             page.page.to_string(),
             format!("{:#x}", page.address),
@@ -204,7 +206,7 @@ mod tests {
         let text = render(&[row], false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[1].starts_with("grid      3  0x100000003000      34    20     14       18  0@host"),
+            lines[1].starts_with("job  grid      3  0x100000003000      34    20     14       18  0@host"),
             "{text}"
         );
         assert!(lines[1].contains("false sharing"), "{text}");

@@ -2,10 +2,14 @@
 
 mod threads;
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde::Serialize;
 use tombolo::DomainId;
-use tombolo::admin::DomainInfo;
+use tombolo::admin::{DomainInfo, TracedInfo};
+use tombolo_trace::page::RowState;
+use tombolo_trace::snapshot::RowInfo;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -14,7 +18,8 @@ use crate::text::{self, Table};
 /// Lists the domains of a machine, on all its nodes
 ///
 /// An ID is NODE.GENERATION.INDEX; the generation counts the starts of the node, so an id is never used
-/// again. PID is the process in the kernel of the domain's node. The domain of this command is left out.
+/// again. PID is the process in the kernel of the domain's node. CHANNELS is how many channels the domain has
+/// open, `-` if it does not count them. The domain of this command is left out.
 ///
 /// With --threads it shows jobs whose threads are on several nodes, each as one process: images of `tombolo
 /// ompcc` that run with OMP_TOMBOLO=hybrid or exclusive. MADE is the node on which a thread was created, NODE
@@ -52,7 +57,8 @@ struct DomainReport {
     pid: i32,
     parent: Option<String>,
     age_s: f64,
-    channels: u32,
+    /// Those that are open; null if it does not count them.
+    channels: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -61,8 +67,8 @@ struct Report {
     domains: Vec<DomainReport>,
 }
 
-impl From<DomainInfo> for DomainReport {
-    fn from(info: DomainInfo) -> Self {
+impl DomainReport {
+    fn new(info: DomainInfo, open: &OpenChannels) -> Self {
         DomainReport {
             id: info.id.to_string(),
             node: info.node,
@@ -70,9 +76,17 @@ impl From<DomainInfo> for DomainReport {
             pid: info.pid,
             parent: info.parent.map(|parent| parent.to_string()),
             age_s: info.age.as_secs_f64(),
-            channels: info.channels,
+            channels: open.get(&info.id).copied(),
         }
     }
+}
+
+/// How many channels each domain has open, as far as domains count them.
+type OpenChannels = BTreeMap<DomainId, usize>;
+
+fn open_channels(rows: &[(TracedInfo, Vec<RowInfo>)]) -> OpenChannels {
+    let open = |rows: &[RowInfo]| rows.iter().filter(|row| row.state == RowState::Open).count();
+    rows.iter().map(|(info, rows)| (info.id, open(rows))).collect()
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -82,14 +96,15 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let mut domains = domain.domains()?;
     domains.retain(|info| info.id != domain.id());
+    let open = open_channels(&domain.channel_rows()?);
     if options.json {
-        let domains = domains.into_iter().map(DomainReport::from).collect();
+        let domains = domains.into_iter().map(|info| DomainReport::new(info, &open)).collect();
         return print_json(&Report { machine: domain.machine_name().to_owned(), domains });
     }
-    print(render(&domains, context.colour))
+    print(render(&domains, &open, context.colour))
 }
 
-fn render(domains: &[DomainInfo], colour: bool) -> String {
+fn render(domains: &[DomainInfo], open: &OpenChannels, colour: bool) -> String {
     let mut table = Table::new(&["DOMAIN", "NODE", "PID>", "PARENT", "AGE>", "CHANNELS>", "PROGRAM"]);
     for info in domains {
         table.row([
@@ -98,7 +113,7 @@ fn render(domains: &[DomainInfo], colour: bool) -> String {
             info.pid.to_string(),
             info.parent.map_or_else(|| "-".to_owned(), |parent| parent.to_string()),
             text::duration(info.age),
-            info.channels.to_string(),
+            open.get(&info.id).map_or_else(|| "-".to_owned(), ToString::to_string),
             text::one_line(&info.program),
         ]);
     }
@@ -122,11 +137,12 @@ mod tests {
             age: Duration::from_secs(75),
             channels: 1,
         };
+        let one: DomainId = "1.1.3".parse().unwrap();
         assert_eq!(
-            render(&[info("1.1.3", Some("0.1.2")), info("1.1.4", None)], false),
+            render(&[info("1.1.3", Some("0.1.2")), info("1.1.4", None)], &BTreeMap::from([(one, 2)]), false),
             "DOMAIN  NODE  PID  PARENT     AGE  CHANNELS  PROGRAM\n\
-             1.1.3   arm0   42  0.1.2   1m 15s         1  work\u{fffd}[31m\n\
-             1.1.4   arm0   42  -       1m 15s         1  work\u{fffd}[31m\n"
+             1.1.3   arm0   42  0.1.2   1m 15s         2  work\u{fffd}[31m\n\
+             1.1.4   arm0   42  -       1m 15s         -  work\u{fffd}[31m\n"
         );
     }
 }

@@ -231,6 +231,34 @@ fn counters_are_read_from_outside_while_a_domain_is_stuck() {
 }
 
 #[test]
+fn channels_that_a_domain_has_open_are_counted_until_they_are_closed() {
+    let machine = Machine::up(&MachineFile::host());
+    let server = machine.start_actor("host", &["serve", "echo", "64", "64", "0"]);
+    server.wait_for("serving");
+    let open = || {
+        let domains = machine.json(&["ps"])["domains"].take();
+        let actors = domains.as_array().expect("domains").iter().filter(|one| one["program"] == "actor");
+        actors.map(|one| one["channels"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(open(), [Value::from(0)]);
+    for _ in 0..3 {
+        machine.actor("host", &["connect", "echo", "64", "64", "0"]).ok();
+    }
+    assert!(eventually(|| open() == [Value::from(0)]), "{:?}", open());
+    let holder = machine.start_actor("host", &["hold", "held"]);
+    holder.wait_for("serving");
+    let other = machine.start_actor("host", &["lose-peer", "recv", "held"]);
+    holder.wait_for("holding");
+    let mut counts = open();
+    counts.sort_by_key(|count| count.as_u64());
+    assert_eq!(counts, [0, 1, 1].map(Value::from));
+    server.signal(rustix::process::Signal::INT);
+    holder.signal(rustix::process::Signal::KILL);
+    let _ = (server.finish(), holder.finish(), other.finish());
+    machine.down();
+}
+
+#[test]
 fn a_captured_conversation_is_replayed_to_either_end() {
     let machine = Machine::up(&MachineFile::host());
     let captures = machine.folder().join("captures");
