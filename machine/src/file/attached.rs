@@ -8,9 +8,10 @@ use tombolo_link::rendezvous::BellKind;
 use tombolo_platform::shared_window::{SOURCE_FORMS, WindowSource};
 use toml::de::DeTable;
 
-use super::nodes::{Number, ends, number, read_window, unknown_word};
+use super::nodes::{Draft, Number, ends, number, read_window, unknown_word};
 use super::report::Problem;
 use super::values::Reader;
+use crate::NodeSettings;
 use crate::attached::AttachedNode;
 
 const WINDOW_NOTE: &str =
@@ -43,6 +44,43 @@ pub(super) fn read(
         number(reader, table, &SILENCE, ends(&AttachedNode::SILENCE_S), AttachedNode::DEFAULT_SILENCE_S);
     let key: Option<PathBuf> = key.map(|key| folder.join(key));
     Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, coherence, key, silence_s })
+}
+
+/// Two nodes that share one memory with the host would write over each other.
+pub(super) fn check_overlaps(reader: &mut Reader, drafts: &[Draft]) {
+    let windows: Vec<(&Draft, &AttachedNode)> = drafts
+        .iter()
+        .filter_map(|draft| match &draft.settings {
+            Some(NodeSettings::Attached(node)) => Some((draft, node)),
+            _ => None,
+        })
+        .collect();
+    for (index, (draft, node)) in windows.iter().enumerate() {
+        let Some((other, _)) = windows[..index].iter().find(|(_, other)| overlap(node, other)) else {
+            continue;
+        };
+        let [name, other] = [draft, other].map(|draft| draft.name.as_ref().map_or("?", |name| &name.text));
+        let what = format!("the windows of nodes `{other}` and `{name}` overlap");
+        reader.report(
+            Problem::new(draft.header.clone(), what)
+                .label(format!("its window is {} MiB of {}", node.window_mib, node.window))
+                .note("each node that joins has memory of its own with the host"),
+        );
+    }
+}
+
+fn overlap(one: &AttachedNode, other: &AttachedNode) -> bool {
+    /// Which memory, and where the window begins in it.
+    fn place(source: &WindowSource) -> (String, u64) {
+        match source {
+            WindowSource::File { path, offset_bytes } => (path.display().to_string(), *offset_bytes),
+            WindowSource::Physical(address) => ("memory:".to_owned(), *address),
+            device => (device.to_string(), 0),
+        }
+    }
+    let ((here, first), (there, second)) = (place(&one.window), place(&other.window));
+    let end = |first: u64, node: &AttachedNode| first.saturating_add(u64::from(node.window_mib) << 20);
+    here == there && first < end(second, other) && second < end(first, one)
 }
 
 fn read_source(
@@ -121,6 +159,37 @@ mod tests {
         assert_eq!(node.as_joined().to_string(), "file:/lab/w");
         assert_eq!((node.window_mib, node.doorbells, node.silence_s), (64, 16, 10));
         assert_eq!(node.key, None);
+    }
+
+    #[test]
+    fn windows_that_overlap_are_refused() {
+        let card = |name: &str, window: &str| {
+            format!(
+                "[[node]]\nname = \"{name}\"\nkind = \"attached\"\nisa = \"x86_64\"\nwindow_mib = 4\n\
+                 window = \"{window}\"\n"
+            )
+        };
+        let both = |first: &str, second: &str| {
+            let host = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n";
+            parse(&format!("{host}{}{}", card("card0", first), card("card1", second)))
+        };
+        for (first, second) in [
+            ("pci:0000:03:00.0/2", "pci:0000:03:00.0/2"),
+            ("ivshmem", "ivshmem"),
+            ("file:w", "file:/lab/w+0x3ff000"),
+            ("memory:0x40300000", "memory:0x40000000"),
+        ] {
+            let error = both(first, second).unwrap_err();
+            assert!(error.contains("the windows of nodes `card0` and `card1` overlap"), "{error}");
+        }
+        for (first, second) in [
+            ("pci:0000:03:00.0/2", "pci:0000:03:00.0/4"),
+            ("file:w", "file:w+0x400000"),
+            ("file:w", "file:v"),
+            ("memory:0x40400000", "memory:0x40000000"),
+        ] {
+            both(first, second).unwrap();
+        }
     }
 
     #[test]

@@ -147,6 +147,7 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
         .collect();
     check_names(reader, &drafts);
     check_hosts(reader, root, &drafts);
+    attached::check_overlaps(reader, &drafts);
     let mut names: Vec<String> = Vec::new();
     for name in drafts.iter().filter_map(|draft| draft.name.as_ref()) {
         if !names.contains(&name.text) {
