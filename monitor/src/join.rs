@@ -57,6 +57,8 @@ pub struct JoinOptions {
     pub timeout: Option<Duration>,
     /// End when the machine ends, rather than wait for it to come back.
     pub once: bool,
+    /// Join even if the window loses or changes what is written.
+    pub force: bool,
 }
 
 impl JoinOptions {
@@ -71,6 +73,7 @@ impl JoinOptions {
             silence: Duration::from_secs(AttachedNode::DEFAULT_SILENCE_S.into()),
             timeout: None,
             once: false,
+            force: false,
         }
     }
 
@@ -196,7 +199,8 @@ fn join_once(
     let silence_ns = u64::try_from(options.silence.as_nanos()).unwrap_or(u64::MAX);
     let wanted = options.node.as_deref().map(Name::new);
     let here = (kernel()?, opened.base_bytes);
-    let mut joiner = Joiner::new(&whole, terms, wanted, random_nonce()?, here, silence_ns);
+    let mut joiner =
+        Joiner::new(&whole, terms, wanted, random_nonce()?, here, silence_ns).forced(options.force);
     let Some(accepted) = rendezvous(options, &mut joiner, &whole, key, asked, say)? else {
         return Ok(Left::Asked);
     };

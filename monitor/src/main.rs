@@ -28,7 +28,7 @@ usage: tombolod up FILE        bring up the machine of FILE, and serve it
                                file:PATH[+0xOFFSET], pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or
                                memory:0xADDRESS. Options:
                                --node NODE, --size-mib N, --key FILE, --silence SECONDS, --timeout SECONDS,
-                               --once
+                               --once, --force
        tombolod agent FD EMULATOR [OPTION...]
                                be the monitor of a node whose programs run under EMULATOR with these
                                options; FD is the socket to the root monitor
@@ -187,7 +187,8 @@ fn join(words: &[&str]) -> ExitCode {
 /// The options of `join`; the outer error is one of usage.
 fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String> {
     let (mut window, mut file, mut node, mut key) = (None, None, None, None);
-    let (mut size_mib, mut silence, mut timeout, mut once) = (None, None, None, false);
+    let (mut size_mib, mut silence, mut timeout) = (None, None, None);
+    let (mut once, mut force) = (false, false);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().copied().ok_or_else(|| format!("{word} needs a value"));
@@ -210,6 +211,7 @@ fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String
             "--silence" => silence = Some(seconds(value()?)?),
             "--timeout" => timeout = Some(seconds(value()?)?),
             "--once" => once = true,
+            "--force" => force = true,
             text if window.is_none() && !text.starts_with('-') => {
                 let source: WindowSource = text.parse().map_err(|error: InvalidSource| error.to_string())?;
                 window = Some(source);
@@ -229,6 +231,7 @@ fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String
         silence: silence.unwrap_or(options.silence),
         timeout,
         once,
+        force,
         ..options
     }))
 }

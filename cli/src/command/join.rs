@@ -17,6 +17,9 @@ use crate::failure::Failure;
 /// the programs that the machine sends, and joins again when the machine has come back. It ends on SIGTERM or
 /// SIGINT. Run it as a service: the unit tombolo-join@.service is part of the package.
 ///
+/// Both sides first write words into the window that the other reads. A window that changes them is refused,
+/// unless --force is given.
+///
 /// WINDOW is the memory that both sides map: file:PATH, file:PATH+0xOFFSET, pci:ADDRESS/BAR, ivshmem,
 /// dax:PATH, uio:PATH/MAP or memory:0xADDRESS.
 #[derive(Args, Debug)]
@@ -58,6 +61,10 @@ pub(crate) struct Options {
     /// End when the machine ends
     #[arg(long)]
     once: bool,
+
+    /// Join even if the window loses or changes what is written
+    #[arg(long)]
+    force: bool,
 }
 
 /// Becomes the monitor of the node.
@@ -79,6 +86,9 @@ pub(crate) fn run(options: &Options) -> Result<Infallible, Failure> {
     add("--timeout", number(options.timeout));
     if options.once {
         monitor.arg("--once");
+    }
+    if options.force {
+        monitor.arg("--force");
     }
     let error = monitor.exec();
     Err(Failure::System { operation: format!("run {}", path.display()), source: error })

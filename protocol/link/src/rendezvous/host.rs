@@ -6,7 +6,8 @@ use tombolo_base::{NodeId, SharedMemory};
 
 use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, claim, offer, pulse, read, write};
 use super::{
-    ACCEPTED, Bells, Loss, MAX_BELLS, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch,
+    ACCEPTED, Bells, FORCED, Loss, MAX_BELLS, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch,
+    trial,
 };
 
 /// What happened on the root's side.
@@ -70,6 +71,7 @@ impl Host {
         write(window, offer::SHAPE, page::shape(&said) | bells | u64::from(node.0));
         page::write_four(window, offer::NODE_NAME, Name::new(name).words());
         page::write_four(window, offer::MACHINE_NAME, Name::new(machine).words());
+        trial::write_words(window, offer::TRIAL, session);
         write(window, pulse::HOST + pulse::IDENTITY, session.get());
         write(window, pulse::HOST + pulse::STATE, pulse::OPEN);
         write(window, offer::MAGIC, OFFER_MAGIC);
@@ -119,6 +121,7 @@ impl Host {
         let said: [u64; claim::SAID.end - claim::SAID.start] =
             core::array::from_fn(|index| read(window, claim::SAID.start + index));
         let proof = page::read_four(window, claim::PROOF);
+        let lost_here = trial::lost(window, claim::TRIAL, attempt);
         // Two joiners may write at once; the next look will find one of them whole.
         let again = core::array::from_fn(|index| read(window, claim::SAID.start + index));
         if page::nonce(window, claim::ATTEMPT) != Some(attempt) || said != again {
@@ -129,6 +132,11 @@ impl Host {
             let expected = secret.proof(Role::Joiner, self.session, attempt, &said);
             if expected == proof { Ok(()) } else { Err(RendezvousError::Key) }
         });
+        let agreed =
+            agreed.and_then(|()| match ((said[claim::SHAPE - claim::SAID.start] >> 56) as u8, lost_here) {
+                (FORCED, _) | (0, 0) => Ok(()),
+                (0, lost) | (lost, _) => Err(RendezvousError::Unsound { lost }),
+            });
         match agreed {
             Ok(()) => {
                 let word = |index: usize| said[index - claim::SAID.start];

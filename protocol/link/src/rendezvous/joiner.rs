@@ -5,7 +5,9 @@ use core::num::NonZeroU16;
 use tombolo_base::{NodeId, SharedMemory};
 
 use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, claim, offer, pulse, read, write};
-use super::{ACCEPTED, Bells, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch};
+use super::{
+    ACCEPTED, Bells, FORCED, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch, trial,
+};
 
 /// How long a claim stands before it is written again: another joiner may have written over it.
 const CLAIM_AGAIN_NS: u64 = 1_000_000_000;
@@ -68,6 +70,8 @@ pub struct Joiner {
     kernel: u64,
     base_bytes: u64,
     silence_ns: u64,
+    /// It joins though the window is unsound.
+    is_forced: bool,
     state: State,
     root: Option<Watch>,
     predecessor: Option<(u64, Watch)>,
@@ -99,11 +103,18 @@ impl Joiner {
             kernel,
             base_bytes,
             silence_ns,
+            is_forced: false,
             state: State::Looking,
             root: None,
             predecessor: None,
             beat,
         }
+    }
+
+    /// Joins even if the window does not keep what is written.
+    #[must_use]
+    pub fn forced(self, is_forced: bool) -> Self {
+        Joiner { is_forced, ..self }
     }
 
     /// Looks at what the root wrote, and does the next step.
@@ -152,7 +163,7 @@ impl Joiner {
             // What has never been a window will not become one by waiting.
             Err(error) => {
                 if !matches!(error, RendezvousError::NotTombolo { .. }) {
-                    self.claim(window, session, secret);
+                    self.claim(window, session, 0, secret);
                 }
                 return JoinEvent::Failed(error);
             }
@@ -166,14 +177,19 @@ impl Joiner {
         }
         if let Err(error) = Said::of(&self.terms).compare(&offered) {
             // The root finds the same difference, and reports it too.
-            self.claim(window, session, secret);
+            self.claim(window, session, 0, secret);
             return JoinEvent::Failed(error);
+        }
+        let lost = trial::lost(window, offer::TRIAL, session);
+        if lost != 0 && !self.is_forced {
+            self.claim(window, session, lost, secret);
+            return JoinEvent::Failed(RendezvousError::Unsound { lost });
         }
         let answered = read(window, offer::ANSWERED);
         if answered != 0 && read(window, offer::VERDICT) == ACCEPTED {
             return self.watch_predecessor(window, answered, now_ns);
         }
-        self.claim(window, session, secret);
+        self.claim(window, session, 0, secret);
         self.state = State::Claimed { session, since_ns: now_ns };
         JoinEvent::Waiting(Waiting::ForAnswer)
     }
@@ -192,16 +208,19 @@ impl Joiner {
         JoinEvent::Waiting(Waiting::ForPredecessor)
     }
 
-    fn claim(&self, window: &SharedMemory, session: Nonce, secret: &impl Secret) {
+    /// Writes the claim; `lost` of the words that the root wrote read otherwise.
+    fn claim(&self, window: &SharedMemory, session: Nonce, lost: u8, secret: &impl Secret) {
         let mine = Said::of(&self.terms);
+        let lost = if self.is_forced { FORCED } else { lost };
         write(window, claim::ATTEMPT, 0);
+        trial::write_words(window, claim::TRIAL, self.attempt);
         let said = [
             CLAIM_MAGIC,
             ORDER,
             page::versions(mine.release),
             mine.length_bytes,
             session.get(),
-            page::shape(&mine),
+            page::shape(&mine) | u64::from(lost) << 56,
             self.kernel,
             self.base_bytes,
         ];
@@ -228,7 +247,7 @@ impl Joiner {
             return JoinEvent::Failed(RendezvousError::Taken);
         }
         if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
-            self.claim(window, session, secret);
+            self.claim(window, session, 0, secret);
             self.state = State::Claimed { session, since_ns: now_ns };
         }
         JoinEvent::Waiting(Waiting::ForAnswer)

@@ -14,10 +14,12 @@ mod joiner;
 mod page;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod trial;
 
 pub use bells::Bells;
 pub use host::{Claim, Host, HostEvent};
 pub use joiner::{Accepted, JoinEvent, Joiner, Waiting};
+pub use trial::TRIAL_WORDS;
 
 use core::fmt;
 
@@ -26,7 +28,7 @@ use tombolo_base::Isa;
 use crate::link::Coherence;
 
 /// The version of the rendezvous: of the layout of the first page.
-pub const RENDEZVOUS_VERSION: u32 = 1;
+pub const RENDEZVOUS_VERSION: u32 = 2;
 
 /// Most doorbells each way.
 pub const MAX_BELLS: u16 = 64;
@@ -191,6 +193,12 @@ pub enum RendezvousError {
     /// Another joiner has the node.
     #[error("another `tombolo join` has this node and is alive; stop it first, or use another window")]
     Taken,
+    /// The window loses or changes what one side writes.
+    #[error(
+        "the window is unsound: {lost} of {TRIAL_WORDS} words that one side wrote read otherwise on the other; see \
+         `tombolo litmus`, or join all the same with `tombolo join --force`"
+    )]
+    Unsound { lost: u8 },
     /// The root refused for a reason that this side does not know.
     #[error("the root refused, with code {code}")]
     Refused { code: u64 },
@@ -210,6 +218,12 @@ impl fmt::Display for IsaName {
 
 const ACCEPTED: u64 = 1;
 
+/// The verdict on a window that does not keep what is written; in the bits above, how many words it lost.
+const UNSOUND: u64 = 13;
+
+/// What a joiner writes in the place of the number of words that the window lost when it does not mind.
+const FORCED: u8 = 255;
+
 impl RendezvousError {
     /// What the root writes as its answer.
     const fn code(&self) -> u64 {
@@ -225,6 +239,7 @@ impl RendezvousError {
             RendezvousError::Key => 10,
             RendezvousError::Taken => 11,
             RendezvousError::Isa { .. } => 12,
+            RendezvousError::Unsound { lost } => UNSOUND | (*lost as u64) << 8,
             RendezvousError::Refused { code } => *code,
         }
     }
@@ -233,6 +248,7 @@ impl RendezvousError {
         match code {
             10 => RendezvousError::Key,
             11 => RendezvousError::Taken,
+            code if code & 0xFF == UNSOUND => RendezvousError::Unsound { lost: (code >> 8) as u8 },
             code => RendezvousError::Refused { code },
         }
     }

@@ -27,13 +27,17 @@ pub(super) mod offer {
     pub(crate) const PROOF: usize = 76;
     pub(crate) const NODE_NAME: usize = 80;
     pub(crate) const MACHINE_NAME: usize = 84;
+    pub(crate) const TRIAL: usize = 328;
 }
 
 /// Written by the joiner: its claim.
 pub(super) mod claim {
     pub(crate) const MAGIC: usize = 128;
-    // Order, versions and length follow, and after the session the shape, all as in the offer.
+    // Order, versions and length follow, and after the session the shape, all as in the offer. In bits 56 to
+    // 63 of the shape is how many words of the root's trial were lost.
     pub(crate) const SESSION: usize = 132;
+    pub(crate) const SHAPE: usize = 133;
+    pub(crate) const TRIAL: usize = 456;
     /// Which kernel it runs under.
     pub(crate) const KERNEL: usize = 134;
     /// Where the window begins in the file that programs of the node map.

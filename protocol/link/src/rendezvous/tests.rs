@@ -242,6 +242,32 @@ fn the_offer_of_a_root_that_is_dead_is_not_claimed() {
 }
 
 #[test]
+fn a_window_that_loses_stores_is_refused_on_both_sides_unless_forced() {
+    for lost_words in [[330, 374], [460, 503]] {
+        let window = SharedMemory::zeroed(WINDOW_BYTES);
+        let mut host = open(&window, 5);
+        let lose = || lost_words.map(|word| window.store_le(word, 0, Ordering::Relaxed));
+        let unsound = RendezvousError::Unsound { lost: 2 };
+        lose();
+        let mut refused = joiner(&window, 11);
+        let claimed = step(&window, &mut host, &mut refused, 0, 1);
+        lose();
+        assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Refused(unsound));
+        let of_root = lost_words[0] < 400;
+        let said = if of_root { claimed } else { refused.poll(&window, 0, &Key(1)) };
+        assert_eq!(said, JoinEvent::Failed(unsound));
+        assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing, "it is answered once");
+
+        let mut forced = joiner(&window, 12).forced(true);
+        assert_eq!(step(&window, &mut host, &mut forced, 0, 1), JoinEvent::Waiting(Waiting::ForAnswer));
+        lose();
+        let HostEvent::Claimed(claim) = host.poll(&window, 0, &Key(1)) else { panic!("no claim") };
+        host.accept(&window, claim, NonZeroU16::new(1).unwrap(), 0, &Key(1));
+        assert!(matches!(forced.poll(&window, 0, &Key(1)), JoinEvent::Joined(_)));
+    }
+}
+
+#[test]
 fn the_first_page_is_golden() {
     let window = SharedMemory::zeroed(4096);
     let mut host = open(&window, 0x1122);
@@ -251,7 +277,7 @@ fn the_first_page_is_golden() {
     let magic = u64::from_le_bytes(*b"TMBLHOST");
     assert_eq!(
         offer,
-        [magic, 0x0102_0304_0506_0708, 0x7_0000_0001, 1 << 20, 0x1122, 0x0002_0101_0004_0003, 0]
+        [magic, 0x0102_0304_0506_0708, 0x7_0000_0002, 1 << 20, 0x1122, 0x0002_0101_0004_0003, 0]
     );
     assert_eq!(word(80), u64::from_le_bytes(*b"card0\0\0\0"));
     assert_eq!(word(84), u64::from_le_bytes(*b"lab\0\0\0\0\0"));
@@ -260,9 +286,12 @@ fn the_first_page_is_golden() {
     let order = 0x0102_0304_0506_0708;
     assert_eq!(
         claim,
-        [magic, order, 0x7_0000_0001, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
+        [magic, order, 0x7_0000_0002, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
     );
     assert_eq!([256, 257, 258, 259].map(word), [1, 0, 1, 0x1122]);
+    let trial = |of: u64, index: u64| (of + index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    assert_eq!([328, 375].map(word), [trial(0x1122, 0), trial(0x1122, 47)]);
+    assert_eq!([456, 503].map(word), [trial(0x3344, 0), trial(0x3344, 47)]);
 }
 
 proptest! {

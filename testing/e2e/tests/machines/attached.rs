@@ -3,9 +3,12 @@
 //! Everything but the way to the memory is as with a card: no interrupts, no common process tree, and all
 //! that the two sides say to each other is in the window.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
 
 use rustix::process::Signal;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running, eventually, leftovers};
@@ -169,6 +172,52 @@ fn what_does_not_agree_is_said_on_both_sides() {
     machine.tombolo(["console", "card0", "--no-input"]).fails_with(1, &["has no console"]);
     machine.down();
     joined.finish().ok();
+}
+
+/// A word of a window that is lost whenever it is written: a thread sets it to 0 again and again.
+struct LostWord(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl LostWord {
+    fn new(window: &WindowFile, word: u64) -> LostWord {
+        let file = std::fs::File::options().write(true).open(&window.0).expect("the window");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let lose = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                file.write_all_at(&[0; 8], word * 8).expect("it can be written");
+            }
+        };
+        LostWord(stop, Some(std::thread::spawn(lose)))
+    }
+}
+
+impl Drop for LostWord {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(JoinHandle::join);
+    }
+}
+
+/// Both sides of the rendezvous write a trial (`docs/specs/rendezvous.md`): the root from word 328 on, the
+/// joiner from word 456 on.
+#[test]
+fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
+    for word in [330, 460] {
+        let window = WindowFile::new(64);
+        let lost = LostWord::new(&window, word);
+        let machine = Machine::up(&file(&window, 64, ""));
+        join(&machine, &window, &["--timeout", "20"]).finish().fails_with(
+            1,
+            &["the window is unsound", "1 of 48 words", "`tombolo litmus`", "`tombolo join --force`"],
+        );
+        is_down(&machine, "the window is unsound: 1 of 48 words");
+        let joined = join(&machine, &window, &["--once", "--force"]);
+        is_up(&machine);
+        drop(lost);
+        actor(&machine, "host,card0", &["exchange", "200"]).ok();
+        machine.down();
+        joined.finish().ok();
+    }
 }
 
 #[test]
