@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser-tests setup build kit c board-c mpi omp mpi4py vm-python install dist test-packages test-arm-package rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit c board-c mpi omp mpi4py vm-python install dist test-packages test-arm-package test-guest-package rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ test-packages: ## Installs each of these into an empty Debian, and runs ping-pon
 
 test-arm-package: ## Installs the package for Arm into an empty Debian for Arm, emulated, and runs ping-pong there (minutes)
 	@sh scripts/test-arm-package.sh $(TARGET)
+
+test-guest-package: ## Installs the package into a Debian that QEMU boots, and tests the node as which that joins (minutes)
+	@sh scripts/test-guest-package.sh $(TARGET)
 
 bench: kit ## Measures the rings of this host; ARGS=--json for machines
 	@$(TOMBOLO) bench ring $(ARGS)

@@ -31,44 +31,8 @@ fi
 
 make_work
 
-# equip ROOT: what a running Debian has besides files. Its devices are its own, not this machine's.
-equip() {
-    mount -t proc proc "$1/proc"
-    mount -t tmpfs -o mode=755 tmpfs "$1/dev"
-    mkdir -m 1777 "$1/dev/shm"
-    for device in null:3 zero:5 full:7 random:8 urandom:9; do
-        mknod -m 666 "$1/dev/${device%:*}" c 1 "${device#*:}"
-    done
-    ln -s /proc/self/fd "$1/dev/fd"
-}
-
 # The packages that ours asks for, and what installing a wheel takes.
 recommended() { dpkg-deb --field "$deb" Recommends | tr -d ','; }
-
-# Makes TARGET/packages/debian, with nothing in it, and /cache, where apt keeps what it downloaded.
-prepare() {
-    [ ! -f "$kept/debian/ready" ] || return 0
-    have debootstrap || skip "there is no debootstrap here (apt-get install debootstrap)"
-    say "making an empty Debian $release in $kept (once)"
-    rm -rf --one-file-system "$kept/debian"
-    mkdir -p "$kept"
-    debootstrap --variant=minbase "$release" "$kept/debian" "$mirror" >"$kept/log" 2>&1 || {
-        tail -n 5 "$kept/log" >&2
-        skip "the archive of Debian did not come"
-    }
-    in_debian "$kept/debian" useradd --create-home --uid 1000 --shell /bin/sh user
-    in_debian "$kept/debian" apt-get -q -q update
-    touch "$kept/debian/ready"
-}
-
-# layer NAME BELOW: a Debian of its own over another, in $work/NAME/root.
-layer() {
-    mkdir -p "$work/$1/changes" "$work/$1/spare" "$work/$1/root"
-    mount -t overlay overlay -o "lowerdir=$2,upperdir=$work/$1/changes,workdir=$work/$1/spare" "$work/$1/root"
-    equip "$work/$1/root"
-    mkdir -p "$kept/archives/partial"
-    mount --bind "$kept/archives" "$work/$1/root/var/cache/apt/archives"
-}
 
 # --- What is tried -----------------------------------------------------------------------------------
 

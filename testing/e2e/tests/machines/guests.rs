@@ -19,12 +19,12 @@ use crate::attached::WindowFile;
 const SILENCE_S: u32 = 5;
 
 /// What differs between emulated computers.
-struct Computer {
+pub(crate) struct Computer {
     isa: &'static str,
     /// Its emulator's options.
-    words: &'static str,
+    pub(crate) words: &'static str,
     /// The kernel's parameters.
-    kernel_line: &'static str,
+    pub(crate) kernel_line: &'static str,
 }
 
 const COMPUTERS: [Computer; 3] = [
@@ -38,7 +38,7 @@ const COMPUTERS: [Computer; 3] = [
 ];
 
 impl Computer {
-    fn of(isa: &str) -> &'static Computer {
+    pub(crate) fn of(isa: &str) -> &'static Computer {
         COMPUTERS.iter().find(|computer| computer.isa == isa).expect("a known instruction set")
     }
 
@@ -49,7 +49,7 @@ impl Computer {
 
 /// The memory that a guest and the host have in common.
 #[derive(Clone, Copy)]
-enum Device {
+pub(crate) enum Device {
     /// BAR 2 of a PCI device, found through sysfs.
     Ivshmem,
     /// `/dev/dax0.0`, which the guest's kernel makes of an NVDIMM.
@@ -69,7 +69,7 @@ impl Device {
     }
 
     /// The options that give the emulated computer a file as this device.
-    fn words(self, file: &Path, mib: u64) -> Vec<String> {
+    pub(crate) fn words(self, file: &Path, mib: u64) -> Vec<String> {
         let file = file.display();
         let memory = format!("memory-backend-file,id=window,size={mib}M,mem-path={file},share=on");
         let (option, value) = match self {
@@ -209,15 +209,17 @@ fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowF
     Running::start(command.args(device.words(window.path(), mib)))
 }
 
-/// This host, and guests as the nodes `card0` and so on, each behind one of the windows `sources`.
-fn machine(isa: &str, sources: &[String]) -> Machine {
+/// This host, and guests as the nodes `card0` and so on, each behind one of the windows `sources`, with this
+/// key or one of the machine's own.
+pub(crate) fn machine(isa: &str, sources: &[String], key: Option<&[u8]>) -> Machine {
     let settings = format!("kind = \"attached\"\nisa = \"{isa}\"\nkey = \"key\"\nsilence_s = {SILENCE_S}");
     let nodes = sources.iter().enumerate().map(|(number, source)| {
         let window = format!("window = \"{source}\"\nwindow_mib = 64");
         format!("[[node]]\nname = \"card{number}\"\n{settings}\n{window}\n")
     });
     let machine = Machine::new(&MachineFile::host().with_setting(&nodes.collect::<String>()));
-    std::fs::write(machine.folder().join("key"), machine.name().as_bytes().repeat(4)).expect("a key");
+    let own = machine.name().as_bytes().repeat(4);
+    std::fs::write(machine.folder().join("key"), key.unwrap_or(&own)).expect("a key");
     machine
 }
 
@@ -231,18 +233,18 @@ fn is_up_as(machine: &Machine, node: &str, guest: &Running, generation: u64) {
 }
 
 #[track_caller]
-fn is_up(machine: &Machine, guest: &Running, generation: u64) {
+pub(crate) fn is_up(machine: &Machine, guest: &Running, generation: u64) {
     is_up_as(machine, "card0", guest, generation);
 }
 
 /// Starts a tool of the guest.
-fn tool(machine: &Machine, isa: &str, words: &[&str]) -> Running {
+pub(crate) fn tool(machine: &Machine, isa: &str, words: &[&str]) -> Running {
     let busybox = kit_folder().join(isa).join("busybox").display().to_string();
     machine.start(["run", "--on", "card0", &busybox].iter().chain(words))
 }
 
 /// Programs on both sides, and two on the guest, over channels in the window.
-fn is_used(machine: &Machine, isa: &str) {
+pub(crate) fn is_used(machine: &Machine, isa: &str) {
     machine.actor("host,card0", &["exchange", "2000"]).ok();
     machine.actor("card0,card0", &["exchange", "200"]).ok();
     let said = tool(machine, isa, &["uname", "-m"]).finish().ok();
@@ -250,7 +252,7 @@ fn is_used(machine: &Machine, isa: &str) {
 }
 
 /// The guest starts anew while a channel of the host is open: its peer learns of it.
-fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
+pub(crate) fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
     let peer = machine.start_actor("card0", &["hold", "victim"]);
     peer.wait_for("serving");
     let survivor = machine.start_actor("host", &["lose-peer", "recv", "victim"]);
@@ -300,7 +302,7 @@ fn lives(mut machine: Machine, isa: &str, guest: Running) {
 fn lives_behind_ivshmem(isa: &str) {
     let computer = Computer::of(isa);
     let window = WindowFile::new(64);
-    let machine = machine(isa, &[window.source()]);
+    let machine = machine(isa, &[window.source()], None);
     let guest = boot(&machine, computer, Device::Ivshmem, &window, 64);
     lives(machine, isa, guest);
 }
@@ -315,7 +317,7 @@ fn an_arm_guest_joins_through_a_pci_device() {
 fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
     let isa = "aarch64";
     let memory = WindowFile::new(MEMORY_MIB);
-    let mut machine = machine(isa, &[format!("{}+{:#x}", memory.source(), (MEMORY_MIB - 64) << 20)]);
+    let mut machine = machine(isa, &[format!("{}+{:#x}", memory.source(), (MEMORY_MIB - 64) << 20)], None);
     let guest = boot(&machine, Computer::of(isa), Device::Reserved, &memory, MEMORY_MIB);
     machine.bring_up();
     is_up(&machine, &guest, 1);
@@ -331,7 +333,7 @@ fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
 fn two_guests_reach_each_other_through_the_host() {
     let isa = "aarch64";
     let windows = [WindowFile::new(64), WindowFile::new(64)];
-    let mut machine = machine(isa, &[windows[0].source(), windows[1].source()]);
+    let mut machine = machine(isa, &[windows[0].source(), windows[1].source()], None);
     let boot_with = |window| boot(&machine, Computer::of(isa), Device::Ivshmem, window, 64);
     let [first, second] = [boot_with(&windows[0]), boot_with(&windows[1])];
     machine.bring_up();
@@ -362,7 +364,7 @@ fn a_guest_joins_through_an_nvdimm_that_is_a_dax_device() {
         return;
     }
     let window = WindowFile::new(64 + DAX_OFFSET_MIB);
-    let machine = machine(isa, &[format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20)]);
+    let machine = machine(isa, &[format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20)], None);
     let guest = boot(&machine, Computer::of(isa), Device::Dax, &window, 64 + DAX_OFFSET_MIB);
     lives(machine, isa, guest);
 }

@@ -7,6 +7,7 @@ mod boards;
 mod chaos;
 mod console;
 mod death;
+mod debian_guest;
 mod devices;
 mod foreground;
 mod guests;

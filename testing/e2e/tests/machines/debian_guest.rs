@@ -1,0 +1,92 @@
+//! A Debian that joins by itself and has nothing of Tombolo but the installed package, whose service systemd
+//! starts. `scripts/test-guest-package.sh` makes its disk and then runs this.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tombolo_e2e::{Machine, Running, eventually, has_virtual_machine, not_asked_for};
+
+use crate::attached::WindowFile;
+use crate::guests::{Computer, Device, is_up, is_used, machine, starts_anew, tool};
+
+const ISA: &str = std::env::consts::ARCH;
+
+const WINDOW_MIB: u64 = 64;
+
+/// Where the kernel, its first files, the disk and the key are.
+fn guest_folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("TOMBOLO_GUEST").map(PathBuf::from);
+    if folder.is_none() {
+        not_asked_for("the package in a Debian that joins by itself: `make test-guest-package`");
+    }
+    folder.filter(|_| has_virtual_machine(ISA))
+}
+
+/// Starts the emulator, which ends with the test. Nothing is written to the disk's file: what the guest
+/// writes is kept apart until then. Not with KVM, which hangs where it is there but is itself emulated.
+fn boot(folder: &Path, window: &WindowFile) -> Running {
+    let computer = Computer::of(ISA);
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(format!("qemu-system-{ISA}"));
+    command.args(computer.words.split_whitespace());
+    command.args("-smp 1,maxcpus=2 -m 1G -nodefaults -nographic -serial stdio".split(' '));
+    command.arg("-kernel").arg(folder.join("vmlinuz")).arg("-initrd").arg(folder.join("initrd.img"));
+    let disk = folder.join("disk");
+    command.args(["-drive", &format!("file={},format=raw,if=virtio,snapshot=on", disk.display())]);
+    let line = computer.kernel_line;
+    command.args(["-append", &format!("root=/dev/vda rw systemd.journald.forward_to_console=1 {line}")]);
+    Running::start(command.args(Device::Ivshmem.words(window.path(), WINDOW_MIB)))
+}
+
+/// Booting a distribution takes minutes where it is emulated on a busy host.
+#[track_caller]
+fn booted(machine: &Machine, guest: &Running, generation: u64) {
+    let up = || machine.node("card0")["state"] == "up" && machine.node("card0")["generation"] == generation;
+    let _ = (0..3).any(|_| eventually(up));
+    is_up(machine, guest, generation);
+}
+
+/// Asks the guest's systemd for something.
+fn systemctl(machine: &Machine, words: &str) -> Running {
+    tool(machine, ISA, &["sh", "-c", &format!("exec /usr/bin/systemctl {words}")])
+}
+
+/// Systemd starts the service at boot and again when it was killed, ends it when the guest reboots or is
+/// switched off, and the host's part may go and come back under it.
+#[test]
+fn a_debian_with_the_package_lives_as_a_node() {
+    let Some(folder) = guest_folder() else { return };
+    let window = WindowFile::new(WINDOW_MIB);
+    let key = std::fs::read(folder.join("key")).expect("a key");
+    let mut machine = machine(ISA, &[window.source()], Some(&key));
+    let mut guest = boot(&folder, &window);
+    machine.bring_up();
+    booted(&machine, &guest, 1);
+    is_used(&machine, ISA);
+    let service = systemctl(&machine, "is-active tombolo-join@card0").finish().ok();
+    assert_eq!(service.trim(), "active");
+    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000"]);
+    assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
+
+    starts_anew(&machine, ISA, &["killall", "-9", "tombolod"]);
+    booted(&machine, &guest, 2);
+    is_used(&machine, ISA);
+    starts_anew(&machine, ISA, &["sh", "-c", "/usr/bin/systemctl reboot && sleep 1000"]);
+    booted(&machine, &guest, 3);
+    is_used(&machine, ISA);
+
+    machine.tombolo(["down"]).ok();
+    machine.bring_up();
+    booted(&machine, &guest, 1);
+    is_used(&machine, ISA);
+
+    let asked = systemctl(&machine, "poweroff");
+    assert!(eventually(|| machine.node("card0")["state"] != "up"), "{}", machine.node("card0"));
+    // It ends before or with its node.
+    let _ = asked.finish();
+    assert!(eventually(|| !guest.is_running()), "{}", guest.so_far());
+    let ended = guest.finish();
+    assert_eq!(ended.status, 0, "{ended}");
+    assert!(eventually(|| machine.node("card0")["window_used_bytes"] == 0), "{}", machine.node("card0"));
+    machine.down();
+}
