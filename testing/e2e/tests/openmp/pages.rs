@@ -57,7 +57,7 @@ fn processes_that_send_each_other_pages_are_a_team() {
     let shown = || machine.tombolo(["pages", "--json"]).ok();
     assert!(eventually(|| shown().contains("\"object\": \"begun\"")), "{}", shown());
     let shown = machine.tombolo(["pages"]).ok();
-    assert!(shown.lines().any(|line| line.starts_with("variables ") && line.contains("begun")), "{shown}");
+    assert!(shown.lines().any(|line| line.contains("  variables ") && line.contains("begun")), "{shown}");
     job.signal(Signal::TERM);
     drop(job.finish());
     // An emulator has no userfaultfd, and words that make no sense are refused.
