@@ -19,7 +19,7 @@ const OWN_HEADERS_IN: &str = "models/omp/gomp";
 
 /// Headers of musl with what those of glibc include besides, which programs rely on.
 const HEADERS: &str = "models/omp/image/headers";
-const HEADERS_CHANGED: [&str; 4] = ["features.h", "malloc.h", "stdlib.h", "sys/cdefs.h"];
+const HEADERS_CHANGED: [&str; 5] = ["bits/setjmp.h", "features.h", "malloc.h", "stdlib.h", "sys/cdefs.h"];
 
 /// What fetches the C library.
 const SCRIPT: &str = "scripts/fetch-musl.sh";
@@ -86,9 +86,12 @@ const FORWARDED: &str = "models/omp/gomp/forwarded.txt";
 /// Of those, what it calls as the program does: a program has one end.
 const AS_THE_PROGRAM: &str = "exit";
 /// What the run-time has names of its own for: it sees the environment of its process, not that of the
-/// program.
-const OWN_NAMES: [(&str, &str); 2] =
-    [("environ", "__tombolo_omp_environ"), ("getenv", "__tombolo_omp_getenv")];
+/// program, and what is destroyed at the end of its own threads is no object of the program's.
+const OWN_NAMES: [(&str, &str); 3] = [
+    ("environ", "__tombolo_omp_environ"),
+    ("getenv", "__tombolo_omp_getenv"),
+    ("__cxa_thread_atexit_impl", "__tombolo_omp_cxa_thread_atexit_impl"),
+];
 /// The run-time's archive, once it calls the others by the names that the linker gives the C library's.
 const OWN_CALLS: &str = "libgomp.a";
 

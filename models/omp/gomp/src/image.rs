@@ -12,7 +12,7 @@ use tombolo_omp_team::job::{env, stack};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::root;
 
-use crate::{heap, process, symbols, threads, variables};
+use crate::{cancellation, heap, process, symbols, thread_objects, threads, variables};
 
 // SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
 // library's.
@@ -69,7 +69,7 @@ pub(crate) fn join() {
     if worker_main::is_wanted() {
         memory::set_memory(heap::OWN);
         say_what_is_shared();
-        process::serve(threads::serve_join, threads::serve_kill);
+        process::serve(threads::serve_join, threads::serve_kill, cancellation::serve);
         create_first_thread();
         // SAFETY: the variables are those of the program, of which nothing has run.
         unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
@@ -94,6 +94,7 @@ unsafe extern "C" fn main_of_program(
 ) -> c_int {
     sys::handle_signals();
     threads::is_main();
+    cancellation::begin();
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
     while at < end {
@@ -105,7 +106,9 @@ unsafe extern "C" fn main_of_program(
         }
     }
     // SAFETY: the caller says so.
-    unsafe { __real_main(count, words, environment) }
+    let status = unsafe { __real_main(count, words, environment) };
+    thread_objects::destroy();
+    status
 }
 
 /// What the C library calls as the program's `main`.
@@ -123,7 +126,7 @@ pub unsafe extern "C" fn __wrap_main(
         return unsafe { main_of_program(count, words, environment) };
     }
     say_what_is_shared();
-    process::serve(threads::serve_join, threads::serve_kill);
+    process::serve(threads::serve_join, threads::serve_kill, cancellation::serve);
     // A handler of the program may wait for other threads, for which this one has to be there.
     sys::withhold_signals();
     create_first_thread();

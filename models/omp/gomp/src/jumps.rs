@@ -1,19 +1,57 @@
-//! `longjmp` in an image: a jump out of a call that another node made ends the program with what happened.
-//! The stack that it leads to is in use there, by a thread of another process or instruction set.
+//! `setjmp` and `longjmp` in an image. A jump can lead out of calls that other nodes made: each of them ends,
+//! and the thread that waited for the outermost jumps on its stack, as its own instruction set does.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use tombolo_omp_team::device::migrate;
-use tombolo_omp_team::primitives::sys;
-use tombolo_omp_team::team::thread::{self, Thread, WayOut};
+use tombolo_omp_team::primitives::{exclusive, handlers, sys};
+use tombolo_omp_team::team::root;
+use tombolo_omp_team::team::thread::{self, Left, Thread, Visit, WayOut};
 
-/// Where musl's `setjmp` keeps the stack pointer, in words: on x86-64 and on aarch64. A place that was set
-/// on another node can be of the other instruction set.
-const POINTERS: [usize; 2] = [6, 13];
+/// Where musl's `setjmp` keeps the stack pointer, in words. On x86-64 the word that aarch64 has for it is
+/// unused, and 0 there says that a place was set on x86-64.
+const ON_X86_64: usize = 6;
+const ON_AARCH64: usize = 13;
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
     fn __real_longjmp(place: *const usize, value: c_int) -> !;
+}
+
+// A function of Rust cannot return twice, so these two go on to the C library's.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.tombolo_omp_setjmp, \"ax\"",
+    ".globl __wrap_setjmp",
+    ".globl __wrap__setjmp",
+    ".type __wrap_setjmp, @function",
+    ".type __wrap__setjmp, @function",
+    "__wrap_setjmp:",
+    "__wrap__setjmp:",
+    "mov qword ptr [rdi + {word}], 0",
+    "jmp __real_setjmp",
+    ".popsection",
+    word = const ON_AARCH64 * size_of::<usize>(),
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .text.tombolo_omp_setjmp, \"ax\"",
+    ".globl __wrap_setjmp",
+    ".globl __wrap__setjmp",
+    ".type __wrap_setjmp, %function",
+    ".type __wrap__setjmp, %function",
+    "__wrap_setjmp:",
+    "__wrap__setjmp:",
+    "b __real_setjmp",
+    ".popsection",
+);
+
+/// Where a jump leads.
+struct Target {
+    /// Whether the place was set on a processor of this instruction set.
+    is_own: bool,
+    /// Where the stack was.
+    stack: usize,
 }
 
 /// Goes back to where `setjmp` was called. The C library's `siglongjmp` calls this as well.
@@ -23,11 +61,22 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! {
     // SAFETY: what `setjmp` filled in, as the caller says; it has more words on both.
-    let [x86_64, aarch64] = POINTERS.map(|at| unsafe { *place.add(at) });
-    let targets = if cfg!(target_arch = "x86_64") { [x86_64, aarch64] } else { [aarch64, x86_64] };
-    if thread::known().is_some_and(|me| leaves_a_visit(me, targets)) {
+    let [x86_64, aarch64] = [ON_X86_64, ON_AARCH64].map(|at| unsafe { *place.add(at) });
+    let is_own = (aarch64 == 0) == cfg!(target_arch = "x86_64");
+    let target = Target { is_own, stack: if aarch64 == 0 { x86_64 } else { aarch64 } };
+    if let Some(me) = thread::known()
+        && let WayOut::Visit(visit) = me.way_out.get()
+        && leaves(me, visit, &target)
+    {
+        // SAFETY: the call is this thread's, and its functions have nothing to clean up, as the caller says.
+        unsafe { migrate::leave(visit, Left::Jump(place as usize, value)) }
+    }
+    if !target.is_own {
+        sys::fatal("longjmp: it leads to no function that has called this one");
+    }
+    if handlers::jump_to(target.stack).is_some_and(|interrupted| !is_of_program(interrupted)) {
         sys::fatal(
-            "longjmp: it leads out of a call that another node made; setjmp and longjmp have to be on the same node, within one call of a marked function",
+            "longjmp: it leads out of a signal handler, which is executed by another thread than the one that called setjmp: any thread can get a signal to the process; wait for it with sigwait, or send it to a thread with pthread_kill",
         );
     }
     // SAFETY: the caller says so.
@@ -44,19 +93,38 @@ pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> !
     unsafe { __wrap_longjmp(place, value) }
 }
 
-/// Whether a jump leads out of the call that this thread makes for another node, by where the stack would be:
-/// read as its own instruction set keeps that, and as the other does. It does not if the first is a frame of
-/// the call; nor, as far as can be told, if that is on a stack in the arena which the program made.
-fn leaves_a_visit(me: &'static Thread, [own, other]: [usize; 2]) -> bool {
-    let WayOut::Visit(base) = me.way_out.get() else { return false };
+/// Whether a thread that has its stack there is the program's. Where workers have address spaces of their own,
+/// the run-time's threads have stacks of their process.
+fn is_of_program(stack: usize) -> bool {
+    !exclusive::is_on() || root::current().is_some_and(|root| root.store.holds(stack))
+}
+
+/// Whether a frame at this address is one of the call that this thread makes for another node.
+pub(crate) fn is_of_visit(visit: *const Visit, address: usize) -> bool {
     let here = 0_u8;
-    if (&raw const here as usize..base).contains(&own) {
-        return false;
+    (&raw const here as usize..visit as usize).contains(&address)
+}
+
+/// Whether a jump leads out of the call that this thread makes for another node. It does not if it leads to a
+/// frame of the call; nor, as far as can be told, if that is on a stack in the arena which the program made.
+fn leaves(me: &'static Thread, visit: *const Visit, target: &Target) -> bool {
+    if !target.is_own {
+        return true;
     }
-    let origin = migrate::origin(me);
-    let on_stack = |target: usize, thread: &Thread| {
-        thread.stack.get().is_some_and(|stack| (stack.lowest..=stack.lowest + stack.bytes).contains(&target))
-    };
-    !me.store().holds(own)
-        || [own, other].iter().any(|target| on_stack(*target, me) || on_stack(*target, origin))
+    !is_of_visit(visit, target.stack)
+        && (!me.store().holds(target.stack) || migrate::is_on_stack(me, target.stack))
+}
+
+/// Goes on as a call went on that this thread had made on another node and that was left there.
+///
+/// # Safety
+/// As `longjmp`, and as `pthread_exit`.
+pub(crate) unsafe fn go_on(left: Left) -> ! {
+    // SAFETY: the caller says so.
+    unsafe {
+        match left {
+            Left::Jump(place, value) => __wrap_longjmp(place as *const usize, value),
+            Left::Exit(value) => crate::threads::__wrap_pthread_exit(value as *mut c_void),
+        }
+    }
 }

@@ -7,6 +7,8 @@
 #![allow(non_snake_case, reason = "the names are GCC's")]
 
 pub mod api;
+#[cfg(target_env = "musl")]
+pub mod cancellation;
 #[cfg(target_env = "gnu")]
 pub mod entry;
 #[cfg(target_env = "musl")]
@@ -35,6 +37,8 @@ pub mod target;
 pub mod tasks;
 #[cfg(target_env = "musl")]
 pub mod thread_locals;
+#[cfg(target_env = "musl")]
+pub mod thread_objects;
 #[cfg(target_env = "musl")]
 pub mod threads;
 #[cfg(target_env = "musl")]

@@ -12,6 +12,7 @@ use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::lock::Lock;
 use tombolo_omp_team::primitives::{exclusive, park, sys};
 
+use crate::cancellation;
 use crate::threads::status;
 
 /// Gives the calling thread a record, without which it would look again and again instead of sleeping.
@@ -180,14 +181,23 @@ pub struct Condition {
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_cond_wait(condition: &Condition, mutex: &Mutex) -> c_int {
     known();
+    cancellation::follow();
     let signals = condition.signals.load(Ordering::SeqCst);
     let taken = match mutex.yield_all() {
         Ok(taken) => taken,
         Err(error) => return error,
     };
-    park::sleep(&condition.signals, signals);
+    cancellation::sleep(&condition.signals, signals);
     mutex.take_again(taken);
+    follow_unless_signalled(condition, signals);
     0
+}
+
+/// A cancellation point, after a wait. A thread that was signalled may be the only one: it goes on.
+fn follow_unless_signalled(condition: &Condition, signals: u32) {
+    if condition.signals.load(Ordering::SeqCst) == signals {
+        cancellation::follow();
+    }
 }
 
 /// Waits for a condition variable, until a time at most.
@@ -200,6 +210,8 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     mutex: &Mutex,
     time: *const libc::timespec,
 ) -> c_int {
+    known();
+    cancellation::follow();
     let signals = condition.signals.load(Ordering::SeqCst);
     let taken = match mutex.yield_all() {
         Ok(taken) => taken,
@@ -208,8 +220,9 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     let clock = condition.clock.load(Ordering::Relaxed);
     let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
     // SAFETY: the caller says so.
-    let ended = unsafe { look_until(clock, time, signalled) };
+    let ended = unsafe { look_until(clock, time, || signalled() || cancellation::is_due()) };
     mutex.take_again(taken);
+    follow_unless_signalled(condition, signals);
     ended
 }
 
@@ -303,8 +316,11 @@ pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
     known();
+    cancellation::follow();
     while !semaphore.try_take() {
-        park::sleep(&semaphore.0, 0);
+        if cancellation::sleep(&semaphore.0, 0) {
+            cancellation::follow();
+        }
     }
     0
 }
@@ -321,8 +337,19 @@ pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
 /// The time can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
+    known();
+    cancellation::follow();
+    let mut is_taken = false;
+    let mut holds = || {
+        is_taken = semaphore.try_take();
+        is_taken || cancellation::is_due()
+    };
     // SAFETY: the caller says so.
-    status(unsafe { look_until(libc::CLOCK_REALTIME, time, || semaphore.try_take()) })
+    let ended = unsafe { look_until(libc::CLOCK_REALTIME, time, &mut holds) };
+    if !is_taken {
+        cancellation::follow();
+    }
+    status(ended)
 }
 
 /// A lock that many readers or one writer have, in the place of musl's.

@@ -3,13 +3,17 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use tombolo_omp_team::device::migrate;
+use tombolo_omp_team::device::migrate::{self, Called};
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::primitives::{handlers, sys};
 use tombolo_omp_team::team::task::Function;
+use tombolo_omp_team::team::thread;
 
-use crate::exceptions;
 use crate::threads::status;
+use crate::{exceptions, jumps};
+
+/// Why a handler of a signal cannot migrate: what it interrupts may be elsewhere, or about to go there.
+const IN_HANDLER: &str = "a thread cannot migrate in a signal handler: have the handler set a variable, and call tombolo_migrate and marked functions where the program reads it";
 
 fn number(node: u32) -> c_int {
     c_int::try_from(node).unwrap_or(c_int::MAX)
@@ -18,8 +22,16 @@ fn number(node: u32) -> c_int {
 /// Has marked functions executed on a node from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_migrate(node: c_int) -> c_int {
-    let done = u32::try_from(node).is_ok_and(|node| migrate::set_node(start::current(), node));
-    status(if done { 0 } else { libc::EINVAL })
+    let nodes = start::root().nodes().count();
+    let Some(node) = u32::try_from(node).ok().filter(|node| *node < nodes) else {
+        return status(libc::EINVAL);
+    };
+    match (handlers::is_running(), nodes) {
+        // With one node there is nothing to remember.
+        (true, 1) => 0,
+        (true, _) => sys::fatal(IN_HANDLER),
+        (false, _) => status(if migrate::set_node(start::current(), node) { 0 } else { libc::EINVAL }),
+    }
 }
 
 /// The node that the caller is executed on.
@@ -46,10 +58,20 @@ pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
 }
 
 /// Calls a function with a frame on the node that the caller is to migrate to. 0, and the function was not
-/// called, if the caller is there. A thread that holds a C++ exception is not moved by the run-time, and may
-/// not ask for it.
+/// called, if the caller is there. A thread that executes a signal handler or holds a C++ exception is not
+/// moved by the run-time, and may not ask for it.
+///
+/// # Safety
+/// The function may be called with the frame. It can be left as `longjmp` and `pthread_exit` leave it.
 #[unsafe(no_mangle)]
-pub extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> c_int {
+pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> c_int {
+    if handlers::is_running() {
+        // One that has no record has never asked to.
+        if thread::known().is_some_and(migrate::is_asked_to) {
+            sys::fatal(IN_HANDLER);
+        }
+        return 0;
+    }
     let me = start::current();
     if exceptions::is_held() {
         if migrate::is_asked_to(me) {
@@ -59,5 +81,10 @@ pub extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void)
         }
         return 0;
     }
-    c_int::from(migrate::call(me, function, frame))
+    match migrate::call(me, function, frame) {
+        Called::NotYet => 0,
+        Called::Returned => 1,
+        // SAFETY: the caller says so.
+        Called::Left(left) => unsafe { jumps::go_on(left) },
+    }
 }

@@ -14,10 +14,11 @@ use tombolo_omp_team::job::{created, stack};
 use tombolo_omp_team::primitives::leavable::{self, Begin};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::keys::{Destructor, Keys, Values};
-use tombolo_omp_team::team::thread::{self, WayOut};
+use tombolo_omp_team::team::thread::{self, Left, WayOut};
 
 use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
 use crate::process::signals;
+use crate::{cancellation, jumps, thread_objects};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
@@ -90,16 +91,16 @@ pub(crate) fn is_main() {
 }
 
 /// Whether this process made a thread, which is what the C library can be asked about it here.
-fn is_here(thread: libc::pthread_t) -> bool {
+pub(crate) fn is_here(thread: libc::pthread_t) -> bool {
     thread as usize == MAIN.load(Ordering::Relaxed) || created::is_of_this_process(thread)
 }
 
 /// What a process says of a thread that it did not make.
-const NOT_HERE: u64 = u64::MAX;
+pub(crate) const NOT_HERE: u64 = u64::MAX;
 
 /// Has the process that made a thread make a call about it, and waits for that. What it says is the number of
 /// an error.
-fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
+pub(crate) fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
     for process in PROGRAM.. {
         match ask_in(process, call as usize, &[thread as u64, word]) {
             None => break,
@@ -111,7 +112,7 @@ fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
 }
 
 /// Whether the process that made a thread is another than this one.
-fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
+pub(crate) fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
     is_of_job() && start::root().store.holds(thread as usize) && !is_here(thread)
 }
 
@@ -121,11 +122,13 @@ fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
 /// As `pthread_join`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int {
-    if is_made_elsewhere(thread) {
-        return where_made(Own::Join, thread, value as u64);
-    }
-    // SAFETY: the caller says so.
-    unsafe { __real_pthread_join(thread, value) }
+    cancellation::point(|| {
+        if is_made_elsewhere(thread) {
+            return where_made(Own::Join, thread, value as u64);
+        }
+        // SAFETY: the caller says so.
+        unsafe { __real_pthread_join(thread, value) }
+    })
 }
 
 /// Makes such a call for another process.
@@ -265,18 +268,24 @@ pub unsafe extern "C" fn __wrap_pthread_setspecific(key: u32, value: *mut c_void
 /// As `pthread_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
+    cancellation::end();
     let me = thread::known();
     match me.map_or(WayOut::Thread, |me| me.way_out.get()) {
         WayOut::Call(stack) => {
-            clean_up();
+            clean_up(|_| true);
             // SAFETY: the call is that with which the thread began, which has not returned; the program's
             // functions have nothing else to clean up.
             unsafe { leavable::leave(*stack, value) }
         }
-        WayOut::Visit(_) => sys::fatal("pthread_exit: a thread is ended in a call that another node made"),
+        WayOut::Visit(visit) => {
+            clean_up(|handler| jumps::is_of_visit(visit, handler as usize));
+            // SAFETY: as above; the thread that made the call ends next.
+            unsafe { migrate::leave(visit, Left::Exit(value as usize)) }
+        }
         WayOut::Thread => {
             if is_of_job() && me.is_some_and(|me| me.stack.get().is_some_and(|stack| stack.is_main)) {
-                clean_up();
+                clean_up(|_| true);
+                thread_objects::destroy();
                 created::wait_for_all();
                 stack::end_main(0);
             }
@@ -286,8 +295,9 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
     }
 }
 
-/// Calls what the program has registered by `pthread_cleanup_push`, the last first.
-fn clean_up() {
+/// Calls what the program has registered by `pthread_cleanup_push`, the last first, for as long as it is in a
+/// frame that is left.
+fn clean_up(is_left: impl Fn(*const Cleanup) -> bool) {
     extern "C" fn nothing(_: *mut c_void) {}
     loop {
         let mut last = Cleanup { function: None, argument: ptr::null_mut(), before: ptr::null_mut() };
@@ -295,7 +305,7 @@ fn clean_up() {
         unsafe {
             _pthread_cleanup_push(&raw mut last, nothing, ptr::null_mut());
             _pthread_cleanup_pop(&raw mut last, 0);
-            if last.before.is_null() {
+            if last.before.is_null() || !is_left(last.before) {
                 return;
             }
             _pthread_cleanup_pop(last.before, 1);

@@ -13,7 +13,7 @@ use tombolo_omp_team::constructs::barrier::barrier;
 use tombolo_omp_team::constructs::doacross;
 use tombolo_omp_team::constructs::region::Region;
 use tombolo_omp_team::constructs::{loops, region};
-use tombolo_omp_team::device::migrate;
+use tombolo_omp_team::device::migrate::{self, Called};
 use tombolo_omp_team::device::order::tally_moved;
 use tombolo_omp_team::job::{env, start, worker};
 use tombolo_omp_team::primitives::icv::ScheduleKind;
@@ -297,7 +297,7 @@ unsafe extern "C" fn visit(frame: *mut c_void) {
 fn go(me: &'static Thread, node: u32, frame: &mut Visit) {
     assert!(migrate::set_node(me, node));
     let data = ptr::from_mut(frame).cast();
-    if !migrate::call(me, visit, data) {
+    if migrate::call(me, visit, data) == Called::NotYet {
         assert_eq!(me.node, node);
         // SAFETY: the frame is this thread's.
         unsafe { visit(data) };
@@ -317,7 +317,7 @@ fn threads_that_migrate_have_one_thread_on_each_node() {
         assert_eq!(migrate::identity(me), me_too);
         assert!(!migrate::set_node(me, 3), "there is no such node");
         assert!(migrate::set_node(me, me.node));
-        assert!(!migrate::call(me, visit, ptr::null_mut()), "it is there");
+        assert_eq!(migrate::call(me, visit, ptr::null_mut()), Called::NotYet, "it is there");
         frame.calls
     });
     // 1 + 3 + 9 + … + 243 for each of five.

@@ -6,14 +6,17 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
+use crate::cancellation;
+
 use super::forward::{Call, OWN, WORDS, Word, ask, is_elsewhere};
 
 /// Memory that the call reads or writes, or an address that is the same everywhere.
 type Pointer = *mut c_void;
 
-/// The C library's functions of these names: in a worker's process the program's process calls them.
+/// The C library's functions of these names: in a worker's process the program's process calls them. `point`
+/// stands before those that are cancellation points.
 macro_rules! forwarded {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*
+    ($($(#[$point:ident])? fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*
     ) => {
         #[allow(non_camel_case_types, reason = "the names are those of the functions")]
         #[derive(Clone, Copy)]
@@ -60,28 +63,41 @@ macro_rules! forwarded {
             /// As the C library's function of this name.
             #[unsafe(export_name = concat!("__wrap_", stringify!($name)))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                if is_elsewhere() {
-                    return <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]));
-                }
-                // SAFETY: the caller says so.
-                unsafe { real::$name($($argument),*) }
+                let call = || {
+                    if is_elsewhere() {
+                        return <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]));
+                    }
+                    // SAFETY: the caller says so.
+                    unsafe { real::$name($($argument),*) }
+                };
+                $(let call = || cancellation::$point(call);)?
+                call()
             }
         )*
     };
 }
 forwarded! {
     // Files and folders.
+    #[point]
     fn read(descriptor: c_int, buffer: Pointer, length: usize) -> isize;
+    #[point]
     fn write(descriptor: c_int, buffer: Pointer, length: usize) -> isize;
+    #[point]
     fn readv(descriptor: c_int, parts: Pointer, count: c_int) -> isize;
+    #[point]
     fn writev(descriptor: c_int, parts: Pointer, count: c_int) -> isize;
+    #[point]
     fn pread(descriptor: c_int, buffer: Pointer, length: usize, offset: c_long) -> isize;
+    #[point]
     fn pwrite(descriptor: c_int, buffer: Pointer, length: usize, offset: c_long) -> isize;
+    #[point]
     fn preadv(descriptor: c_int, parts: Pointer, count: c_int, offset: c_long) -> isize;
+    #[point]
     fn pwritev(descriptor: c_int, parts: Pointer, count: c_int, offset: c_long) -> isize;
     fn sendfile(to: c_int, from: c_int, offset: Pointer, length: usize) -> isize;
     fn copy_file_range(from: c_int, at: Pointer, to: c_int, place: Pointer, length: usize, flags: c_uint) -> isize;
     fn lseek(descriptor: c_int, offset: c_long, whence: c_int) -> c_long;
+    #[point]
     fn close(descriptor: c_int) -> c_int;
     fn dup(descriptor: c_int) -> c_int;
     fn dup2(descriptor: c_int, other: c_int) -> c_int;
@@ -92,7 +108,9 @@ forwarded! {
     fn fallocate(descriptor: c_int, mode: c_int, offset: c_long, length: c_long) -> c_int;
     fn posix_fallocate(descriptor: c_int, offset: c_long, length: c_long) -> c_int;
     fn posix_fadvise(descriptor: c_int, offset: c_long, length: c_long, advice: c_int) -> c_int;
+    #[point]
     fn fsync(descriptor: c_int) -> c_int;
+    #[point]
     fn fdatasync(descriptor: c_int) -> c_int;
     fn flock(descriptor: c_int, operation: c_int) -> c_int;
     fn isatty(descriptor: c_int) -> c_int;
@@ -132,9 +150,13 @@ forwarded! {
     fn closedir(folder: Pointer) -> c_int;
     fn rewinddir(folder: Pointer) -> c_int;
     fn seekdir(folder: Pointer, place: c_long) -> c_int;
+    #[point]
     fn poll(descriptors: Pointer, count: usize, milliseconds: c_int) -> c_int;
+    #[point]
     fn select(count: c_int, read: Pointer, write: Pointer, except: Pointer, time: Pointer) -> c_int;
+    #[point]
     fn ppoll(descriptors: Pointer, count: usize, time: Pointer, mask: Pointer) -> c_int;
+    #[point]
     fn pselect(count: c_int, read: Pointer, write: Pointer, except: Pointer, time: Pointer, mask: Pointer) -> c_int;
     fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
     fn timerfd_settime(descriptor: c_int, flags: c_int, time: Pointer, before: Pointer) -> c_int;
@@ -151,15 +173,24 @@ forwarded! {
     fn socketpair(family: c_int, kind: c_int, protocol: c_int, descriptors: Pointer) -> c_int;
     fn bind(descriptor: c_int, address: Pointer, length: c_uint) -> c_int;
     fn listen(descriptor: c_int, backlog: c_int) -> c_int;
+    #[point]
     fn accept(descriptor: c_int, address: Pointer, length: Pointer) -> c_int;
+    #[point]
     fn accept4(descriptor: c_int, address: Pointer, length: Pointer, flags: c_int) -> c_int;
+    #[point]
     fn connect(descriptor: c_int, address: Pointer, length: c_uint) -> c_int;
     fn shutdown(descriptor: c_int, how: c_int) -> c_int;
+    #[point]
     fn send(descriptor: c_int, buffer: Pointer, length: usize, flags: c_int) -> isize;
+    #[point]
     fn recv(descriptor: c_int, buffer: Pointer, length: usize, flags: c_int) -> isize;
+    #[point]
     fn sendto(descriptor: c_int, buffer: Pointer, length: usize, flags: c_int, address: Pointer, bytes: c_uint) -> isize;
+    #[point]
     fn recvfrom(descriptor: c_int, buffer: Pointer, length: usize, flags: c_int, address: Pointer, bytes: Pointer) -> isize;
+    #[point]
     fn sendmsg(descriptor: c_int, message: Pointer, flags: c_int) -> isize;
+    #[point]
     fn recvmsg(descriptor: c_int, message: Pointer, flags: c_int) -> isize;
     fn getsockname(descriptor: c_int, address: Pointer, length: Pointer) -> c_int;
     fn getpeername(descriptor: c_int, address: Pointer, length: Pointer) -> c_int;
@@ -191,19 +222,23 @@ forwarded! {
     fn getegid() -> c_uint;
     fn kill(process: c_int, signal: c_int) -> c_int;
     fn killpg(group: c_int, signal: c_int) -> c_int;
-    fn sigaction(signal: c_int, action: Pointer, before: Pointer) -> c_int;
-    fn signal(signal: c_int, handler: Pointer) -> Pointer;
+    #[point]
     fn sigwait(set: Pointer, signal: Pointer) -> c_int;
+    #[point]
     fn sigwaitinfo(set: Pointer, about: Pointer) -> c_int;
+    #[point]
     fn sigtimedwait(set: Pointer, about: Pointer, time: Pointer) -> c_int;
     fn alarm(seconds: c_uint) -> c_uint;
     fn setitimer(which: c_int, value: Pointer, before: Pointer) -> c_int;
     fn getitimer(which: c_int, value: Pointer) -> c_int;
+    #[point]
     fn system(command: Pointer) -> c_int;
     fn posix_spawn(process: Pointer, path: Pointer, actions: Pointer, attributes: Pointer, words: Pointer, environment: Pointer) -> c_int;
     fn posix_spawnp(process: Pointer, path: Pointer, actions: Pointer, attributes: Pointer, words: Pointer, environment: Pointer) -> c_int;
     fn execve(path: Pointer, words: Pointer, environment: Pointer) -> c_int;
+    #[point]
     fn wait(status: Pointer) -> c_int;
+    #[point]
     fn waitpid(process: c_int, status: Pointer, options: c_int) -> c_int;
     fn atexit(function: Pointer) -> c_int;
     fn __cxa_atexit(function: Pointer, argument: Pointer, library: Pointer) -> c_int;
@@ -221,7 +256,16 @@ const OWN_NAMES: &[&str] = &[
     "exit",
     "_Exit",
     "raise",
+    "sigaction",
+    "signal",
+    "bsd_signal",
     "pthread_kill",
+    "pthread_cancel",
+    "pthread_testcancel",
+    "pthread_setcancelstate",
+    "pthread_setcanceltype",
+    "nanosleep",
+    "clock_nanosleep",
     "pthread_key_create",
     "pthread_key_delete",
     "pthread_getspecific",

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use crate::thread_objects;
+
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
@@ -13,6 +15,7 @@ unsafe extern "C" {
 /// Ends the program with what it has to do at its end, which is done in the program's process.
 #[unsafe(export_name = "__wrap_exit")]
 pub extern "C" fn exit(status: c_int) -> ! {
+    thread_objects::destroy();
     if is_elsewhere() {
         ask(Own::Exit as usize, &[status.to_word()]);
     }

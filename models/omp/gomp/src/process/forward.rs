@@ -108,12 +108,14 @@ pub(crate) enum Own {
     Fflush,
     Exit,
     ExitAtOnce,
+    Sigaction,
     Join,
     Kill,
+    Cancel,
 }
 
 /// How many these are; the others follow.
-pub(crate) const OWN: usize = Own::Kill as usize + 1;
+pub(crate) const OWN: usize = Own::Cancel as usize + 1;
 
 /// What makes the calls of this process, by their numbers.
 static CALLS: OnceLock<([Call; OWN], &[Call])> = OnceLock::new();

@@ -11,15 +11,15 @@ pub mod end;
 pub mod environment;
 pub mod files;
 pub mod forward;
+pub mod handlers;
 pub mod identity;
-
 pub mod signals;
 pub mod stdio;
 
 use self::forward::Call;
 
-/// Has this process make calls for others; two of them are about threads.
-pub(crate) fn serve(join: Call, kill: Call) {
+/// Has this process make calls for others; three of them are about threads.
+pub(crate) fn serve(join: Call, kill: Call, cancel: Call) {
     let own: [Call; forward::OWN] = [
         identity::serve_getpid,
         files::serve_open,
@@ -30,8 +30,10 @@ pub(crate) fn serve(join: Call, kill: Call) {
         stdio::serve_fflush,
         end::serve_exit,
         end::serve_exit_at_once,
+        handlers::serve_sigaction,
         join,
         kill,
+        cancel,
     ];
     forward::serve(own, calls::CALLS);
 }

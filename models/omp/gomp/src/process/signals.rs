@@ -3,18 +3,16 @@
 //! Handlers are those of the program's process, where signals to the process arrive too. A handler has the
 //! same address in every build, so that a thread that raises a signal calls it where it is.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr;
 
 use super::forward::is_elsewhere;
-use super::{calls, identity};
+use super::{calls, handlers, identity};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
 unsafe extern "C" {
     fn __real_raise(signal: c_int) -> c_int;
 }
-
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// `raise`.
 #[unsafe(export_name = "__wrap_raise")]
@@ -26,7 +24,7 @@ pub extern "C" fn raise(signal: c_int) -> c_int {
     // SAFETY: an action object is plain data, for which zeros are valid, and ours to write.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: as above; nothing is changed.
-    let known = unsafe { calls::sigaction(signal, ptr::null_mut(), (&raw mut action).cast()) };
+    let known = unsafe { handlers::sigaction(signal, ptr::null(), &raw mut action) };
     match action.sa_sigaction {
         _ if known != 0 => -1,
         libc::SIG_IGN => 0,
@@ -50,15 +48,15 @@ fn handle(signal: c_int, action: &libc::sigaction) {
     unsafe {
         if action.sa_flags & libc::SA_RESETHAND != 0 {
             let default: libc::sigaction = std::mem::zeroed();
-            calls::sigaction(signal, (&raw const default).cast_mut().cast(), ptr::null_mut());
+            handlers::sigaction(signal, &raw const default, ptr::null_mut());
         }
         let mut blocked = action.sa_mask;
         if action.sa_flags & libc::SA_NODEFER == 0 {
             libc::sigaddset(&raw mut blocked, signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut masked);
-        let handler: Handler = std::mem::transmute(action.sa_sigaction);
-        handler(signal, &raw mut about, ptr::null_mut());
+        let interrupted = (&raw const about) as usize;
+        handlers::call(action.sa_sigaction, interrupted, (signal, &raw mut about, ptr::null_mut()));
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const masked, ptr::null_mut());
     }
 }

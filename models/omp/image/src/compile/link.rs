@@ -512,7 +512,9 @@ fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
     let missing =
         |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));
     if build.installation.run_time().next().is_none()
-        && ["GOMP_", "omp_", "tombolo_", "__tombolo_migrate_"].into_iter().any(missing)
+        && ["GOMP_", "omp_", "tombolo_", "__tombolo_migrate_", "__cxa_thread_atexit_impl"]
+            .into_iter()
+            .any(missing)
     {
         let hint = format!("there is no OpenMP run-time for {} in the kit: run `make omp`\n", build.isa());
         text.extend(hint.as_bytes());

@@ -14,15 +14,18 @@ pub(super) fn functions() -> impl Iterator<Item = &'static str> {
 /// Functions of the C library that the run-time takes in hand for its own calls too: where the program
 /// begins and what it jumps to, its heap, the storage of threads that have their stacks in the arena, locks
 /// of streams, the program's threads and what they wait for.
-const FUNCTIONS: [&str; 46] = [
+const FUNCTIONS: [&str; 49] = [
     "main",
     "fork",
+    "setjmp",
+    "_setjmp",
     "longjmp",
     "_longjmp",
     "__mmap",
     "__munmap",
     "__unmapself",
     "__copy_tls",
+    "__cxa_thread_atexit_impl",
     "malloc",
     "free",
     "calloc",

@@ -9,12 +9,12 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::migrant::Migrant;
-use super::order::{Construct, Order, OrderKind};
-use crate::primitives::leavable::Begin;
+use super::order::{self, Construct, Order, OrderKind};
+use crate::primitives::leavable::{self, Begin};
 use crate::primitives::{exclusive, sys};
 use crate::team::balancer::Balancer;
 use crate::team::task::Function;
-use crate::team::thread::Thread;
+use crate::team::thread::{Left, Thread, Visit};
 use crate::team::waiting;
 
 /// Has marked functions that a thread calls executed on this node from now on. Whether there is such a node.
@@ -70,23 +70,60 @@ pub fn is_asked_to(me: &'static Thread) -> bool {
     Migrant::of(me).is_some_and(|migrant| migrant.is_said() && migrant.wanted() != me.node)
 }
 
-/// Calls a function with a frame on the node that the caller is to migrate to. False, and the function was
-/// not called, if the caller is there.
-pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> bool {
+/// Whether an address is in the stack of one of the threads that this thread, which migrates, runs as.
+#[must_use]
+pub fn is_on_stack(me: &'static Thread, address: usize) -> bool {
+    let on_stack = |thread: &Thread| {
+        thread.stack.get().is_some_and(|stack| (stack.lowest..=stack.lowest + stack.bytes).contains(&address))
+    };
+    on_stack(me)
+        || Migrant::of(me).is_some_and(|migrant| {
+            (0..me.root().nodes().count()).filter_map(|node| migrant.on(node)).any(on_stack)
+        })
+}
+
+/// Leaves the call that another node made and that this thread executes. The caller goes on with how it was
+/// left.
+///
+/// # Safety
+/// The call has not returned and is of this thread; no function that is left has anything to clean up.
+pub unsafe fn leave(visit: *const Visit, left: Left) -> ! {
+    // SAFETY: the call has not returned, so this still lies on its stack.
+    let visit = unsafe { &*visit };
+    visit.left.set(Some(left));
+    // SAFETY: the caller says so.
+    unsafe { leavable::leave(visit.stack.get(), ptr::null_mut()) }
+}
+
+/// What has become of a call of a marked function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// It is to be made by the caller, which is on the right node.
+    NotYet,
+    /// It has returned.
+    Returned,
+    /// It was left.
+    Left(Left),
+}
+
+fn called_as(left: Option<Left>) -> Called {
+    left.map_or(Called::Returned, Called::Left)
+}
+
+/// Calls a function with a frame on the node that the caller is to migrate to.
+pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> Called {
     let migrant = Migrant::of(me);
     if let Some(balancer) = me.root().balancer()
         && !migrant.is_some_and(Migrant::is_said)
     {
-        balanced(me, balancer, function, frame);
-        return true;
+        return balanced(me, balancer, function, frame);
     }
-    let Some(migrant) = migrant else { return false };
+    let Some(migrant) = migrant else { return Called::NotYet };
     let node = migrant.wanted();
     if node == me.node {
-        return false;
+        return Called::NotYet;
     }
-    visit(me, migrant, node, function, frame);
-    true
+    visit(me, migrant, node, function, frame).0
 }
 
 /// Calls a function with a frame on another node. How long it took there.
@@ -96,35 +133,37 @@ fn visit(
     node: u32,
     function: Function,
     frame: *mut c_void,
-) -> u64 {
+) -> (Called, u64) {
     let order = Order::new(me.root(), node, Construct::Migration, OrderKind::Visit, &[]);
     order.visits(migrant, function, frame as usize);
     let order = executed(me, migrant, order);
     let (errno, run_ns) = (order.errno(), order.result() as u64);
+    let called = called_as(order.left());
     order.release(me.store());
     sys::set_errno(errno);
-    run_ns
+    (called, run_ns)
 }
 
 /// Calls a function with a frame on the node where it is fastest by measured time, which may be this one.
-fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame: *mut c_void) {
+fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame: *mut c_void) -> Called {
     let (migrant, nodes) = (migrant_of(me), me.root().nodes());
     let outer = migrant.chooses(None);
     let choice = balancer.begin(function as usize, me.node, outer, nodes);
     migrant.chooses(Some(choice));
     let began_ns = sys::now_ns();
-    let run_ns = if choice.node == me.node {
+    let (called, run_ns) = if choice.node == me.node {
         // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
-        unsafe { function(frame) };
-        None
+        (called_as(unsafe { order::visit(me, function, frame) }), None)
     } else {
-        Some(visit(me, migrant, choice.node, function, frame))
+        let (called, run_ns) = visit(me, migrant, choice.node, function, frame);
+        (called, Some(run_ns))
     };
     let errno = sys::errno();
     let all_ns = sys::now_ns().saturating_sub(began_ns);
     balancer.end(choice, (run_ns.unwrap_or(all_ns), all_ns), nodes);
     migrant.chooses(outer);
     sys::set_errno(errno);
+    called
 }
 
 /// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with;

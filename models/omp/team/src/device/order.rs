@@ -11,12 +11,12 @@ use super::{alone, memory};
 use crate::constructs::tasks;
 use crate::primitives::leavable::{self, Begin};
 use crate::primitives::store::Store;
-use crate::primitives::{exclusive, processor_time, sys, thread_block};
+use crate::primitives::{exclusive, handlers, processor_time, sys, thread_block};
 use crate::team::devices::Device;
 use crate::team::root::Root;
 use crate::team::shown::Activity;
 use crate::team::task::Function;
-use crate::team::thread::{self, Thread, WayOut};
+use crate::team::thread::{self, Left, Thread, Visit, WayOut};
 use crate::team::waiting;
 
 /// What a thread of a device is to do.
@@ -105,6 +105,8 @@ pub struct Order {
     done: AtomicU32,
     /// The thread that migrates, in a visit.
     migrant: Cell<Option<&'static Migrant>>,
+    /// How the function of a visit was left, if it did not return.
+    left: Cell<Option<Left>>,
     /// The `target data` around, on the same thread.
     around: Cell<Option<&'static Order>>,
 }
@@ -145,6 +147,7 @@ impl Order {
             caller: Cell::new(None),
             done: AtomicU32::new(0),
             migrant: Cell::new(None),
+            left: Cell::new(None),
             around: Cell::new(None),
         })
     }
@@ -334,8 +337,7 @@ impl Order {
         let argument = argument as *mut libc::c_void;
         let before = Migrant::take_over(self.migrant.get(), me);
         let activity = self.begin_as(me);
-        let base = 0_u8;
-        let way_out = me.way_out.replace(WayOut::Visit(&raw const base as usize));
+        let way_out = me.way_out.get();
         let program = self.migrant.get().map_or(me, Migrant::origin);
         let block = thread_block::enter(program.block.get());
         sys::set_errno(errno);
@@ -349,7 +351,7 @@ impl Order {
             let began_ns = me.root().settings.balance.then(sys::now_ns);
             if let Some(function) = self.function.get() {
                 // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
-                unsafe { function(argument) };
+                self.left.set(unsafe { visit(me, function, argument) });
             }
             began_ns.map_or(0, |began_ns| sys::now_ns().saturating_sub(began_ns)) as usize
         };
@@ -358,6 +360,11 @@ impl Order {
         me.way_out.set(way_out);
         me.shown.does(activity);
         Migrant::take_over(before, me);
+    }
+
+    /// How the function of a visit was left, if it did not return.
+    pub(super) fn left(&self) -> Option<Left> {
+        self.left.get()
     }
 
     /// The calling thread is the one that migrates from here on. What it did before.
@@ -410,6 +417,45 @@ impl Order {
             sys::fatal(format_args!("{name}: device {} (node {node}): {failure}", self.node - 1));
         }
     }
+}
+
+/// Calls a marked function with its frame, so that it can be left by [`super::migrate::leave`]. How it was
+/// left, if it did not return.
+///
+/// # Safety
+/// The function may be called with the frame.
+pub(super) unsafe fn visit(
+    me: &'static Thread,
+    function: Function,
+    frame: *mut libc::c_void,
+) -> Option<Left> {
+    let visit = Visit::default();
+    let way_out = me.way_out.replace(WayOut::Visit(&raw const visit));
+    let mut called = Called { function, frame };
+    let called = (&raw mut called).cast();
+    // SAFETY: the caller says so; the place is ours.
+    handlers::within(|| unsafe { leavable::call(visited, called, visit.stack.as_ptr()) });
+    me.way_out.set(way_out);
+    visit.left.get()
+}
+
+/// What a visit calls.
+struct Called {
+    function: Function,
+    frame: *mut libc::c_void,
+}
+
+/// Calls the function of a visit.
+///
+/// # Safety
+/// The argument is a [`Called`] whose function may be called.
+unsafe extern "C" fn visited(called: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the caller says so.
+    unsafe {
+        let Called { function, frame } = called.cast::<Called>().read();
+        function(frame);
+    }
+    ptr::null_mut()
 }
 
 /// Carries out the order that a worker was given.

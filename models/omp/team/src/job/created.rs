@@ -155,11 +155,13 @@ unsafe extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `create` made it for this thread.
     let program = unsafe { Box::from_raw(argument.cast::<Program>()) };
     let Program { begin, argument, node, stack, kernel } = *program;
+    let me = start::first_call(node);
+    me.shown.becomes(Role::Created);
     kernel.store(sys::thread_number().cast_signed(), Ordering::Release);
     // The thread may end by `pthread_exit`: nothing may be left to be given back.
     drop(kernel);
-    let me = start::first_call(node);
-    me.shown.becomes(Role::Created);
+    // Once it has a record: who cancels it asks the C library first and looks for the record then.
+    sys::leave_cancellation_for_later();
     me.stack.set(stack.map(|stack| stack.bounds(false)));
     fault::watch(me);
     let there = me.root().node_for_created(node);

@@ -93,17 +93,28 @@ fn has_handler() -> bool {
     }
 }
 
+static INSTALLED: Once = Once::new();
+
 fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: an action object is plain data; the handler takes what such handlers are given.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = explain as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND | libc::SA_NODEFER;
-            libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut());
-        }
+    INSTALLED.call_once(|| {
+        let action = action();
+        // SAFETY: the action is ours; the handler takes what such handlers are given.
+        unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()) };
     });
+}
+
+fn action() -> libc::sigaction {
+    // SAFETY: an action object is plain data, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = explain as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND | libc::SA_NODEFER;
+    action
+}
+
+/// What is done in place of what the system does at a signal, where it is explained.
+#[must_use]
+pub fn explaining(signal: c_int) -> Option<libc::sigaction> {
+    (signal == libc::SIGSEGV && INSTALLED.is_completed()).then(action)
 }
 
 /// Says what was wrong, if it is known, and lets the signal end the process: an access that faults does so
@@ -166,12 +177,16 @@ impl fmt::Display for Who {
     }
 }
 
+/// Where the stack of what a signal interrupted is.
 #[cfg(target_arch = "x86_64")]
-fn stack_pointer(context: &libc::ucontext_t) -> usize {
+#[must_use]
+pub fn stack_pointer(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.gregs[libc::REG_RSP as usize].cast_unsigned() as usize
 }
 
+/// Where the stack of what a signal interrupted is.
 #[cfg(target_arch = "aarch64")]
-fn stack_pointer(context: &libc::ucontext_t) -> usize {
+#[must_use]
+pub fn stack_pointer(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.sp as usize
 }

@@ -127,12 +127,15 @@ fn leave_at_end(thread: &'static Thread) {
 
 /// A thread that OpenMP did not start ends.
 fn left(thread: &'static Thread) {
+    // SAFETY: the program said so as it entered them.
+    unsafe { thread.objects.destroy(thread.store()) };
     if let Some(values) = thread.values.get() {
         thread.root().keys.destroy(values);
     }
     thread.awake().went();
     migrate::forget(thread);
     thread.shown.becomes(Role::None);
+    thread.cancellation.begin_anew();
     thread.root().leave(thread);
     thread::set_current(None);
 }

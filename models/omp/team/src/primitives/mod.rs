@@ -7,6 +7,7 @@ pub mod bell;
 pub mod cache;
 pub mod cache_line;
 pub mod exclusive;
+pub mod handlers;
 pub mod icv;
 #[cfg(loom)]
 mod kernel_model;

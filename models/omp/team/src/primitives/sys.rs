@@ -78,6 +78,24 @@ pub fn futex_wake(word: &AtomicU32, count: u32) {
     }
 }
 
+// SAFETY: the C library's functions of these names.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
+    fn pthread_testcancel();
+}
+
+/// Ends the calling thread if the C library was asked to. From here on it does so only once it is told that it
+/// may. The thread has nothing to give back.
+pub fn leave_cancellation_for_later() {
+    const DISABLE: i32 = 1;
+    full_fence();
+    // SAFETY: the calls have no other pointer.
+    unsafe {
+        pthread_testcancel();
+        pthread_setcancelstate(DISABLE, ptr::null_mut());
+    }
+}
+
 /// Sleeps for a while.
 pub fn sleep_for(microseconds: u32) {
     let time = libc::timespec {

@@ -2,6 +2,7 @@
 //! What the constructs do with them is in [`crate::constructs`].
 
 pub mod balancer;
+pub mod cancellation;
 pub mod depend;
 pub mod devices;
 pub mod doacross;
@@ -9,6 +10,7 @@ pub mod group;
 pub mod keys;
 pub mod members;
 pub mod node_barrier;
+pub mod objects;
 pub mod present;
 pub mod queue;
 pub mod root;

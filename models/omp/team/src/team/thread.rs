@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::ptr;
 
+use super::cancellation::Cancellation;
 use super::keys::Values;
 use super::members::{Member, Team};
+use super::objects::Objects;
 use super::root::Root;
 use super::share::WorkShare;
 use super::shown::Shown;
@@ -43,8 +45,27 @@ pub enum WayOut {
     Thread,
     /// A call of this process, by where its stack is kept ([`crate::primitives::leavable`]).
     Call(*mut usize),
-    /// A call of another node, which cannot be left: its frames are below this address.
-    Visit(usize),
+    /// A call of another node.
+    Visit(*const Visit),
+}
+
+/// A call of a function that another node made. It lies on the stack that the function runs on, whose frames
+/// are below it.
+#[derive(Debug, Default)]
+pub struct Visit {
+    /// Where the stack is kept by which the call is left ([`crate::primitives::leavable`]).
+    pub stack: Cell<usize>,
+    /// How it was left, if it did not return.
+    pub left: Cell<Option<Left>>,
+}
+
+/// How a call of another node was left. Its caller goes on with that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// By `longjmp`: what `setjmp` filled in, and the value.
+    Jump(usize, i32),
+    /// By the end of the thread, with what it ends with.
+    Exit(usize),
 }
 
 /// A thread of the job. The first cache line is what others write, the rest is its own.
@@ -95,6 +116,10 @@ pub struct Thread {
     pub migrant: Cell<*const libc::c_void>,
     /// Its values of keys, once it has any.
     pub values: Cell<Option<&'static Values>>,
+    /// Whether it is to end.
+    pub cancellation: Cancellation,
+    /// Its objects that are destroyed at its end.
+    pub objects: Objects,
     /// Where its block of thread-local variables is, on all nodes.
     pub block: Cell<usize>,
     /// What the thread leaves that ends here.
@@ -138,6 +163,8 @@ impl Thread {
             data: Cell::new(ptr::null()),
             migrant: Cell::new(ptr::null()),
             values: Cell::new(None),
+            cancellation: Cancellation::default(),
+            objects: Objects::default(),
             block: Cell::new(0),
             way_out: Cell::new(WayOut::Thread),
             stack: Cell::new(None),

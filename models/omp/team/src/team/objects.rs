@@ -1,0 +1,90 @@
+//! Objects that a thread has of its own and that are destroyed at its end (`thread_local` of C++).
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+
+use super::keys::Destructor;
+use crate::primitives::store::Store;
+
+/// The objects of a thread, the last made first. The thread is the only one that uses them.
+#[derive(Debug, Default)]
+pub struct Objects(Cell<Option<&'static Object>>);
+
+/// An object, in the store.
+#[derive(Debug)]
+struct Object {
+    destroy: Destructor,
+    object: *mut c_void,
+    before: Option<&'static Object>,
+}
+
+// SAFETY: it is written once and passed on by a thread to itself, which can run on several nodes in turn.
+unsafe impl Sync for Object {}
+
+impl Objects {
+    /// Has an object destroyed at the end of the thread, before those that were made earlier.
+    pub fn enter(&self, store: &Store, destroy: Destructor, object: *mut c_void) {
+        self.0.set(Some(store.place(Object { destroy, object, before: self.0.get() })));
+    }
+
+    /// Destroys all, also those that are made meanwhile.
+    ///
+    /// # Safety
+    /// What was entered may be destroyed.
+    pub unsafe fn destroy(&self, store: &Store) {
+        while let Some(last) = self.0.get() {
+            let Object { destroy, object, before } = *last;
+            self.0.set(before);
+            // SAFETY: `enter` placed it, and nothing refers to it any more; the caller says the rest.
+            unsafe {
+                store.release(ptr::from_ref(last).cast_mut().cast());
+                destroy(object);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::primitives::store::SPAN;
+    use crate::primitives::sys;
+
+    static ORDER: AtomicU64 = AtomicU64::new(0);
+
+    /// An object that is known by its number, and those that it belongs to.
+    struct Made(u64, *const Objects, *const Store);
+
+    unsafe extern "C" fn destroy(made: *mut c_void) {
+        // SAFETY: the test entered it.
+        let made = unsafe { &*made.cast::<Made>() };
+        ORDER.store(ORDER.load(Ordering::Relaxed) * 10 + made.0, Ordering::Relaxed);
+        if made.0 == 2 {
+            let last = Box::into_raw(Box::new(Made(9, made.1, made.2)));
+            // SAFETY: the test's, which are there.
+            unsafe { (*made.1).enter(&*made.2, destroy, last.cast()) };
+        }
+    }
+
+    #[test]
+    fn the_last_made_is_destroyed_first() {
+        let size = 16 << 20;
+        let memory = sys::reserve(size + SPAN).expect("address space");
+        // SAFETY: the mapping is fresh and never unmapped.
+        let store = unsafe { Store::format((memory as usize).next_multiple_of(SPAN) as *mut u8, size) };
+        let objects = Objects::default();
+        let made = [1, 2, 3].map(|number| Made(number, &raw const objects, ptr::from_ref(store)));
+        for made in &made {
+            objects.enter(store, destroy, ptr::from_ref(made).cast_mut().cast());
+        }
+        // SAFETY: they are what the destructor takes.
+        unsafe { objects.destroy(store) };
+        assert_eq!(ORDER.load(Ordering::Relaxed), 3291);
+        // SAFETY: as above; there are none left.
+        unsafe { objects.destroy(store) };
+        assert_eq!(ORDER.load(Ordering::Relaxed), 3291);
+    }
+}

@@ -1,0 +1,93 @@
+//! Signal handlers, and threads that leave calls on other nodes: by jumps, by their end, because they are
+//! cancelled. The programs check themselves (`testing/omp/programs`).
+
+use tombolo_e2e::{Machine, MachineFile, eventually};
+
+use crate::migrate::{EXCLUSIVE, HYBRID, PAGES, USER, VM, run, with_user};
+use crate::nodes::{compile, machine};
+
+const SPREAD: &str = "OMP_TOMBOLO_PTHREADS=spread";
+const OTHERS: &str = "OMP_TOMBOLO_PTHREADS=others";
+
+fn leave<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [&["leave.tbi"], words].concat()
+}
+
+/// Handlers are the program's, jumps and ends of threads lead out of calls on other nodes.
+fn are_left(machine: &Machine, variables: &[&str]) {
+    for word in ["handlers", "jumps", "exits", "main"] {
+        let said = run(machine, variables, &leave(&[word])).ok();
+        assert_eq!(said, format!("{word}: right\n"), "{variables:?}");
+    }
+}
+
+fn cancels(machine: &Machine, variables: &[&str], words: &[&str]) {
+    let said = run(machine, variables, &leave(&[&["cancel"], words].concat())).ok();
+    assert_eq!(said, "cancel: right\n", "{variables:?}");
+}
+
+const IN_HANDLER: &str = "a thread cannot migrate in a signal handler";
+
+#[test]
+fn calls_on_an_emulated_node_are_left() {
+    let Some(machine) = machine(&with_user(), &["leave"]) else { return };
+    for mode in [HYBRID, EXCLUSIVE] {
+        are_left(&machine, &[mode, USER]);
+        cancels(&machine, &[mode, USER], &["home"]);
+        cancels(&machine, &[mode, USER, OTHERS], &[]);
+        cancels(&machine, &[mode, USER, SPREAD], &[]);
+    }
+    are_left(&machine, &[]);
+    are_left(&machine, &[HYBRID]);
+    cancels(&machine, &[HYBRID], &["home"]);
+    // What would migrate in a handler ends the program, wherever the handler runs.
+    for (word, node) in [("moves", "host"), ("moves-there", "arm-user"), ("calls", "host")] {
+        let ended = run(&machine, &[HYBRID, USER], &leave(&[word]));
+        ended.fails_with(1, &[IN_HANDLER, "where the program reads it"]);
+        assert!(eventually(|| machine.domains_on(node).is_empty()), "{word}: {:?}", machine.domains_on(node));
+    }
+    let stays = "in the handler on 0\nstays: right\n";
+    assert_eq!(run(&machine, &[HYBRID, USER], &leave(&["stays"])).ok(), stays);
+    for word in ["moves", "calls"] {
+        run(&machine, &[], &leave(&[word])).ok();
+    }
+    assert_eq!(run(&machine, &[], &leave(&["alarm"])).ok(), "alarm: right\n");
+    assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
+    machine.down();
+}
+
+#[test]
+fn calls_on_virtual_machines_are_left() {
+    let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
+    let Some(machine) = machine(&file, &["leave"]) else { return };
+    are_left(&machine, &[HYBRID, VM]);
+    cancels(&machine, &[HYBRID, VM], &["home"]);
+    cancels(&machine, &[HYBRID, VM, OTHERS], &[]);
+    // Three nodes, of which two share no memory: jumps lead over nodes to others.
+    let both = [HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES];
+    are_left(&machine, &both);
+    cancels(&machine, &[&both[..], &[SPREAD]].concat(), &[]);
+    machine.down();
+}
+
+/// What a program says whose thread of `main` makes two objects and ends.
+const OBJECTS: [(&str, &str); 2] =
+    [("main", "main: right\ndestroyed 2\ndestroyed 1\n"), ("exits", "1 2\ndestroyed 2\ndestroyed 1\n")];
+
+#[test]
+fn objects_of_threads_are_destroyed_at_their_end() {
+    let Some(machine) = machine(&with_user().with_vm("arm0", ""), &[]) else { return };
+    let source = |name: &str| format!("{}/../omp/programs/{name}.cpp", env!("CARGO_MANIFEST_DIR"));
+    compile(&machine, &source("thread_objects"), "objects", &[&source("thread_objects_other")]);
+    for variables in
+        [&[][..], &[HYBRID, USER], &[EXCLUSIVE, USER], &[HYBRID, VM], &[HYBRID, VM, PAGES, SPREAD]]
+    {
+        let said = run(&machine, variables, &["objects.tbi"]).ok();
+        assert!(said.ends_with("threads: right\n"), "{variables:?}: {said}");
+        for (word, expected) in OBJECTS {
+            let ended = run(&machine, variables, &["objects.tbi", word]);
+            assert_eq!(ended.text(), expected, "{variables:?} {word}");
+        }
+    }
+    machine.down();
+}
