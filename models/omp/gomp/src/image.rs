@@ -69,7 +69,7 @@ pub(crate) fn join() {
     if worker_main::is_wanted() {
         memory::set_memory(heap::OWN);
         say_what_is_shared();
-        process::serve(threads::serve_join, threads::serve_kill, cancellation::serve);
+        process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
         create_first_thread();
         // SAFETY: the variables are those of the program, of which nothing has run.
         unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn __wrap_main(
         return unsafe { main_of_program(count, words, environment) };
     }
     say_what_is_shared();
-    process::serve(threads::serve_join, threads::serve_kill, cancellation::serve);
+    process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
     // A handler of the program may wait for other threads, for which this one has to be there.
     sys::withhold_signals();
     create_first_thread();

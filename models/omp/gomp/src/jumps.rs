@@ -1,7 +1,7 @@
 //! `setjmp` and `longjmp` in an image. A jump can lead out of calls that other nodes made: each of them ends,
 //! and the thread that waited for the outermost jumps on its stack, as its own instruction set does.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::primitives::{exclusive, handlers, sys};
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> !
     unsafe { __wrap_longjmp(place, value) }
 }
 
-/// Whether a thread that has its stack there is the program's. Where workers have address spaces of their own,
-/// the run-time's threads have stacks of their process.
+/// Whether a thread that has its stack there is the program's. Where workers have address spaces of their
+/// own, the run-time's threads have stacks of their process.
 fn is_of_program(stack: usize) -> bool {
     !exclusive::is_on() || root::current().is_some_and(|root| root.store.holds(stack))
 }
@@ -113,18 +113,4 @@ fn leaves(me: &'static Thread, visit: *const Visit, target: &Target) -> bool {
     }
     !is_of_visit(visit, target.stack)
         && (!me.store().holds(target.stack) || migrate::is_on_stack(me, target.stack))
-}
-
-/// Goes on as a call went on that this thread had made on another node and that was left there.
-///
-/// # Safety
-/// As `longjmp`, and as `pthread_exit`.
-pub(crate) unsafe fn go_on(left: Left) -> ! {
-    // SAFETY: the caller says so.
-    unsafe {
-        match left {
-            Left::Jump(place, value) => __wrap_longjmp(place as *const usize, value),
-            Left::Exit(value) => crate::threads::__wrap_pthread_exit(value as *mut c_void),
-        }
-    }
 }

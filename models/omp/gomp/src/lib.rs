@@ -28,6 +28,8 @@ pub mod migrate;
 pub mod process;
 pub mod region;
 pub mod replicate;
+#[cfg(target_env = "musl")]
+pub mod sleeps;
 pub mod start;
 #[cfg(target_env = "gnu")]
 pub mod streams;

@@ -7,9 +7,9 @@ use tombolo_omp_team::device::migrate::{self, Called};
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::{handlers, sys};
 use tombolo_omp_team::team::task::Function;
-use tombolo_omp_team::team::thread;
+use tombolo_omp_team::team::thread::{self, Left};
 
-use crate::threads::status;
+use crate::threads::{__wrap_pthread_exit, status};
 use crate::{exceptions, jumps};
 
 /// Why a handler of a signal cannot migrate: what it interrupts may be elsewhere, or about to go there.
@@ -85,6 +85,20 @@ pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut 
         Called::NotYet => 0,
         Called::Returned => 1,
         // SAFETY: the caller says so.
-        Called::Left(left) => unsafe { jumps::go_on(left) },
+        Called::Left(left) => unsafe { go_on(left) },
+    }
+}
+
+/// Goes on as a call went on that this thread had made on another node and that was left there.
+///
+/// # Safety
+/// As `longjmp`, and as `pthread_exit`.
+unsafe fn go_on(left: Left) -> ! {
+    // SAFETY: the caller says so.
+    unsafe {
+        match left {
+            Left::Jump(place, value) => jumps::__wrap_longjmp(place as *const usize, value),
+            Left::Exit(value) => __wrap_pthread_exit(value as *mut c_void),
+        }
     }
 }

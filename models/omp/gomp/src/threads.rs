@@ -14,7 +14,8 @@ use tombolo_omp_team::job::{created, stack};
 use tombolo_omp_team::primitives::leavable::{self, Begin};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::keys::{Destructor, Keys, Values};
-use tombolo_omp_team::team::thread::{self, Left, WayOut};
+use tombolo_omp_team::team::root;
+use tombolo_omp_team::team::thread::{self, Left, Thread, WayOut};
 
 use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
 use crate::process::signals;
@@ -29,6 +30,7 @@ unsafe extern "C" {
         argument: *mut c_void,
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
+    fn __real_pthread_cancel(thread: libc::pthread_t) -> c_int;
     fn __real_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int;
     fn __real_pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int;
     fn __real_pthread_key_delete(key: u32) -> c_int;
@@ -91,16 +93,16 @@ pub(crate) fn is_main() {
 }
 
 /// Whether this process made a thread, which is what the C library can be asked about it here.
-pub(crate) fn is_here(thread: libc::pthread_t) -> bool {
+fn is_here(thread: libc::pthread_t) -> bool {
     thread as usize == MAIN.load(Ordering::Relaxed) || created::is_of_this_process(thread)
 }
 
 /// What a process says of a thread that it did not make.
-pub(crate) const NOT_HERE: u64 = u64::MAX;
+const NOT_HERE: u64 = u64::MAX;
 
 /// Has the process that made a thread make a call about it, and waits for that. What it says is the number of
 /// an error.
-pub(crate) fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
+fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
     for process in PROGRAM.. {
         match ask_in(process, call as usize, &[thread as u64, word]) {
             None => break,
@@ -112,7 +114,7 @@ pub(crate) fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int
 }
 
 /// Whether the process that made a thread is another than this one.
-pub(crate) fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
+fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
     is_of_job() && start::root().store.holds(thread as usize) && !is_here(thread)
 }
 
@@ -173,6 +175,54 @@ pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
     // SAFETY: this process has made the thread, which a thread of the job says is there.
     let error = unsafe { __real_pthread_kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
     u64::from(error.unsigned_abs())
+}
+
+/// `pthread_cancel`. The process that made the thread asks it.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_pthread_cancel(thread: libc::pthread_t) -> c_int {
+    if is_made_elsewhere(thread) {
+        return where_made(Own::Cancel, thread, 0);
+    }
+    // SAFETY: the caller says so.
+    unsafe { cancel(thread) }
+}
+
+/// Makes such a call for another process.
+///
+/// # Safety
+/// The words are those of such a call.
+pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
+    let thread = thread as libc::pthread_t;
+    if !is_here(thread) {
+        return NOT_HERE;
+    }
+    // SAFETY: a thread of the job waits for this, and had these words.
+    u64::from(unsafe { cancel(thread) }.unsigned_abs())
+}
+
+/// Asks a thread of this process to end.
+///
+/// # Safety
+/// As `pthread_cancel`.
+unsafe fn cancel(thread: libc::pthread_t) -> c_int {
+    // SAFETY: the caller says so.
+    let failed = unsafe { __real_pthread_cancel(thread) };
+    // A thread that begins has its record before it looks for the C library's request.
+    sys::full_fence();
+    if let Some(root) = root::current()
+        && let Some(record) = root.threads().find(|record| is_of(record, thread))
+    {
+        record.cancellation.ask();
+    }
+    failed
+}
+
+/// Whether a record is that of a thread of the program, by what the C library calls it.
+fn is_of(record: &Thread, thread: libc::pthread_t) -> bool {
+    cancellation::is_of_program(record) && record.shown.handle() == thread as usize
 }
 
 /// Has a thread that ends leave nothing to be joined.

@@ -26,5 +26,6 @@ pub mod stack_bounds;
 pub mod store;
 pub mod sys;
 pub mod thread_block;
+mod thread_variable;
 pub mod wait;
 pub mod wake_domain;

@@ -84,8 +84,8 @@ unsafe extern "C" {
     fn pthread_testcancel();
 }
 
-/// Ends the calling thread if the C library was asked to. From here on it does so only once it is told that it
-/// may. The thread has nothing to give back.
+/// Ends the calling thread if the C library was asked to. From here on it does so only once it is told that
+/// it may. The thread has nothing to give back.
 pub fn leave_cancellation_for_later() {
     const DISABLE: i32 = 1;
     full_fence();
@@ -403,32 +403,7 @@ std::arch::global_asm!(
 /// Where the calling thread's word lies.
 #[inline]
 fn slot() -> *mut *const c_void {
-    let address: *mut *const c_void;
-    // SAFETY: reads the offset of the word, which the loader wrote, and the thread's own base; both do not
-    // change.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!(
-            "mov {address}, qword ptr [rip + tombolo_omp_me@GOTTPOFF]",
-            "add {address}, qword ptr fs:[0]",
-            address = out(reg) address,
-            options(nostack, pure, readonly),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!(
-            "mrs {base}, tpidr_el0",
-            "adrp {address}, :gottprel:tombolo_omp_me",
-            "ldr {address}, [{address}, :gottprel_lo12:tombolo_omp_me]",
-            "add {address}, {address}, {base}",
-            base = out(reg) _,
-            address = out(reg) address,
-            options(nostack, pure, readonly),
-        );
-    }
-    address
+    super::thread_variable::own_address!("tombolo_omp_me")
 }
 
 /// The record of the calling thread, as [`crate::primitives::local`] has stored it; null before that.

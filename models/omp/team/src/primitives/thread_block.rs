@@ -63,36 +63,12 @@ fn word() -> Option<*mut usize> {
     None
 }
 
-/// The calling thread's word.
+/// The calling thread's word, which `tombolo ompcc` has put among the program's thread-locals.
 #[cfg(target_env = "musl")]
 #[expect(clippy::unnecessary_wraps, reason = "other programs have none")]
 #[inline]
 fn word() -> Option<*mut usize> {
-    let address: *mut usize;
-    // SAFETY: computes an address. `tombolo ompcc` has put the word among the program's thread-locals.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!(
-            "mov {address}, qword ptr [rip + __tombolo_omp_thread@GOTTPOFF]",
-            "add {address}, qword ptr fs:[0]",
-            address = out(reg) address,
-            options(nostack, pure, readonly),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!(
-            "mrs {base}, tpidr_el0",
-            "adrp {address}, :gottprel:__tombolo_omp_thread",
-            "ldr {address}, [{address}, :gottprel_lo12:__tombolo_omp_thread]",
-            "add {address}, {address}, {base}",
-            base = out(reg) _,
-            address = out(reg) address,
-            options(nostack, pure, readonly),
-        );
-    }
-    Some(address)
+    Some(super::thread_variable::own_address!("__tombolo_omp_thread"))
 }
 
 /// The calling thread's thread pointer.

@@ -58,6 +58,8 @@ mod tests {
     /// An object that is known by its number, and those that it belongs to.
     struct Made(u64, *const Objects, *const Store);
 
+    /// # Safety
+    /// It is one of the test's.
     unsafe extern "C" fn destroy(made: *mut c_void) {
         // SAFETY: the test entered it.
         let made = unsafe { &*made.cast::<Made>() };

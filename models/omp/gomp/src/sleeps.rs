@@ -1,0 +1,84 @@
+//! Sleeps of the program, which are cancellation points.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use crate::cancellation::{follow, is_elsewhere_than_made, point_here};
+use crate::threads::status;
+
+/// How long a thread sleeps on another node before it looks whether it is to end, in nanoseconds.
+const SLICE_NS: i64 = 20_000_000;
+
+// SAFETY: the C library's function of this name; the linker has named it so.
+unsafe extern "C" {
+    fn __real_clock_nanosleep(
+        clock: libc::clockid_t,
+        flags: c_int,
+        time: *const libc::timespec,
+        left: *mut libc::timespec,
+    ) -> c_int;
+}
+
+/// A time of a clock in nanoseconds; `None` if it is not one.
+fn nanoseconds(time: &libc::timespec) -> Option<i64> {
+    let is_one = time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec);
+    is_one.then(|| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec))
+}
+
+fn timespec(nanoseconds: i64) -> libc::timespec {
+    libc::timespec { tv_sec: nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000 }
+}
+
+/// `clock_nanosleep`. A thread that runs elsewhere than where it was made looks now and then whether it is to
+/// end.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_clock_nanosleep(
+    clock: libc::clockid_t,
+    flags: c_int,
+    time: *const libc::timespec,
+    left: *mut libc::timespec,
+) -> c_int {
+    let now = || {
+        let mut now = timespec(0);
+        // SAFETY: the time is ours to write.
+        (unsafe { libc::clock_gettime(clock, &raw mut now) } == 0).then(|| nanoseconds(&now)).flatten()
+    };
+    // SAFETY: the caller says that it can be read.
+    let length = nanoseconds(unsafe { &*time });
+    let (true, Some(length), Some(began)) = (is_elsewhere_than_made(), length, now()) else {
+        // SAFETY: the caller says so.
+        return point_here(|| unsafe { __real_clock_nanosleep(clock, flags, time, left) });
+    };
+    let is_until = flags & libc::TIMER_ABSTIME != 0;
+    let end = if is_until { length } else { began.saturating_add(length) };
+    loop {
+        follow();
+        let more = end.saturating_sub(now().unwrap_or(end));
+        if more <= 0 {
+            return 0;
+        }
+        let slice = timespec(more.min(SLICE_NS));
+        // SAFETY: the time is ours.
+        let failed = unsafe { __real_clock_nanosleep(clock, 0, &raw const slice, ptr::null_mut()) };
+        if failed != 0 {
+            if !is_until && !left.is_null() {
+                // SAFETY: the caller says that it can be written.
+                unsafe { left.write(timespec(end.saturating_sub(now().unwrap_or(end)).max(0))) };
+            }
+            return failed;
+        }
+    }
+}
+
+/// `nanosleep`.
+///
+/// # Safety
+/// As the C library's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
+    // SAFETY: the caller says so.
+    status(unsafe { __wrap_clock_nanosleep(libc::CLOCK_REALTIME, 0, time, left) })
+}
