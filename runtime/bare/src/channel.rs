@@ -427,7 +427,8 @@ fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedM
 
 /// What counts the rings of a channel together with those of others.
 fn group_counter(offset_bytes: u64) -> Result<GroupCounter, Error> {
-    let word = program::window(offset_bytes, 8).and_then(|word| GroupCounter::new(&word, 0).ok());
+    let word =
+        program::window(offset_bytes, 8, Arc::default()).and_then(|word| GroupCounter::new(&word, 0).ok());
     word.ok_or_else(|| Error::MonitorProtocol("a group outside the window".to_string()))
 }
 
