@@ -4,7 +4,8 @@
 //! `all LABEL FILE` measures everything by itself, on a host that has of Tombolo only `tombolod` beside this
 //! program, and writes the results into the file, as `tombolo bench all --json FILE` does. For `tombolo bench
 //! all`, `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot, and
-//! so do `rpc OPTIONS` and `bulk OPTIONS` for theirs; `far` is the far side, which the near side starts.
+//! so do `rpc OPTIONS` and `bulk OPTIONS` for theirs; `far` is the far side, which the near side starts. `hub
+//! COUNT` is for `tombolo bench hub`, and `hub-far` its other side.
 
 #[cfg(feature = "aeron")]
 mod aeron;
@@ -24,6 +25,7 @@ mod echo_capnp;
 mod echo_grpc;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod hubs;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 #[cfg(feature = "threads")]
@@ -114,6 +116,10 @@ fn main() -> ExitCode {
         ["bulk", options] => finish(run(options, measure_bulk)),
         ["all", label, file] => finish(measure_all(label, Path::new(file))),
         ["far"] => finish(serve()),
+        ["hub", count] => finish(count_of(count).map(|count| println!("{}", hubs::measure(count)))),
+        ["hub-far", role, name, count] => {
+            finish(count_of(count).and_then(|count| Ok(hubs::far(role, name, count)?)))
+        }
         _ => {
             eprintln!(
                 "usage: tombolo-bench-peers all LABEL FILE\n\
@@ -152,6 +158,10 @@ fn finish(result: Result<(), Why>) -> ExitCode {
             ExitCode::from(status)
         }
     }
+}
+
+fn count_of(text: &str) -> Result<u64, Why> {
+    text.parse().map_err(|_| Why { text: format!("'{text}' is not a count"), status: 2 })
 }
 
 fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, Why>) -> Result<(), Why> {

@@ -1,17 +1,14 @@
 //! `tombolo bench hub`
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::EventfdFlags;
 use serde::Serialize;
 use tombolo::{Child, Domain, SpawnOptions};
+use tombolo_bench::suite::Absent;
 use tombolo_cli_common::nodes::named;
 use tombolo_hub::wire::REQUEST_BYTES;
 use tombolo_hubs::plan::to_word;
@@ -20,6 +17,7 @@ use tombolo_machine::Kit;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
+use crate::hub_beside::{beside, echo_pipe, echo_semaphores, peers};
 use crate::hub_hops::{Forwarders, HOPS, echoed, forward, name, return_all};
 use crate::text::Table;
 
@@ -33,10 +31,12 @@ use crate::text::Table;
 /// of 64, one by one and with 64 and 512 under way, and through one of 4096 with 512 under way, from one
 /// task to one and from four to four.
 /// Beside them, in the same run: a message there and back on a channel; two semaphores of the kernel
-/// (eventfd), a pipe, and the standard library's channels (crossbeam's) between two threads.
+/// (eventfd), a pipe, and the standard library's channels (crossbeam's) between two threads; and, if `make
+/// bench-peers` has built them, semaphores and message queues of POSIX, ZeroMQ and NNG between two
+/// processes and channels of Go between two goroutines.
 ///
 /// The JSON has, for each of `rows`: what, where, hops, bytes, count, ns_each, p50_ns and paper_ns (null
-/// where the paper has none).
+/// where the paper has none); and for each of `absent`, which was not measured: peer and why.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -81,7 +81,7 @@ const LARGE_COUNT: u64 = 100;
 /// Senders, and receivers, of the large fifo where many share it.
 const MANY: u64 = 4;
 
-const FIFO_BYTES: usize = 64;
+pub(super) const FIFO_BYTES: usize = 64;
 
 /// Operations whose time is taken together; the median of such times is little affected by other programs.
 const BATCH: u64 = 10;
@@ -98,11 +98,12 @@ const PAPER_BYTES_PER_S: f64 = 19.8e6;
 #[derive(Serialize)]
 struct Report {
     rows: Vec<Row>,
+    absent: Vec<Absent>,
 }
 
 #[derive(Serialize)]
-struct Row {
-    what: &'static str,
+pub(super) struct Row {
+    what: String,
     #[serde(rename = "where")]
     place: String,
     /// Channels that a request passes; 0 for what has none.
@@ -116,10 +117,17 @@ struct Row {
     paper_ns: Option<f64>,
 }
 
+impl Row {
+    /// Of what passes no channel.
+    pub(super) fn of_host(self) -> Row {
+        Row { hops: 0, ..self }
+    }
+}
+
 /// What operations took.
 pub(super) struct Times {
-    mean_ns: f64,
-    p50_ns: f64,
+    pub(super) mean_ns: f64,
+    pub(super) p50_ns: f64,
 }
 
 impl Times {
@@ -172,9 +180,17 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         measured?;
     }
     let echoed = echoed(&domain, options.count)?;
-    rows.push(Row { hops: 0, ..row("there and back", "a channel", REQUEST_BYTES, options.count, echoed) });
+    rows.push(row("there and back", "a channel", REQUEST_BYTES, options.count, echoed).of_host());
     beside(options.count, &mut rows)?;
-    if options.json { print_json(&Report { rows }) } else { print(render(&rows, context.colour)) }
+    let absent = peers(options.count, &mut rows)?;
+    if options.json {
+        return print_json(&Report { rows, absent });
+    }
+    let mut text = render(&rows, context.colour);
+    for Absent { peer, why } in &absent {
+        let _ = writeln!(text, "{peer} was not measured: {why}");
+    }
+    print(text)
 }
 
 fn render(rows: &[Row], colour: bool) -> String {
@@ -185,7 +201,7 @@ fn render(rows: &[Row], colour: bool) -> String {
             let _ = write!(rate, ", {:.1} MB/s", row.bytes as f64 * 1e3 / row.ns_each);
         }
         table.row([
-            row.what.to_owned(),
+            row.what.clone(),
             row.place.clone(),
             if row.hops == 0 { "-".to_owned() } else { row.hops.to_string() },
             if row.bytes == 0 { "-".to_owned() } else { row.bytes.to_string() },
@@ -222,7 +238,7 @@ fn start(domain: &Domain, role: &str, count: u64) -> Result<std::process::Child,
     command.spawn().map_err(Failure::system("start the other task"))
 }
 
-fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failure> {
+pub(super) fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failure> {
     let status = peer.wait().map_err(Failure::system("wait for the other task"))?;
     if status.success() {
         Ok(())
@@ -231,9 +247,18 @@ fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failu
     }
 }
 
-fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Times) -> Row {
+pub(super) fn row(what: &str, place: &str, bytes: usize, count: u64, time: Times) -> Row {
     let Times { mean_ns: ns_each, p50_ns } = time;
-    Row { what, place: place.to_owned(), hops: 1, bytes, count, ns_each, p50_ns, paper_ns: None }
+    Row {
+        what: what.to_owned(),
+        place: place.to_owned(),
+        hops: 1,
+        bytes,
+        count,
+        ns_each,
+        p50_ns,
+        paper_ns: None,
+    }
 }
 
 fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
@@ -423,115 +448,6 @@ fn send(task: &Task, name: &str, bytes: usize, count: u64) -> Result<(), HubErro
     Ok(())
 }
 
-/// What this host has without Tombolo.
-fn beside(count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
-    rows.push(Row { hops: 0, ..row("semaphore loop", "kernel's semaphores", 0, count, semaphores(count)?) });
-    rows.push(Row { hops: 0, ..row("there and back", "pipes", FIFO_BYTES, count, pipes(count)?) });
-    let unbuffered = threads(0, count)?;
-    rows.push(Row { hops: 0, ..row("port", "threads, std's channel", FIFO_BYTES, count, unbuffered) });
-    let buffered = threads(64, count)?;
-    rows.push(Row { hops: 0, ..row("fifo of 64", "threads, std's channel", FIFO_BYTES, count, buffered) });
-    Ok(())
-}
-
-/// Starts this program again with two descriptors as its input and output.
-fn start_beside(
-    role: &str,
-    count: u64,
-    input: OwnedFd,
-    output: OwnedFd,
-) -> Result<std::process::Child, Failure> {
-    let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let mut command = Command::new(program);
-    command.args(["bench", "hub", "--peer", role, "--count", &count.to_string()]);
-    command.stdin(Stdio::from(input)).stdout(Stdio::from(output));
-    command.spawn().map_err(Failure::system("start the other process"))
-}
-
-fn semaphores(count: u64) -> Result<Times, Failure> {
-    let failed = Failure::system("use semaphores of the kernel");
-    let both = || -> std::io::Result<_> {
-        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC;
-        let (a, b) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
-        let theirs = (a.try_clone()?, b.try_clone()?);
-        Ok((std::fs::File::from(a), std::fs::File::from(b), theirs))
-    };
-    let (mut a, mut b, (input, output)) = both().map_err(failed)?;
-    let peer = start_beside("eventfd", count, input, output)?;
-    let time = exchange(&mut a, &mut b, &mut 1_u64.to_ne_bytes(), count)?;
-    finish(peer, "semaphores of the kernel")?;
-    Ok(time)
-}
-
-fn pipes(count: u64) -> Result<Times, Failure> {
-    let pair = || std::io::pipe().map_err(Failure::system("create a pipe"));
-    let ((their_input, mut to), (mut from, their_output)) = (pair()?, pair()?);
-    let peer = start_beside("pipe", count, their_input.into(), their_output.into())?;
-    let time = exchange(&mut to, &mut from, &mut [7; FIFO_BYTES], count)?;
-    finish(peer, "pipes")?;
-    Ok(time)
-}
-
-/// Writes and reads in turn, from the second time on.
-fn exchange(
-    to: &mut impl Write,
-    from: &mut impl Read,
-    message: &mut [u8],
-    count: u64,
-) -> Result<Times, Failure> {
-    let mut once = || -> std::io::Result<()> {
-        to.write_all(message)?;
-        from.read_exact(message)
-    };
-    once().map_err(Failure::system("exchange messages with the other process"))?;
-    Times::of(count, once).map_err(Failure::system("exchange messages with the other process"))
-}
-
-fn echo_semaphores(count: u64) -> Result<(), Failure> {
-    echo(&mut [0; 8], count)
-}
-
-fn echo_pipe(count: u64) -> Result<(), Failure> {
-    echo(&mut [0; FIFO_BYTES], count)
-}
-
-fn echo(message: &mut [u8], count: u64) -> Result<(), Failure> {
-    // Without the buffers of the standard streams.
-    let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
-    let streams = || -> std::io::Result<_> {
-        Ok((
-            own(std::os::fd::AsFd::as_fd(&std::io::stdin()))?,
-            own(std::os::fd::AsFd::as_fd(&std::io::stdout()))?,
-        ))
-    };
-    let (mut input, mut output) = streams().map_err(Failure::system("use the standard streams"))?;
-    let mut all = || -> std::io::Result<()> {
-        for _ in 0..=count {
-            input.read_exact(message)?;
-            output.write_all(message)?;
-        }
-        Ok(())
-    };
-    all().map_err(Failure::system("exchange messages with the other process"))
-}
-
-/// Values from one thread to another.
-fn threads(capacity: usize, count: u64) -> Result<Times, Failure> {
-    let (sender, receiver) = mpsc::sync_channel::<[u8; FIFO_BYTES]>(capacity);
-    let failed = || Failure::Other("the other thread of the measurement failed".into());
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for _ in 0..=count {
-                if sender.send([7; FIFO_BYTES]).is_err() {
-                    return;
-                }
-            }
-        });
-        receiver.recv().map_err(|_| failed())?;
-        Times::of(count, || receiver.recv().map(drop).map_err(|_| failed()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -548,12 +464,5 @@ mod tests {
             assert!(lines[1].contains(word), "{word}: {}", lines[1]);
         }
         assert!(lines[2].contains("1024.0 MB/s"), "{}", lines[2]);
-    }
-
-    #[test]
-    fn channels_between_threads_are_measured() {
-        for capacity in [0, 64] {
-            assert!(threads(capacity, 100).unwrap().mean_ns > 0.0);
-        }
     }
 }

@@ -7,6 +7,7 @@ mod command;
 mod devices;
 mod figures;
 mod hub;
+mod hub_beside;
 mod hub_hops;
 mod layers;
 mod mpi;
