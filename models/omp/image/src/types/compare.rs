@@ -8,9 +8,7 @@ use tombolo_base::Isa;
 use super::dwarf::{Entry, Unit};
 
 /// Types that each processor has its own of: what they are called, and why.
-const KNOWN: [(&str, &str); 10] = [
-    ("jmp_buf", "keeps the registers of a processor"),
-    ("sigjmp_buf", "keeps the registers of a processor"),
+const KNOWN: [(&str, &str); 8] = [
     ("va_list", "says where a processor passes arguments"),
     ("__builtin_va_list", "says where a processor passes arguments"),
     ("__gnuc_va_list", "says where a processor passes arguments"),
