@@ -11,7 +11,7 @@ use tombolo_bench::suite::Absent;
 
 use crate::failure::Failure;
 use crate::hub::{FIFO_BYTES, Row, Times, finish, row};
-use crate::suite;
+use crate::peers_program;
 
 /// What the program with the other peers measures.
 const FOREIGN: [&str; 5] = ["POSIX semaphores", "POSIX message queue", "ZeroMQ", "NNG", "Go channels"];
@@ -47,8 +47,8 @@ pub(super) fn beside(count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
 /// Measures by the program with the other peers, if it is beside this one; what was not measured.
 pub(super) fn peers(count: u64, rows: &mut Vec<Row>) -> Result<Vec<Absent>, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let Some(program) = suite::beside(&own) else {
-        return Ok(FOREIGN.into_iter().map(suite::absent).collect());
+    let Some(program) = peers_program::beside(&own) else {
+        return Ok(FOREIGN.into_iter().map(peers_program::absent).collect());
     };
     let mut command = Command::new(&program);
     let run =

@@ -16,6 +16,7 @@ mod network;
 mod notification;
 mod objects;
 mod omp;
+mod peers_program;
 mod placement;
 mod progress;
 mod rcce;

@@ -5,8 +5,9 @@ use tombolo_bench::BenchReport as _;
 use tombolo_bench::rpc;
 use tombolo_bench::suite::{Peer, Results};
 
+use super::peers_program::{absent, beside};
 use super::progress::showing;
-use super::suite::{Measure, Share, absent, beside, run_program};
+use super::suite::{Measure, Share, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 

@@ -22,13 +22,11 @@ use super::progress::showing;
 use super::report::show;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
+use crate::peers_program::{absent, beside};
 use crate::text::one_line;
 
 /// How long each row of the distribution takes: eight rows.
 const DISTRIBUTION: Duration = Duration::from_secs(4);
-
-/// The program that has the peers with dependencies of their own.
-const PROGRAM: &str = "tombolo-bench-peers";
 
 /// Compares channels with other means of communication, and with the limits of this host
 ///
@@ -298,11 +296,6 @@ pub(super) fn measure_links(
     Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
 }
 
-/// The program with the other peers, if it is in the folder of this one.
-pub(super) fn beside(own: &Path) -> Option<PathBuf> {
-    Some(own.parent()?.join(PROGRAM)).filter(|path| path.is_file())
-}
-
 /// What the program with the other peers is to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Measure {
@@ -321,12 +314,6 @@ impl Measure {
             Measure::Bulk => "bulk",
         }
     }
-}
-
-/// An entry for a peer that this program does not have.
-pub(super) fn absent(peer: &str) -> Absent {
-    let why = format!("built without it: `make bench-peers` builds {PROGRAM}, which has it");
-    Absent { peer: peer.into(), why }
 }
 
 /// Measures by the program with the other peers, which also has those of this one.

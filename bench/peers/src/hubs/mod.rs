@@ -1,5 +1,5 @@
-//! `hub COUNT`: what else coordinates programs, for `tombolo bench hub`: semaphores and message queues of POSIX,
-//! ZeroMQ and NNG between two processes, channels of Go between two goroutines.
+//! `hub COUNT`: what else coordinates programs, for `tombolo bench hub`: semaphores and message queues of
+//! POSIX, ZeroMQ and NNG between two processes, channels of Go between two goroutines.
 
 mod posix;
 
