@@ -74,6 +74,12 @@ impl Kind {
         matches!(self, Kind::Port | Kind::Fifo)
     }
 
+    /// Whether its items are only counted.
+    #[must_use]
+    pub fn has_count(self) -> bool {
+        matches!(self, Kind::Event | Kind::Semaphore)
+    }
+
     /// Whether its items are held by those that took them, and given back.
     #[must_use]
     pub fn has_holders(self) -> bool {

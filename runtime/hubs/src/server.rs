@@ -106,7 +106,7 @@ impl Server {
                 memory.insert(number, domain.create_region(&RegionOptions::new(bytes))?);
             }
         }
-        let has_count = |description: &Description| matches!(description.kind, Kind::Semaphore | Kind::Event);
+        let has_count = |description: &Description| description.kind.has_count();
         let counts = if descriptions.iter().any(has_count) { Counts::new(domain, &mut hubs)? } else { None };
         let set = WaitSet::new()?;
         let stopper = Stopper { stopped: Arc::default(), waker: set.waker() };
@@ -298,7 +298,7 @@ impl Server {
         let peer = self.tokens.get(&client).and_then(|token| self.set.get(*token));
         let Some(domain) = peer.map(|peer| peer.channel.peer()) else { return outcome };
         let memory = match (kind, &mut self.counts) {
-            (Kind::Semaphore | Kind::Event, Some(counts)) => counts.grant(client, domain),
+            (kind, Some(counts)) if kind.has_count() => counts.grant(client, domain),
             // Without the right the client has the numbers of the blocks and no memory.
             _ => self.memory.get(&hub).map_or(0, |region| {
                 region.grant(domain, Rights::READ | Rights::WRITE).map_or(0, |granted| granted.id.0)

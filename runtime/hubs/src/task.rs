@@ -124,9 +124,8 @@ impl Task {
         if !kinds.contains(&kind) {
             return Err(other_kind(&about, kinds, kind));
         }
-        let has_count = matches!(kind, Kind::Semaphore | Kind::Event);
         let (memory, counts) = match memory {
-            counts if has_count => (0, self.lock().counts(service, counts)),
+            counts if kind.has_count() => (0, self.lock().counts(service, counts)),
             blocks => (blocks, None),
         };
         let about = Arc::new(About { number, kind, capacity, value_bytes, memory, counts, ..about });
