@@ -24,6 +24,8 @@ fn layout() -> Layout {
 #[derive(Default)]
 struct Known {
     table: Option<Table>,
+    /// Whether it was offered with leave to assign it further.
+    may_forward: bool,
     /// For each channel, how the table and the session name it.
     links: [Option<(PoolChannel, PoolIndex)>; CHANNELS.len()],
     /// Rights to read that it holds, with the channels they came over.
@@ -74,6 +76,7 @@ impl World {
         };
         for pool in 0..POOLS {
             world.known[pool][pool].table = Some(Table::home(layout()));
+            world.known[pool][pool].may_forward = true;
             world.known[pool][pool].memory = pool;
         }
         for channel in 0..CHANNELS.len() {
@@ -109,7 +112,10 @@ impl World {
         let party = Self::party(channel, side);
         let known = &mut self.known[party][pool];
         let Ok(place) = self.ends[channel][side].session.free_place() else { return };
-        let Some(table) = known.table.as_mut().filter(|_| known.links[channel].is_none()) else { return };
+        if !known.may_forward || known.links[channel].is_some() {
+            return;
+        }
+        let Some(table) = known.table.as_mut() else { return };
         let Ok(link) = table.assign(may_forward) else { return };
         known.links[channel] = Some((link, place));
         let pool = PoolId { domain: 7, number: pool as u64 };
@@ -235,6 +241,7 @@ impl World {
                     Some(veto) => Message::Vetoed(offer.place, veto),
                     None => {
                         known.table = Some(Table::assigned(offer.layout));
+                        known.may_forward = offer.may_forward;
                         known.links[channel] = Some((UPSTREAM, offer.place));
                         if offer.capability == 0 {
                             known.memory = self.memories.len();
