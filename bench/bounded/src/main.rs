@@ -4,11 +4,13 @@
 //! On a board whose clock counts instructions, 16 ns each (`instruction_clock = 4` in the machine file),
 //! times are numbers of instructions, the same in every run, and one above its bound fails. Without an
 //! argument they are in nanoseconds: interrupts and other programs are part of them, so that they are shown
-//! without a verdict. On Linux the control loop also runs with threads as workers.
+//! without a verdict. On Linux the control loop also runs with threads as workers. With `interrupts` in place
+//! of the length, only interrupts are measured.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fft;
 mod hubs;
+mod interrupts;
 mod measure;
 mod operations;
 #[cfg(not(target_os = "none"))]
@@ -23,6 +25,7 @@ use tombolo_bare::{env, prelude::*};
 use tombolo_realtime::bound::{data_parallel, speed_up};
 
 use crate::fft::Fft;
+use crate::interrupts::Latencies;
 use crate::measure::Clock;
 
 /// Workers that the control loop is shared out over, at most.
@@ -39,11 +42,18 @@ fn main() -> std::process::ExitCode {
 /// Measures and prints; returns the exit status: 1 if an operation took longer than its bound, 2 for an
 /// argument that is no length of an instruction.
 fn report() -> u8 {
-    let instruction_ns = match env::args().nth(1).map(|text| text.parse::<NonZeroU64>()) {
+    let argument = env::args().nth(1);
+    if argument.as_deref() == Some("interrupts") {
+        println!("{}", Latencies::measure(&Clock::new(None)));
+        return 0;
+    }
+    let instruction_ns = match argument.map(|text| text.parse::<NonZeroU64>()) {
         None => None,
         Some(Ok(ns)) => Some(ns.get()),
         Some(Err(_)) => {
-            eprintln!("bounded: the argument is how many nanoseconds an instruction takes, such as 16");
+            eprintln!(
+                "bounded: the argument is how many nanoseconds an instruction takes, such as 16, or 'interrupts'"
+            );
             return 2;
         }
     };
@@ -56,6 +66,7 @@ fn report() -> u8 {
         exceeded += u32::from(row.exceeds());
     }
     control_loop(&clock);
+    println!("\n{}", Latencies::measure(&clock));
     if exceeded > 0 {
         println!("{exceeded} operations took longer than their bounds");
         return 1;

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::hint::black_box;
+use core::time::Duration;
 #[cfg(not(target_os = "none"))]
 use std::time::Instant;
 
@@ -40,6 +41,12 @@ impl Clock {
         clock
     }
 
+    /// How often something is measured of which the shortest time counts: more than once where what disturbs
+    /// it, such as an interrupt by the host, is all that differs.
+    pub(crate) fn passes(&self) -> usize {
+        self.instruction_ns.map_or(1, |_| PASSES)
+    }
+
     /// The longest time of an operation: in instructions if the clock counts them, else in nanoseconds.
     pub(crate) fn longest<R>(&self, mut operation: impl FnMut() -> R) -> u64 {
         self.longest_apart(&mut (), |()| operation(), |()| ())
@@ -54,7 +61,14 @@ impl Clock {
         before: impl FnMut(&mut S) -> B,
     ) -> u64 {
         let longest_ns = longest_ns(state, operation, before);
-        longest_ns.saturating_sub(self.overhead_ns).div_ceil(self.instruction_ns.unwrap_or(1))
+        self.units(Duration::from_nanos(longest_ns))
+    }
+
+    /// A time without that of reading the clock, in instructions if the clock counts them, else in
+    /// nanoseconds.
+    pub(crate) fn units(&self, measured: Duration) -> u64 {
+        let ns = (measured.as_nanos() as u64).saturating_sub(self.overhead_ns);
+        ns.div_ceil(self.instruction_ns.unwrap_or(1))
     }
 
     /// Measures an operation that has a bound.

@@ -7,13 +7,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
+use tombolo::{Child, Domain, Error, Exit, SpawnOptions};
 use tombolo_bench_far::devices::{CHUNK_BYTES, RECEIVES, SENDS};
+use tombolo_cli_common::heard::Heard;
 use tombolo_machine::Kit;
 use tombolo_machine::vm::Architecture;
 use tombolo_platform::device::tap::Interface;
@@ -228,33 +228,18 @@ impl Drop for Place {
     }
 }
 
-/// What programs have said, by domain.
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<BTreeMap<DomainId, Vec<u8>>>>);
-
-impl Said {
-    fn of(&self, child: &Child) -> String {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.get(&child.id()).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
-    }
-}
-
 struct Bench<'a> {
     domain: &'a Domain,
     options: &'a Options,
     place: &'a Place,
     images: PathBuf,
     busybox: PathBuf,
-    said: Said,
+    said: Heard,
 }
 
 impl<'a> Bench<'a> {
     fn new(domain: &'a Domain, options: &'a Options, place: &'a Place) -> Result<Bench<'a>, Failure> {
-        let said = Said::default();
-        let heard = said.clone();
-        domain.on_output(move |id, _, bytes| {
-            heard.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().extend(bytes);
-        });
+        let said = Heard::of(domain);
         let kit = Kit::locate()?;
         let (images, busybox) = (kit.root().join("images"), kit.root().join("aarch64/busybox"));
         Ok(Bench { domain, options, place, images, busybox, said })
@@ -286,7 +271,7 @@ impl<'a> Bench<'a> {
         let attached = start("arm0", &["attach", "bench", "30", "device", "-"], "ready: ")?;
         let switch = start("host", &["switch", &name, "bench0", &with(ours), &mtu], "ready: ")?;
         let port = start("arm0", &["port", &name, "bench0", &with(far(ours)), &mtu], "link up: ")?;
-        let said = self.said.of(&attached);
+        let said = self.said.text(attached.id());
         let path = said.strip_prefix("ready: ").and_then(|said| said.split(' ').next()).unwrap_or_default();
 
         let bench = self.images.join("bench.tbi");
@@ -308,10 +293,16 @@ impl<'a> Bench<'a> {
     fn start(&self, (image, node): (&Path, &str), words: &[&str], until: &str) -> Result<Child, Failure> {
         let child = self.domain.spawn(&SpawnOptions::image(image).on(node).args(words.iter().copied()))?;
         let deadline = Instant::now() + PATIENCE;
-        while !self.said.of(&child).contains(until) {
+        while !self.said.text(child.id()).contains(until) {
             match child.wait(LOOK) {
                 Err(Error::TimedOut { .. }) if Instant::now() < deadline => {}
-                _ => return Err(failed(format!("{} on {node}: {}", words.join(" "), self.said.of(&child)))),
+                _ => {
+                    return Err(failed(format!(
+                        "{} on {node}: {}",
+                        words.join(" "),
+                        self.said.text(child.id())
+                    )));
+                }
             }
         }
         Ok(child)
@@ -324,7 +315,7 @@ impl<'a> Bench<'a> {
         let exit = child.wait(patience)?;
         // What it said last may come after its end.
         let _ = child.wait(LOOK);
-        let said = self.said.of(&child);
+        let said = self.said.text(child.id());
         match exit {
             Exit::Exited { status: 0 } => Ok(said),
             _ => Err(failed(format!("{} on arm0: {}", words.join(" "), said.trim()))),

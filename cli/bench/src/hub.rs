@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use tombolo::admin::NodeKind;
 use tombolo::{Child, Domain, SpawnOptions};
 use tombolo_bench::suite::Absent;
+use tombolo_cli_common::heard::Heard;
 use tombolo_cli_common::nodes::named;
 use tombolo_hub::wire::REQUEST_BYTES;
 use tombolo_hubs::plan::to_word;
@@ -18,6 +20,7 @@ use tombolo_machine::Kit;
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::hub_beside::{beside, echo_pipe, echo_semaphores, peers};
+use crate::hub_board::interrupts;
 use crate::hub_hops::{Forwarders, HOPS, echoed, forward, name, return_all};
 use crate::text::Table;
 
@@ -29,7 +32,9 @@ use crate::text::Table;
 /// is signal and wait by one task, without contention, one after the other or both under way. Packets go
 /// through a port, so that a sender waits for its receiver each time, and values of 64 bytes through a fifo
 /// of 64, one by one and with 64 and 512 under way, and through one of 4096 with 512 under way, from one
-/// task to one and from four to four.
+/// task to one and from four to four. A board of --on has no hubs: there a program sleeps until interrupts
+/// of the timer, and is measured for how late it runs.
+///
 /// Beside them, in the same run: a message there and back on a channel; two semaphores of the kernel
 /// (eventfd), a pipe, and the standard library's channels (crossbeam's) between two threads; and, if `make
 /// bench-peers` has built them, semaphores and message queues of POSIX, ZeroMQ and NNG between two
@@ -42,6 +47,7 @@ use crate::text::Table;
 Examples:
   tombolo bench hub                      hubs on this host
   tombolo bench hub --on host,arm0       and on the Arm machine
+  tombolo bench hub --on bare0           interrupts on a board
   tombolo bench hub --json | jq '.rows[] | select(.what == \"semaphore loop\")'")]
 pub(super) struct Options {
     /// The nodes that have the hubs, one after another
@@ -87,7 +93,7 @@ pub(super) const FIFO_BYTES: usize = 64;
 const BATCH: u64 = 10;
 
 /// How long a server may take to serve, and a task to find its hubs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The semaphore loop on the SCC at 533 MHz, in nanoseconds: both tasks and semaphores on one core.
 const PAPER_LOOP_NS: f64 = 4900.0;
@@ -121,6 +127,10 @@ impl Row {
     /// Of what passes no channel.
     pub(super) fn of_host(self) -> Row {
         Row { hops: 0, ..self }
+    }
+
+    pub(super) fn beside_paper(self, paper_ns: f64) -> Row {
+        Row { paper_ns: Some(paper_ns), ..self }
     }
 }
 
@@ -164,19 +174,27 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
-    for node in &options.on {
-        named(&nodes, node)?;
-    }
-    let image = match &options.image {
-        Some(image) => image.clone(),
-        None => Kit::locate()?.image("hubs"),
-    };
+    let on = options.on.iter().map(|node| named(&nodes, node)).collect::<Result<Vec<_>, _>>()?;
+    let kit = Kit::locate()?;
+    let image = options.image.clone().unwrap_or_else(|| kit.image("hubs"));
+    let heard = Heard::of(&domain);
     let mut rows = Vec::new();
-    for node in &options.on {
-        let server = serve(&domain, node, &image)?;
-        let measured = measure(&domain, node, options.count, &mut rows);
+    for node in on {
+        if node.kind == NodeKind::Bare {
+            rows.push(interrupts(&domain, &heard, &node.name, &kit.image("bounded"))?);
+            continue;
+        }
+        let server = serve(&domain, &node.name, &image)?;
+        let measured = measure(&domain, &node.name, options.count, &mut rows);
+        let ended = server.wait(Duration::ZERO);
         server.kill()?;
         server.wait(PATIENCE)?;
+        // Why the server ended is the better error.
+        if let (Err(_), Ok(exit)) = (&measured, ended) {
+            let (node, said) = (&node.name, heard.take(server.id()));
+            let what = format!("the server of hubs on {node} ended: {exit}; it said: {}", said.trim());
+            return Err(Failure::Other(what.into()));
+        }
         measured?;
     }
     let echoed = echoed(&domain, options.count)?;
@@ -225,7 +243,6 @@ fn serve(domain: &Domain, node: &str, image: &Path) -> Result<Child, Failure> {
         of("bench/fifo", Kind::Fifo, 64),
         of("bench/large", Kind::Fifo, LARGE_FIFO),
     ];
-    domain.on_output(|_, _, _| {});
     Ok(domain.spawn(&SpawnOptions::image(image).on(node).args(hubs.iter().map(to_word)))?)
 }
 
@@ -271,7 +288,7 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     let peer = start(domain, "loop:1", count)?;
     let time = signal_first(&task, 1, count).map_err(hub_failure)?;
     finish(peer, "semaphore loop")?;
-    rows.push(Row { paper_ns: Some(PAPER_LOOP_NS), ..row("semaphore loop", node, 0, count, time) });
+    rows.push(row("semaphore loop", node, 0, count, time).beside_paper(PAPER_LOOP_NS));
     for hops in HOPS {
         let forwarders = Forwarders::start(domain, hops)?;
         let peer = start(domain, &format!("loop:{hops}"), count)?;
@@ -457,7 +474,7 @@ mod tests {
         let of = |ns| Times { mean_ns: ns, p50_ns: ns };
         let loop_row = row("semaphore loop", "arm0", 0, 10, of(10_000.0));
         let port = row("port", "host", 4096, 10, of(4000.0));
-        let rows = [Row { paper_ns: Some(PAPER_LOOP_NS), ..loop_row }, port];
+        let rows = [loop_row.beside_paper(PAPER_LOOP_NS), port];
         let text = render(&rows, false);
         let lines: Vec<&str> = text.lines().collect();
         for word in ["10.00 us", "100000 /s", "4.9 us"] {

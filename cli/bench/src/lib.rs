@@ -8,6 +8,7 @@ mod devices;
 mod figures;
 mod hub;
 mod hub_beside;
+mod hub_board;
 mod hub_hops;
 mod layers;
 mod mpi;

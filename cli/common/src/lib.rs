@@ -8,6 +8,7 @@ pub mod arguments;
 pub mod compilers;
 pub mod context;
 pub mod failure;
+pub mod heard;
 pub mod help;
 pub mod input;
 pub mod nodes;

@@ -1,16 +1,16 @@
 //! `tombolo litmus`
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::admin::NodeInfo;
-use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
+use tombolo::{Domain, Error, Exit, SpawnOptions};
+use tombolo_cli_common::heard::Heard;
 use tombolo_cli_common::nodes::named;
 use tombolo_machine::Kit;
 
@@ -159,7 +159,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     };
     let domain = context.attach()?;
     let nodes = choose(domain.nodes()?, &options.on)?;
-    let output = Output::of(&domain);
+    let output = Heard::of(&domain);
     let told = Told::listen()?;
     let mut report = Report {
         machine: domain.machine_name().to_owned(),
@@ -236,30 +236,10 @@ fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failu
     Ok(nodes.into_iter().filter(|node| names.is_empty() || names.contains(&node.name)).collect())
 }
 
-/// What the programs write.
-#[derive(Clone, Default)]
-struct Output(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
-
-impl Output {
-    fn of(domain: &Domain) -> Output {
-        let output = Output::default();
-        let heard = output.clone();
-        domain.on_output(move |id, _, bytes| {
-            heard.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().extend(bytes);
-        });
-        output
-    }
-
-    fn take(&self, id: DomainId) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
 /// The two programs of a test.
 struct Pair<'a> {
     domain: &'a Domain,
-    output: &'a Output,
+    output: &'a Heard,
     told: &'a Told,
     image: &'a Path,
     options: &'a Options,

@@ -9,7 +9,7 @@
 //! * [`board`] is the monitor's half. Each instruction set has its own folder.
 //! * [`program`] is the program's half.
 //!
-//! [`pci`], [`fdt`], [`console`], [`elf`] and [`bytes`] do not depend on a processor and are tested on any
+//! [`pci`], [`fdt`], [`console`], [`elf`], [`ticks`] and [`bytes`] do not depend on a processor and are tested on any
 //! host.
 #![cfg_attr(not(test), no_std)]
 
@@ -21,6 +21,7 @@ pub mod elf;
 pub mod fdt;
 pub mod pci;
 pub mod program;
+pub mod ticks;
 
 #[cfg(target_os = "none")]
 mod heap;

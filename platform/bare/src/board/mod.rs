@@ -63,7 +63,8 @@ pub trait Board {
     /// Nanoseconds since the board started, on the clock that programs read too.
     fn now_ns(&self) -> u64;
 
-    /// Sleeps until an interrupt is pending or the clock reaches `until_ns`. May return early.
+    /// Sleeps until an interrupt is pending or the clock reaches `until_ns`. May return early: so do the
+    /// boards here, shortly before the end of a long sleep, and the next one, to the same time, is exact.
     fn sleep(&mut self, until_ns: Option<u64>);
 
     /// The doorbells that rang since the last call, one bit for each vector. Acknowledges their interrupts.
@@ -95,6 +96,31 @@ pub trait Board {
 
     /// Powers the board off.
     fn power_off(&mut self) -> !;
+}
+
+/// The last part of a sleep, in nanoseconds, in which the processor looks for interrupts instead of halting.
+///
+/// A processor that has halted is late: the emulator's thread has to be woken by the host. One that looks is
+/// not, and on a clock that counts instructions it ends its sleep at the same instruction in every run.
+const LOOKING_NS: u64 = 20_000;
+
+/// How a processor sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sleep {
+    /// It halts until an interrupt, or this time if there is one.
+    Halted(Option<u64>),
+    /// It looks for interrupts until this time.
+    Looking(u64),
+}
+
+impl Sleep {
+    #[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "boards are built for themselves only"))]
+    fn of(now_ns: u64, until_ns: Option<u64>) -> Sleep {
+        match until_ns {
+            Some(until_ns) if until_ns.saturating_sub(now_ns) <= LOOKING_NS => Sleep::Looking(until_ns),
+            until_ns => Sleep::Halted(until_ns.map(|until_ns| until_ns - LOOKING_NS)),
+        }
+    }
 }
 
 /// The addresses of what a program can access outside its memory.
@@ -159,6 +185,15 @@ impl Division {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_sleep_is_spent_looking() {
+        assert_eq!(Sleep::of(5, None), Sleep::Halted(None));
+        assert_eq!(Sleep::of(5, Some(6 + LOOKING_NS)), Sleep::Halted(Some(6)));
+        assert_eq!(Sleep::of(6, Some(6 + LOOKING_NS)), Sleep::Looking(6 + LOOKING_NS));
+        // A time that has passed.
+        assert_eq!(Sleep::of(5, Some(2)), Sleep::Looking(2));
+    }
 
     #[test]
     fn memory_is_divided_into_program_memory_and_heap() {

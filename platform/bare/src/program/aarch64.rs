@@ -2,6 +2,8 @@
 
 use core::arch::{asm, global_asm};
 
+use crate::ticks::ns_of;
+
 // No frame is above the first function: an unwinder would stop here.
 global_asm!(
     ".section .text.start, \"ax\"",
@@ -39,5 +41,5 @@ pub(super) fn clock_ns() -> u64 {
         asm!("isb", "mrs {0}, cntvct_el0", "mrs {1}, cntfrq_el0", out(reg) ticks, out(reg) frequency,
             options(nomem, nostack));
     }
-    (u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1))) as u64
+    ns_of(ticks, frequency)
 }

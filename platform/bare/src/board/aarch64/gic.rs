@@ -111,6 +111,14 @@ pub(super) fn show_clock_to_programs() {
     unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
 }
 
+/// Whether an interrupt is pending.
+pub(super) fn is_pending() -> bool {
+    let status: u64;
+    // SAFETY: reading which interrupts are pending has no side effects.
+    unsafe { asm!("mrs {status}, isr_el1", status = out(reg) status, options(nomem, nostack)) };
+    status & 1 << 7 != 0
+}
+
 /// Waits until an interrupt is pending; returns at once if one is.
 pub(super) fn wait() {
     // SAFETY: interrupts stay masked: none is taken, and a pending one ends the wait. The barrier completes

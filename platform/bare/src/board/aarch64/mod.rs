@@ -12,9 +12,9 @@ use tombolo_base::sync::fence;
 
 use super::device::{Devices, Ecam, read_device, write_device};
 use super::start::die;
-use super::{Board, BoardError, Division, Fault, Reach, Trap};
+use super::{Board, BoardError, Division, Fault, Reach, Sleep, Trap};
 use crate::call::DOORBELL_OFFSET_BYTES;
-use crate::{fdt, pci};
+use crate::{fdt, pci, ticks};
 
 extern crate alloc;
 
@@ -121,17 +121,23 @@ fn window(length_bytes: u64) -> SharedMemory {
 
 impl Board for Virt {
     fn now_ns(&self) -> u64 {
-        let ticks = gic::ticks();
-        (u128::from(ticks) * 1_000_000_000 / u128::from(self.frequency_hz)) as u64
+        ticks::ns_of(gic::ticks(), self.frequency_hz)
     }
 
     fn sleep(&mut self, until_ns: Option<u64>) {
-        let at_tick = until_ns.map(|until_ns| {
-            let ticks = u128::from(until_ns) * u128::from(self.frequency_hz) / 1_000_000_000;
-            u64::try_from(ticks).unwrap_or(u64::MAX - 1) + 1
-        });
-        gic::set_alarm(at_tick);
-        gic::wait();
+        let at_tick = |until_ns| ticks::tick_at(until_ns, self.frequency_hz);
+        match Sleep::of(self.now_ns(), until_ns) {
+            Sleep::Halted(until_ns) => {
+                gic::set_alarm(until_ns.map(at_tick));
+                gic::wait();
+            }
+            Sleep::Looking(until_ns) => {
+                gic::set_alarm(Some(at_tick(until_ns)));
+                while !gic::is_pending() {
+                    core::hint::spin_loop();
+                }
+            }
+        }
         gic::set_alarm(None);
     }
 

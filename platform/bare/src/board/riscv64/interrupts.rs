@@ -85,6 +85,14 @@ pub(super) fn show_clock_to_programs() {
     }
 }
 
+/// Whether an interrupt is pending.
+pub(super) fn is_pending() -> bool {
+    let pending: u64;
+    // SAFETY: reading which interrupts are pending has no side effects.
+    unsafe { asm!("csrr {pending}, mip", pending = out(reg) pending, options(nomem, nostack)) };
+    pending & (EXTERNAL | TIMER) != 0
+}
+
 /// Waits until an interrupt is pending; returns at once if one is.
 pub(super) fn wait() {
     // SAFETY: interrupts stay masked: none is taken, and a pending one ends the wait. The fence completes

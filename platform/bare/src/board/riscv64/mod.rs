@@ -15,9 +15,9 @@ use tombolo_base::sync::fence;
 
 use super::device::{Devices, Ecam, write_device};
 use super::start::die;
-use super::{Board, BoardError, Division, Fault, Reach, Trap};
+use super::{Board, BoardError, Division, Fault, Reach, Sleep, Trap};
 use crate::call::DOORBELL_OFFSET_BYTES;
-use crate::{fdt, pci};
+use crate::{fdt, pci, ticks};
 
 extern crate alloc;
 
@@ -108,14 +108,23 @@ fn window(length_bytes: u64) -> SharedMemory {
 
 impl Board for Virt {
     fn now_ns(&self) -> u64 {
-        interrupts::ticks() * (1_000_000_000 / interrupts::FREQUENCY_HZ)
+        ticks::ns_of(interrupts::ticks(), interrupts::FREQUENCY_HZ)
     }
 
     fn sleep(&mut self, until_ns: Option<u64>) {
-        let ns_per_tick = 1_000_000_000 / interrupts::FREQUENCY_HZ;
-        let at_tick = until_ns.map(|until_ns| until_ns.div_ceil(ns_per_tick));
-        interrupts::set_alarm(at_tick);
-        interrupts::wait();
+        let at_tick = |until_ns| ticks::tick_at(until_ns, interrupts::FREQUENCY_HZ);
+        match Sleep::of(self.now_ns(), until_ns) {
+            Sleep::Halted(until_ns) => {
+                interrupts::set_alarm(until_ns.map(at_tick));
+                interrupts::wait();
+            }
+            Sleep::Looking(until_ns) => {
+                interrupts::set_alarm(Some(at_tick(until_ns)));
+                while !interrupts::is_pending() {
+                    core::hint::spin_loop();
+                }
+            }
+        }
         interrupts::set_alarm(None);
     }
 

@@ -1,0 +1,55 @@
+//! The row of `tombolo bench hub` for a board, which serves no hubs: from an interrupt to the program.
+
+use std::path::Path;
+
+use tombolo::{Domain, Exit, SpawnOptions};
+use tombolo_cli_common::heard::Heard;
+
+use crate::failure::Failure;
+use crate::hub::{PATIENCE, Row, Times, row};
+
+/// On one core of the SCC at 533 MHz, in nanoseconds, at least.
+const PAPER_NS: f64 = 10_320.0;
+
+/// How the line of `bounded` begins.
+const LINE: &str = "timer to program";
+
+/// How late a program on a board is that sleeps until an interrupt of the timer.
+pub(super) fn interrupts(domain: &Domain, heard: &Heard, node: &str, image: &Path) -> Result<Row, Failure> {
+    let child = domain.spawn(&SpawnOptions::image(image).on(node).arg("interrupts"))?;
+    let exit = child.wait(PATIENCE).inspect_err(|_| {
+        // The error of waiting is the one to report.
+        let _ = child.kill();
+    })?;
+    let said = heard.take(child.id());
+    let measured = (exit == Exit::Exited { status: 0 }).then(|| read(&said)).flatten();
+    let (count, times) = measured.ok_or_else(|| {
+        let said = said.trim();
+        Failure::Other(
+            format!("the measurement of interrupts on {node} ended: {exit}; it said: {said}").into(),
+        )
+    })?;
+    Ok(row("interrupt to program", node, 0, count, times).of_host().beside_paper(PAPER_NS))
+}
+
+/// The count and the times in what `bounded` printed: shortest, median, mean, longest.
+fn read(said: &str) -> Option<(u64, Times)> {
+    let line = said.lines().find_map(|line| line.strip_prefix(LINE))?;
+    let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let [count, _, median, mean, _] = numbers[..] else { return None };
+    Some((count, Times { mean_ns: mean as f64, p50_ns: median as f64 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_read() {
+        let said = "interrupt count shortest median mean longest\ntimer to program 1000 10 20 30 40\n";
+        let (count, times) = read(said).unwrap();
+        assert_eq!((count, times.p50_ns, times.mean_ns), (1000, 20.0, 30.0));
+        assert!(read("timer to program 1000 10 20").is_none());
+        assert!(read("bounded: no such argument").is_none());
+    }
+}

@@ -1,0 +1,38 @@
+//! What children write, kept for the command that started them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tombolo::{Domain, DomainId};
+
+/// What each child of a domain has written, both streams in the order of arrival. It is kept in memory, so
+/// children must write little.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
+
+impl Heard {
+    /// Keeps what children of `domain` write from now on, which no longer goes to this program's output.
+    #[must_use]
+    pub fn of(domain: &Domain) -> Heard {
+        let heard = Heard::default();
+        let keeps = heard.clone();
+        domain.on_output(move |id, _, bytes| keeps.lock().entry(id).or_default().extend(bytes));
+        heard
+    }
+
+    /// What a child has written so far.
+    #[must_use]
+    pub fn text(&self, id: DomainId) -> String {
+        self.lock().get(&id).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The same, and forgets it.
+    #[must_use]
+    pub fn take(&self, id: DomainId) -> String {
+        String::from_utf8_lossy(&self.lock().remove(&id).unwrap_or_default()).into_owned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<DomainId, Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
