@@ -52,6 +52,8 @@ impl Window {
     /// The most doorbells that all windows of one node have together, which is how many interrupts the
     /// emulated interrupt controller has for messages.
     pub const MAX_DOORBELLS_OF_NODE: u16 = ivshmem::MAX_VECTORS;
+    /// The most addresses that the windows of a board take, in MiB: what a RISC-V board has for devices.
+    pub const MAX_ADDRESSES_OF_BOARD_MIB: u64 = 16 << 10;
     /// The trust domain of a window that says none.
     pub const DEFAULT_TRUST: &'static str = "machine";
     /// Allowed values of `read_ns` and `line_ns`.

@@ -201,9 +201,8 @@ fn read_nodes(
 /// Why a node can be in no `[[window]]`.
 fn cannot_have_one(node: &Node) -> Option<&'static str> {
     match node.settings {
-        NodeSettings::Host | NodeSettings::Vm(_) => None,
+        NodeSettings::Host | NodeSettings::Vm(_) | NodeSettings::Bare(_) => None,
         NodeSettings::User(_) => Some("its programs share the memory of the host: name the host instead"),
-        NodeSettings::Bare(_) => Some("a board has the window with the host only"),
         NodeSettings::Attached(_) => Some("a node that joins has the window with the host only"),
     }
 }
@@ -260,6 +259,16 @@ fn check_nodes(
                 node.name
             )));
         }
+        let sizes = others().map(|other| other.size_mib).chain([window.size_mib]);
+        let needed_mib = addresses_mib(sizes);
+        if node.as_bare().is_some() && needed_mib > Window::MAX_ADDRESSES_OF_BOARD_MIB {
+            let message = format!("the windows of board `{}` are too large together", node.name);
+            let label = format!("{} GiB with this one", needed_mib.div_ceil(1024));
+            reader.report(Problem::new(header.clone(), message).label(label).note(format!(
+                "the windows of a board take {} GiB of its addresses at most, each whole GiBs",
+                Window::MAX_ADDRESSES_OF_BOARD_MIB / 1024
+            )));
+        }
         let distrusted = others().find(|other| other.own_of.is_none() && other.trust != window.trust);
         if let Some(other) = distrusted {
             let message = format!(
@@ -273,4 +282,10 @@ fn check_nodes(
             );
         }
     }
+}
+
+/// The addresses of a board that its windows take, in MiB: each begins at a multiple of its length and of a
+/// GiB.
+fn addresses_mib(sizes_mib: impl Iterator<Item = u32>) -> u64 {
+    sizes_mib.map(u64::from).fold(0, |end, size| end.next_multiple_of(size) + size.next_multiple_of(1024))
 }

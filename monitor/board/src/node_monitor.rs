@@ -7,13 +7,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use tombolo_base::{ChannelId, DomainId, Isa};
+use tombolo_base::{ChannelId, DomainId, Isa, SharedMemory, WindowId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire, told,
 };
-use tombolo_link::window::WindowHeader;
-use tombolo_platform_bare::board::{Board, Fault, Trap};
+use tombolo_link::window::{CONTROL_VECTOR, WindowHeader};
+use tombolo_platform_bare::board::{Board, Fault, Trap, Window};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::console::Outgoing;
 
@@ -75,6 +75,8 @@ impl fmt::Display for Ended {
 /// The monitor of a board.
 pub struct NodeMonitor<B> {
     board: B,
+    /// What the machine calls the windows of the board, in their order.
+    windows: Vec<WindowId>,
     link: Option<ControlLink>,
     programs: BTreeMap<[u8; 32], Vec<u8>>,
     running: Option<Running>,
@@ -87,6 +89,7 @@ impl<B: Board> NodeMonitor<B> {
     pub fn new(board: B) -> Self {
         NodeMonitor {
             board,
+            windows: Vec::new(),
             link: None,
             programs: BTreeMap::new(),
             running: None,
@@ -103,9 +106,9 @@ impl<B: Board> NodeMonitor<B> {
         self.board
     }
 
-    #[cfg(test)]
-    pub(crate) fn window(&self) -> tombolo_base::SharedMemory {
-        self.board.window().clone()
+    /// The window with the host.
+    pub(crate) fn window(&self) -> &SharedMemory {
+        &self.board.windows()[0].memory
     }
 
     /// Prints a line on the console.
@@ -130,22 +133,30 @@ impl<B: Board> NodeMonitor<B> {
 
     /// Shakes hands with the root.
     ///
-    /// The emulator learns of the window's doorbells while the board is running already, and what is rung
-    /// before is lost without a word. So the root is rung again and again until it answers; and it learns of
-    /// the board's own doorbells last, so the first interrupt is evidence that all others can be rung.
+    /// The emulator learns of the doorbells of a window while the board is running already, and what is rung
+    /// before is lost without a word. So the root is rung again and again until it answers, and on the other
+    /// windows the board rings itself; and the emulator learns of the board's own doorbells last, so the
+    /// first interrupt of a window is evidence that all others can be rung there.
     pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
-        let mut opening = Opening::start(self.board.window())?;
+        let header = |window: &Window| WindowHeader::read(&window.memory).map(|header| header.window);
+        let windows: Result<_, _> = self.board.windows().iter().map(header).collect();
+        self.windows = windows.map_err(Ended::window)?;
+        let mut opening = Opening::start(self.window())?;
         let deadline_ns = self.board.now_ns() + ROOT_TIMEOUT_NS;
-        let mut interrupted = false;
+        let mut rung = 0;
         loop {
             if self.link.is_none() {
                 self.link = opening.step()?;
             }
             // Also of the last step: the root waits for it, and nothing else would tell it soon.
-            self.board.ring(ROOT_PEER, 0);
-            interrupted |= self.board.rung() != 0;
-            if interrupted && self.link.is_some() {
+            self.ring_root_now();
+            rung |= self.board.rung();
+            let is_silent = |window: &&Window| rung & window.bells == 0;
+            if self.link.is_some() && !self.board.windows().iter().any(|window| is_silent(&window)) {
                 return Ok(());
+            }
+            for window in self.board.windows()[1..].iter().filter(is_silent) {
+                self.board.ring(window, self.board.own_peer(window), CONTROL_VECTOR);
             }
             let now_ns = self.board.now_ns();
             if now_ns > deadline_ns {
@@ -214,8 +225,12 @@ impl<B: Board> NodeMonitor<B> {
 
     fn ring_root(&mut self) {
         if self.link.as_mut().is_some_and(ControlLink::ring_due) {
-            self.board.ring(ROOT_PEER, 0);
+            self.ring_root_now();
         }
+    }
+
+    fn ring_root_now(&self) {
+        self.board.ring(&self.board.windows()[0], ROOT_PEER, CONTROL_VECTOR);
     }
 
     fn sleep(&mut self) -> Result<(), Ended> {
@@ -326,8 +341,8 @@ impl<B: Board> NodeMonitor<B> {
         let copied = window_offset_bytes.and_then(|offset_bytes| {
             let length = usize::try_from(length_bytes).ok()?;
             let offset = usize::try_from(offset_bytes).ok()?;
-            let part = self.board.window().slice(offset, length.checked_next_multiple_of(8)?).ok()?;
-            if let Some(caches) = WindowHeader::read(self.board.window()).ok()?.caches {
+            let part = self.window().slice(offset, length.checked_next_multiple_of(8)?).ok()?;
+            if let Some(caches) = WindowHeader::read(self.window()).ok()?.caches {
                 caches.invalidate(&part);
             }
             let mut program = Vec::new();
@@ -354,7 +369,7 @@ impl<B: Board> NodeMonitor<B> {
                                  `memory_mib` in the machine file"
                 .to_string()),
             (None, Some(program)) => match (Order::Start { order: order.clone() }).to_bytes() {
-                Ok(order_bytes) => load(&mut self.board, program, &order_bytes, connection)
+                Ok(order_bytes) => load((&mut self.board, &self.windows), program, &order_bytes, connection)
                     .map_err(|error| format!("{} cannot run on this board: {error}", order.program.name)),
                 Err(error) => Err(format!("the start of {} cannot be encoded: {error}", order.program.name)),
             },

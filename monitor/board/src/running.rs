@@ -4,10 +4,10 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_control::StartOrder;
-use tombolo_platform_bare::board::{Board, ELF_MACHINE};
-use tombolo_platform_bare::call::{STACK_BYTES, Start, VERSION};
+use tombolo_platform_bare::board::{Board, ELF_MACHINE, Window};
+use tombolo_platform_bare::call::{MAX_WINDOWS, STACK_BYTES, Start, StartWindow, VERSION};
 use tombolo_platform_bare::elf::{Executable, LoadError};
 
 use crate::output::Output;
@@ -55,15 +55,29 @@ impl Running {
     }
 }
 
-/// Puts a program and the order to start it, encoded, into memory, and makes the board ready to run it.
+/// What a program learns of the windows of its board, which the machine calls by these numbers.
+fn reach(windows: &[Window], numbers: &[WindowId]) -> [StartWindow; MAX_WINDOWS] {
+    let mut reach = [StartWindow::default(); MAX_WINDOWS];
+    for (place, (window, number)) in reach.iter_mut().zip(windows.iter().zip(numbers)) {
+        *place = StartWindow {
+            number: number.0.into(),
+            address: window.address,
+            length_bytes: window.memory.len_bytes() as u64,
+            registers_address: window.registers_address,
+        };
+    }
+    reach
+}
+
+/// Puts a program and the order to start it, encoded, into memory, and makes the board ready to run it. The
+/// machine calls the windows of the board by these numbers.
 pub(crate) fn load(
-    board: &mut impl Board,
+    (board, numbers): (&mut impl Board, &[WindowId]),
     file: &[u8],
     order: &[u8],
     connection: u32,
 ) -> Result<(), LoadError> {
-    let reach = board.reach_of_programs();
-    let window_bytes = board.window().len_bytes() as u64;
+    let windows = reach(board.windows(), numbers);
     let (from, memory) = board.program_memory();
     // At the upper end, in this order: the program's heap, its start, the order.
     let order_at = (memory.len().saturating_sub(order.len())) & !15;
@@ -81,9 +95,7 @@ pub(crate) fn load(
     let heap_address = program.end.next_multiple_of(16);
     let start = Start {
         version: u64::from(VERSION),
-        window_address: reach.window_address,
-        window_bytes,
-        registers_address: reach.registers_address,
+        windows,
         heap_address,
         heap_bytes: (from + start_at as u64).saturating_sub(heap_address),
         order_address: from + order_at as u64,

@@ -10,7 +10,7 @@ use tombolo_control::{Exit, Order, ProgramSpec, Report, StartOrder, Wire};
 use tombolo_link::end::{ChannelEnd, Deferred, WakeOrder, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
-use tombolo_platform_bare::board::{Board, Fault, Reach, Trap};
+use tombolo_platform_bare::board::{Board, Fault, Trap, Window};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::elf::{HEADER_BYTES, NOTE_OWNER, NOTE_TYPE, SEGMENT_BYTES};
 
@@ -20,10 +20,15 @@ const WINDOW_BYTES: u64 = 1 << 20;
 const PROGRAMS: u64 = 0x4040_0000;
 const HASH: [u8; 32] = [7; 32];
 
+/// The number of the board among the peers of its windows.
+const OWN_PEER: u16 = 5;
+
 /// A board that does what it is told: its program traps as the script says.
 struct Scripted {
-    window: SharedMemory,
+    windows: Vec<Window>,
     memory: Vec<u8>,
+    /// Where the program that was started last finds its resources.
+    start_at: u64,
     script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
     console: Rc<std::cell::RefCell<Vec<u8>>>,
@@ -46,12 +51,19 @@ impl Board for Scripted {
         self.rung.take()
     }
 
-    fn ring(&self, _peer: u16, _vector: u16) {
+    fn ring(&self, window: &Window, peer: u16, _vector: u16) {
         self.rings.set(self.rings.get() + 1);
+        if peer == OWN_PEER {
+            self.rung.set(self.rung.get() | window.bells);
+        }
     }
 
-    fn window(&self) -> &SharedMemory {
-        &self.window
+    fn own_peer(&self, _window: &Window) -> u16 {
+        OWN_PEER
+    }
+
+    fn windows(&self) -> &[Window] {
+        &self.windows
     }
 
     fn write_console(&mut self, byte: u8) {
@@ -62,11 +74,9 @@ impl Board for Scripted {
         (PROGRAMS, &mut self.memory)
     }
 
-    fn reach_of_programs(&self) -> Reach {
-        Reach { window_address: 0x1000, registers_address: 0x2000 }
+    fn prepare(&mut self, _entry: u64, _stack: u64, argument: u64) {
+        self.start_at = argument;
     }
-
-    fn prepare(&mut self, _entry: u64, _stack: u64, _argument: u64) {}
 
     fn run(&mut self) -> Trap {
         self.script.borrow_mut().pop_front().unwrap_or(Trap::Interrupt)
@@ -107,9 +117,11 @@ impl Rig {
         let root = ChannelEnd::attach(&memory, Side::B, control_config(), order, signals).unwrap();
         let (script, answers, console) = (Rc::default(), Rc::default(), Rc::default());
         let rings = Rc::new(Cell::new(0));
+        let own = Window { memory: window, address: 0x1000, registers_address: 0x2000, bells: 0xf };
         let board = Scripted {
-            window,
+            windows: vec![own, shared_window()],
             memory: vec![0; 4 << 20],
+            start_at: 0,
             script: Rc::clone(&script),
             answers: Rc::clone(&answers),
             console: Rc::clone(&console),
@@ -167,12 +179,22 @@ impl Rig {
     }
 
     fn leaf_window(&self) -> SharedMemory {
-        self.monitor.window()
+        self.monitor.window().clone()
     }
 
     fn traps(&self, traps: impl IntoIterator<Item = Trap>) {
         self.script.borrow_mut().extend(traps);
     }
+}
+
+/// A window with other nodes, number 7 of the machine.
+fn shared_window() -> Window {
+    let memory = SharedMemory::zeroed(WINDOW_BYTES as usize);
+    let (node, generation) = (NodeId::HOST, NonZeroU16::MIN);
+    let header =
+        WindowHeader { window: WindowId(7), node, generation, length_bytes: WINDOW_BYTES, caches: None };
+    header.write(&memory);
+    Window { memory, address: 0x4000_0000, registers_address: 0x3000, bells: 0xf0 }
 }
 
 fn start_order(domain: DomainId) -> StartOrder {
@@ -234,6 +256,19 @@ fn a_program_starts_prints_and_ends() {
     ];
     assert_eq!(rig.start(1), expected);
     assert_eq!(*rig.answers.borrow(), [7]);
+}
+
+#[test]
+fn a_program_reaches_all_windows() {
+    let mut rig = Rig::new();
+    rig.start(1);
+    let Scripted { memory, start_at, .. } = rig.monitor.into_board();
+    let start = &memory[(start_at - PROGRAMS) as usize..];
+    let words: Vec<u64> =
+        start[..80].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let [own, shared] = [[0, 0x1000, WINDOW_BYTES, 0x2000], [7, 0x4000_0000, WINDOW_BYTES, 0x3000]];
+    assert_eq!(words[0], call::VERSION.into());
+    assert_eq!((&words[1..5], &words[5..9], words[9]), (&own[..], &shared[..], 0), "two windows, no third");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 /// The version of everything in this module. A program states the version it was built with in its
 /// [note](crate::elf), and a monitor with another version refuses it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Ends the program; argument: its exit status, 0 to 255. Does not return.
 pub const EXIT: u64 = 0;
@@ -32,6 +32,24 @@ pub const FOREVER: u64 = u64::MAX;
 /// overflow is a fault.
 pub const STACK_BYTES: u64 = 1 << 20;
 
+/// The most windows of a board: that with the host, and those that it shares with other nodes.
+pub const MAX_WINDOWS: usize = 8;
+
+/// A window as a program reaches it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct StartWindow {
+    /// Which of the machine's windows it is.
+    pub number: u64,
+    /// The address of its memory.
+    pub address: u64,
+    /// The length of its memory; 0 for no window. In the window with the host the first pages belong to the
+    /// monitors and are inaccessible.
+    pub length_bytes: u64,
+    /// The address of its device's registers.
+    pub registers_address: u64,
+}
+
 /// The addresses of a program's resources. The monitor writes these words, in this order, at the top of its
 /// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +57,8 @@ pub const STACK_BYTES: u64 = 1 << 20;
 pub struct Start {
     /// [`VERSION`] as built into the monitor.
     pub version: u64,
-    /// The address of the window.
-    pub window_address: u64,
-    /// The length of the window. Its first pages belong to the monitors and are inaccessible.
-    pub window_bytes: u64,
-    /// The address of the window device's registers.
-    pub registers_address: u64,
+    /// The windows of the board, that with the host first.
+    pub windows: [StartWindow; MAX_WINDOWS],
     /// The address of free memory for the program's heap.
     pub heap_address: u64,
     /// The length of that memory.
@@ -61,20 +75,15 @@ impl Start {
     /// The length of the encoding, in bytes.
     pub const BYTES: usize = size_of::<Start>();
 
-    /// Encodes it: nine words in the board's byte order, which is little-endian on every supported board.
+    /// Encodes it: words in the board's byte order, which is little-endian on every supported board.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Start::BYTES] {
-        let words = [
-            self.version,
-            self.window_address,
-            self.window_bytes,
-            self.registers_address,
-            self.heap_address,
-            self.heap_bytes,
-            self.order_address,
-            self.order_bytes,
-            self.connection,
-        ];
+        let windows = self.windows.iter().flat_map(|window| {
+            [window.number, window.address, window.length_bytes, window.registers_address]
+        });
+        let others =
+            [self.heap_address, self.heap_bytes, self.order_address, self.order_bytes, self.connection];
+        let words = core::iter::once(self.version).chain(windows).chain(others);
         let mut bytes = [0; Start::BYTES];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -83,31 +92,42 @@ impl Start {
     }
 }
 
-/// The offset of the doorbell register in the window device's registers.
+/// The offset of the doorbell register in the registers of a window's device.
 pub const DOORBELL_OFFSET_BYTES: u64 = 12;
+
+/// The offset of the register with the board's own number among the peers of the window.
+pub const OWN_PEER_OFFSET_BYTES: u64 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_start_is_nine_words_in_order() {
+    fn the_start_is_words_in_order() {
+        let mut number = 1;
+        let windows = [(); MAX_WINDOWS].map(|()| {
+            number += 4;
+            StartWindow {
+                number: number - 3,
+                address: number - 2,
+                length_bytes: number - 1,
+                registers_address: number,
+            }
+        });
         let start = Start {
             version: 1,
-            window_address: 2,
-            window_bytes: 3,
-            registers_address: 4,
-            heap_address: 5,
-            heap_bytes: 6,
-            order_address: 7,
-            order_bytes: 8,
-            connection: 9,
+            windows,
+            heap_address: 34,
+            heap_bytes: 35,
+            order_address: 36,
+            order_bytes: 37,
+            connection: 38,
         };
         let words: Vec<u64> = start
             .to_bytes()
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
             .collect();
-        assert_eq!(words, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(words, (1..39).collect::<Vec<u64>>());
     }
 }

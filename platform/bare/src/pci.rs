@@ -1,5 +1,7 @@
-//! Sets up the window device on a PCI bus without firmware: assigns addresses to its memory regions and a
-//! target to its interrupts.
+//! Sets up the devices of windows on a PCI bus without firmware: assigns addresses to their memory regions
+//! and a target to their interrupts.
+
+use crate::call::MAX_WINDOWS;
 
 /// Vendor and device id of the shared-memory device, as in its first configuration word.
 const IVSHMEM: u32 = 0x1110_1af4;
@@ -31,7 +33,7 @@ pub trait DeviceMemory {
     fn write(&mut self, address: u64, value: u32);
 }
 
-/// The addresses for the regions of the device.
+/// The addresses for the regions of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
     /// The registers: one page.
@@ -40,6 +42,29 @@ pub struct Places {
     pub interrupts: u64,
     /// The window; aligned to its length.
     pub window: u64,
+}
+
+impl Places {
+    /// From the registers of a device to those of the next.
+    pub const REGISTERS_STEP_BYTES: u64 = 4 << 10;
+    /// From the interrupt table of a device to that of the next.
+    pub const INTERRUPTS_STEP_BYTES: u64 = 64 << 10;
+    /// Windows begin at multiples of this, because boards map each with tables of its own.
+    pub const WINDOW_UNIT_BYTES: u64 = 1 << 30;
+
+    /// Those of the device after one with these.
+    fn next(self, window_bytes: u64) -> Places {
+        Places {
+            registers: self.registers + Self::REGISTERS_STEP_BYTES,
+            interrupts: self.interrupts + Self::INTERRUPTS_STEP_BYTES,
+            window: self.window + window_bytes.next_multiple_of(Self::WINDOW_UNIT_BYTES),
+        }
+    }
+
+    /// As they are, with the window aligned to its length, as PCI asks.
+    fn aligned(self, window_bytes: u64) -> Places {
+        Places { window: self.window.next_multiple_of(window_bytes), ..self }
+    }
 }
 
 /// How a device raises interrupts: what it writes where.
@@ -57,6 +82,12 @@ pub enum PciError {
     /// There is no device on the bus.
     #[error("there is no shared-memory device on the PCI bus")]
     NoDevice,
+    /// There are more devices than a board has windows.
+    #[error("there are more than {MAX_WINDOWS} shared-memory devices on the PCI bus")]
+    ManyDevices,
+    /// The windows need more addresses than the board has for devices.
+    #[error("the windows need more than the {0} GiB of addresses that the board has for them")]
+    NoRoom(u64),
     /// A memory region is missing or of another type.
     #[error("the shared-memory device has no usable region {0}")]
     NoRegion(u8),
@@ -65,7 +96,7 @@ pub enum PciError {
     NoInterrupts,
 }
 
-/// The window's device after setup.
+/// The device of a window after setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowDevice {
     /// The addresses of its regions.
@@ -76,7 +107,12 @@ pub struct WindowDevice {
     pub vectors: u16,
 }
 
-/// Finds the device, assigns addresses to its regions, and makes it interrupt with `messages`.
+/// The devices of a board's windows after setup, in the order of their slots.
+pub type WindowDevices = [Option<WindowDevice>; MAX_WINDOWS];
+
+/// Finds the devices, assigns addresses to their regions, and makes them interrupt with `messages`, each with
+/// those after the ones of the device before. `places` are those of the first; `space_bytes` is how many
+/// addresses there are for windows from there on.
 ///
 /// # Errors
 /// [`PciError`] names what is missing.
@@ -84,16 +120,49 @@ pub fn set_up(
     bus: &mut impl Configuration,
     memory: &mut impl DeviceMemory,
     places: Places,
+    space_bytes: u64,
+    messages: Messages,
+) -> Result<WindowDevices, PciError> {
+    let mut devices = WindowDevices::default();
+    let (end, mut places, mut messages) = (places.window + space_bytes, places, messages);
+    let mut found = 0;
+    for slot in 0..SLOTS {
+        if bus.read(slot, 0) != IVSHMEM {
+            continue;
+        }
+        let device = devices.get_mut(found).ok_or(PciError::ManyDevices)?;
+        let window_bytes = region_bytes(bus, slot, 2)?;
+        places = places.aligned(window_bytes);
+        if end.saturating_sub(places.window) < window_bytes {
+            return Err(PciError::NoRoom(space_bytes >> 30));
+        }
+        let made = set_up_slot(bus, memory, slot, (places, window_bytes), messages)?;
+        places = places.next(window_bytes);
+        messages.first += u32::from(made.vectors);
+        *device = Some(made);
+        found += 1;
+    }
+    if found == 0 { Err(PciError::NoDevice) } else { Ok(devices) }
+}
+
+/// Sets up the device in a slot.
+fn set_up_slot(
+    bus: &mut impl Configuration,
+    memory: &mut impl DeviceMemory,
+    slot: u8,
+    (places, window_bytes): (Places, u64),
     messages: Messages,
 ) -> Result<WindowDevice, PciError> {
-    let slot = (0..SLOTS).find(|slot| bus.read(*slot, 0) == IVSHMEM).ok_or(PciError::NoDevice)?;
-    for (number, address) in [(0, places.registers), (1, places.interrupts)] {
-        if region_bytes(bus, slot, number)? >> 32 != 0 {
+    let small = [
+        (0, places.registers, Places::REGISTERS_STEP_BYTES),
+        (1, places.interrupts, Places::INTERRUPTS_STEP_BYTES),
+    ];
+    for (number, address, most_bytes) in small {
+        if region_bytes(bus, slot, number)? > most_bytes {
             return Err(PciError::NoRegion(number));
         }
         bus.write(slot, BAR0 + 4 * u16::from(number), address as u32);
     }
-    let window_bytes = region_bytes(bus, slot, 2)?;
     bus.write(slot, BAR0 + 8, places.window as u32);
     bus.write(slot, BAR0 + 12, (places.window >> 32) as u32);
     let command = bus.read(slot, COMMAND) & 0xffff;
@@ -154,22 +223,27 @@ fn find_capability(bus: &impl Configuration, slot: u8, wanted: u8) -> Option<u16
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{BTreeMap, HashMap};
 
     use super::*;
 
     const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
     const MESSAGES: Messages = Messages { address: 0x802_0040, first: 80 };
 
-    /// A bus with one device, whose regions have these lengths.
-    struct Bus {
-        slot: u8,
+    /// The space that a board has for windows.
+    const SPACE_BYTES: u64 = 16 << 30;
+
+    /// A bus with devices by their slots.
+    struct Bus(BTreeMap<u8, Device>);
+
+    /// A device, whose regions have these lengths.
+    struct Device {
         words: HashMap<u16, u32>,
         masks: HashMap<u16, u32>,
     }
 
-    impl Bus {
-        fn new(slot: u8, window_bytes: u64, vectors: u16) -> Bus {
+    impl Device {
+        fn new(window_bytes: u64, vectors: u16) -> Device {
             let words = HashMap::from([
                 (0, IVSHMEM),
                 (COMMAND, 0x0010_0000),
@@ -186,23 +260,21 @@ mod tests {
                 (0x18, mask as u32 | 0b1100),
                 (0x1c, (mask >> 32) as u32),
             ]);
-            Bus { slot, words, masks }
+            Device { words, masks }
         }
     }
 
     impl Configuration for Bus {
         fn read(&self, slot: u8, offset: u16) -> u32 {
-            if slot != self.slot {
-                return u32::MAX;
-            }
-            self.words.get(&offset).copied().unwrap_or(0)
+            let Some(device) = self.0.get(&slot) else { return u32::MAX };
+            device.words.get(&offset).copied().unwrap_or(0)
         }
 
         fn write(&mut self, slot: u8, offset: u16, value: u32) {
-            assert_eq!(slot, self.slot);
-            let mask = self.masks.get(&offset).copied().unwrap_or(u32::MAX);
+            let device = self.0.get_mut(&slot).expect("a device");
+            let mask = device.masks.get(&offset).copied().unwrap_or(u32::MAX);
             let kind = if offset == 0x18 { 0b1100 } else { 0 };
-            self.words.insert(offset, value & mask | kind);
+            device.words.insert(offset, value & mask | kind);
         }
     }
 
@@ -215,12 +287,21 @@ mod tests {
         }
     }
 
+    fn bus(devices: impl IntoIterator<Item = (u8, Device)>) -> Bus {
+        Bus(devices.into_iter().collect())
+    }
+
+    fn set_up_all(bus: &mut Bus, memory: &mut Memory) -> Result<Vec<WindowDevice>, PciError> {
+        let devices = set_up(bus, memory, PLACES, SPACE_BYTES, MESSAGES)?;
+        Ok(devices.into_iter().flatten().collect())
+    }
+
     #[test]
     fn a_device_in_any_slot_is_set_up() {
         for (slot, bytes) in [(1, 1 << 20), (31, 16_u64 << 30)] {
-            let (mut bus, mut memory) = (Bus::new(slot, bytes, 4), Memory::default());
-            let device = set_up(&mut bus, &mut memory, PLACES, MESSAGES).unwrap();
-            assert_eq!(device, WindowDevice { places: PLACES, window_bytes: bytes, vectors: 4 });
+            let (mut bus, mut memory) = (bus([(slot, Device::new(bytes, 4))]), Memory::default());
+            let devices = set_up_all(&mut bus, &mut memory).unwrap();
+            assert_eq!(devices, [WindowDevice { places: PLACES, window_bytes: bytes, vectors: 4 }]);
             let word = |offset| bus.read(slot, offset);
             assert_eq!((word(0x10), word(0x14)), (0x1020_0000, 0x1000_0000));
             assert_eq!((word(0x18) & !0xf, word(0x1c)), (0, 0x80));
@@ -235,20 +316,44 @@ mod tests {
     }
 
     #[test]
+    fn each_device_has_places_and_messages_of_its_own() {
+        let sizes = [4_u64 << 20, 2 << 30, 2 << 20];
+        let devices = (2..).zip(sizes).map(|(slot, bytes)| (slot, Device::new(bytes, 16)));
+        let (mut bus, mut memory) = (bus(devices), Memory::default());
+        let devices = set_up_all(&mut bus, &mut memory).unwrap();
+        let windows: Vec<u64> = devices.iter().map(|device| device.places.window - PLACES.window).collect();
+        assert_eq!(windows, [0, 2 << 30, 4 << 30], "each begins at a multiple of its length and of a GiB");
+        for (number, device) in (0..).zip(&devices) {
+            assert_eq!(device.places.registers, PLACES.registers + 0x1000 * number);
+            assert_eq!(device.places.interrupts, PLACES.interrupts + 0x1_0000 * number);
+            let first = memory.0[&(device.places.interrupts + 8)];
+            assert_eq!(u64::from(first), 80 + 16 * number, "vector 0 of the device");
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
-        let set_up = |bus: &mut Bus| set_up(bus, &mut Memory::default(), PLACES, MESSAGES);
-        let mut empty = Bus::new(1, 1 << 20, 1);
+        let set_up = |device: Device| set_up_all(&mut bus([(1, device)]), &mut Memory::default());
+        let device = || Device::new(1 << 20, 1);
+        let mut empty = device();
         empty.words.insert(0, 0x1234_1af4);
-        assert_eq!(set_up(&mut empty), Err(PciError::NoDevice));
-        let mut without = Bus::new(1, 1 << 20, 1);
+        assert_eq!(set_up(empty), Err(PciError::NoDevice));
+        let mut without = device();
         without.masks.insert(0x10, 0);
-        assert_eq!(set_up(&mut without), Err(PciError::NoRegion(0)));
-        let mut ports = Bus::new(1, 1 << 20, 1);
+        assert_eq!(set_up(without), Err(PciError::NoRegion(0)));
+        let mut ports = device();
         ports.words.insert(0x14, 1);
-        assert_eq!(set_up(&mut ports), Err(PciError::NoRegion(1)));
-        let mut silent = Bus::new(1, 1 << 20, 1);
+        assert_eq!(set_up(ports), Err(PciError::NoRegion(1)));
+        let mut silent = device();
         silent.words.insert(0x50, 0x4005);
         silent.words.insert(0x40, 0x5005);
-        assert_eq!(set_up(&mut silent), Err(PciError::NoInterrupts), "a list that goes round in circles");
+        assert_eq!(set_up(silent), Err(PciError::NoInterrupts), "a list that goes round in circles");
+        let several = |count: u8, bytes| {
+            let devices = (0..count).map(|slot| (slot, Device::new(bytes, 1)));
+            set_up_all(&mut bus(devices), &mut Memory::default())
+        };
+        assert_eq!(several(8, 2 << 30).unwrap().len(), 8);
+        assert_eq!(several(9, 1 << 20), Err(PciError::ManyDevices));
+        assert_eq!(several(2, 16 << 30), Err(PciError::NoRoom(16)));
     }
 }

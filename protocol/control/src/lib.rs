@@ -27,6 +27,7 @@ pub mod machine;
 pub mod monitor;
 #[rustfmt::skip]
 pub mod observation;
+mod pages;
 pub mod wire;
 
 pub use tombolo_capability::{
@@ -47,6 +48,7 @@ pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,
     RegionPlace, RelayNode, SpawnRequest, TracedInfo, WindowPlace,
 };
+pub use pages::all_pages;
 pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names,
     observation_bytes, told,

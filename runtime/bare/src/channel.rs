@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory};
+use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory, WindowId};
 use tombolo_control::{Grant, RelayNode, WindowPlace};
 use tombolo_link::either::{EitherEnd, EitherMemory, EitherRings};
 pub use tombolo_link::end::Stats;
@@ -17,10 +17,10 @@ use tombolo_link::wait::{Spin, Waiter, until};
 use tombolo_link::{
     ChannelConfig, ChannelLayout, FarEnd, GroupCounter, HandshakeError, Hello, Side, TransportKind,
 };
-use tombolo_platform_bare::program;
+use tombolo_platform_bare::program::{self, Doorbell};
 
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{Given, Link};
 use crate::time::{after_ns, sleep_until};
 
 /// How long a wait polls before it sleeps: about what waking costs.
@@ -80,11 +80,11 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// The bell of the window, and the monitor, which watches the peer.
+/// The doorbell of the peer, and the monitor, which watches it.
 struct BoardSignals {
     link: Rc<Link>,
     id: ChannelId,
-    bell: u32,
+    bell: Doorbell,
     /// Says that this side rang, where the peer shares its doorbell with others.
     rings: EitherRings,
     /// Says so for a group of channels, where there is one.
@@ -99,7 +99,7 @@ impl Signals for BoardSignals {
         if let Some(group) = &self.group {
             group.count();
         }
-        program::ring(self.bell);
+        self.bell.ring();
     }
 
     #[inline]
@@ -161,12 +161,12 @@ impl Channel {
     /// Opens the end that a monitor granted.
     pub(crate) fn open(
         link: &Rc<Link>,
-        grant: &Grant,
+        (grant, given): (&Grant, Given),
         own: DomainId,
         options: &ChannelOptions,
         (timeout, usual): (Duration, Duration),
     ) -> Result<Channel, Error> {
-        match Self::shake_hands(link, grant, own, options, timeout) {
+        match Self::shake_hands(link, (grant, given), own, options, timeout) {
             Ok(mut channel) => {
                 channel.timeout = OperationTimeout::new(options.timeout.unwrap_or(usual));
                 Ok(channel)
@@ -180,7 +180,7 @@ impl Channel {
 
     fn shake_hands(
         link: &Rc<Link>,
-        grant: &Grant,
+        (grant, given): (&Grant, Given),
         own: DomainId,
         options: &ChannelOptions,
         timeout: Duration,
@@ -190,16 +190,16 @@ impl Channel {
             // The depth is the connecting side's; the slot size is what this side expects.
             Side::B => ChannelConfig { slot: options.config.slot, ..grant.config },
         };
-        let no_place = || Error::MonitorProtocol("a channel without a place in the window".to_string());
-        let place = grant.window.as_ref().ok_or_else(no_place)?;
-        let (memory, bell) = granted_memory(place, config).ok_or_else(no_place)?;
+        let no_place = || Error::MonitorProtocol("a channel without a place in a window".to_string());
+        let (place, window) = grant.window.as_ref().zip(given.window).ok_or_else(no_place)?;
+        let (memory, bell) = granted_memory(window, place, config).ok_or_else(no_place)?;
         let memory = EitherMemory::view(memory, place.caches)?;
         let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
         let deadline_ns = after_ns(timeout);
         // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
         let rings = memory.rings(grant.side).map_err(|error| unusable(&error))?;
-        let group = place.group.map(group_counter).transpose()?;
+        let group = place.group.map(|word| group_counter(window, word)).transpose()?;
         let link = Rc::clone(link);
         let mut signals = BoardSignals { link, id: grant.hop, bell, rings, group, failure: None };
         let mut opening = memory.open(grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
@@ -418,17 +418,21 @@ pub struct RawMemory {
 }
 
 /// The memory of a channel, and what rings the peer.
-fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedMemory, u32)> {
+fn granted_memory(
+    window: WindowId,
+    place: &WindowPlace,
+    config: ChannelConfig,
+) -> Option<(SharedMemory, Doorbell)> {
     let needed = ChannelLayout::new(config).length_bytes() as u64;
     let memory = (place.length_bytes >= needed)
-        .then(|| program::window(place.offset_bytes, needed, Arc::default()))??;
-    Some((memory, place.ring?))
+        .then(|| program::window(window, place.offset_bytes, needed, Arc::default()))??;
+    Some((memory, Doorbell::new(window, place.ring?)?))
 }
 
 /// What counts the rings of a channel together with those of others.
-fn group_counter(offset_bytes: u64) -> Result<GroupCounter, Error> {
-    let word =
-        program::window(offset_bytes, 8, Arc::default()).and_then(|word| GroupCounter::new(&word, 0).ok());
+fn group_counter(window: WindowId, offset_bytes: u64) -> Result<GroupCounter, Error> {
+    let word = program::window(window, offset_bytes, 8, Arc::default());
+    let word = word.and_then(|word| GroupCounter::new(&word, 0).ok());
     word.ok_or_else(|| Error::MonitorProtocol("a group outside the window".to_string()))
 }
 

@@ -12,7 +12,7 @@ use tombolo_naming::split_scope;
 use crate::channel::{Channel, ChannelOptions};
 use crate::env;
 use crate::error::Error;
-use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
+use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
 use crate::time::{self, Instant};
 
 /// How long a peer that has connected may take to open the channel, at least: it may be slow, on a busy host.
@@ -148,16 +148,23 @@ impl ChannelOptions {
         let (scope, name) = split_scope(name);
         let request =
             Request::Connect { scope, name: name.to_owned(), timeout, config: self.config, by: None };
-        match domain.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
-            Reply::Connect { grant } => domain.open(&grant, self, timeout.saturating_sub(start.elapsed())),
-            other => Err(unexpected(&other)),
+        match domain.link.ask_and_get(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
+            (Reply::Connect { grant }, given) => {
+                domain.open((&grant, given), self, timeout.saturating_sub(start.elapsed()))
+            }
+            (other, _) => Err(unexpected(&other)),
         }
     }
 }
 
 impl Domain {
-    fn open(&self, grant: &Grant, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
-        Channel::open(&self.link, grant, self.id, options, (timeout, self.timeouts.channel()))
+    fn open(
+        &self,
+        granted: (&Grant, Given),
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Channel, Error> {
+        Channel::open(&self.link, granted, self.id, options, (timeout, self.timeouts.channel()))
     }
 }
 
@@ -227,10 +234,10 @@ impl Listener {
         let start = Instant::now();
         let Taken { domain, number, options, .. } = &*self.taken;
         let incoming = |link: &Link| link.next_incoming(*number);
-        let grant = domain.link.wait(self.timeout, "a domain to connect", incoming)?;
+        let (grant, given) = domain.link.wait(self.timeout, "a domain to connect", incoming)?;
         domain.link.accepted(1);
         let remaining = self.timeout.saturating_sub(start.elapsed());
-        domain.open(&grant, options, remaining.max(LEAST_PATIENCE))
+        domain.open((&grant, given), options, remaining.max(LEAST_PATIENCE))
     }
 }
 

@@ -30,6 +30,7 @@
 
 extern crate alloc;
 
+pub mod admin;
 mod channel;
 mod domain;
 pub mod env;

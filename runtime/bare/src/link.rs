@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 
-use tombolo_base::{ChannelId, SharedMemory};
+use tombolo_base::{ChannelId, SharedMemory, WindowId};
 use tombolo_control::{
-    ClientMessage, Grant, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Order, Reply, Report, Request,
-    Wire,
+    Attachment, ClientMessage, Grant, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Order, Reply,
+    Report, Request, Wire,
 };
 use tombolo_link::end::Announced;
 use tombolo_link::wait::{Spin, Waiter, until};
@@ -22,12 +22,32 @@ use crate::time::sleep_until;
 /// How long a monitor may take to answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What came with an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    /// The number of its lifeline, if one did.
+    pub(crate) lifeline: ChannelId,
+    /// The window that its memory is in, if it has any.
+    pub(crate) window: Option<WindowId>,
+}
+
+impl Given {
+    fn new(lifeline: ChannelId, attachments: &[Attachment]) -> Given {
+        let window = attachments.iter().find_map(|attachment| match attachment {
+            Attachment::WindowMemory(number) | Attachment::WindowToRead(number) => {
+                Some(WindowId(number.window))
+            }
+            _ => None,
+        });
+        Given { lifeline, window }
+    }
+}
+
 /// What arrived and was not taken yet.
 #[derive(Default, Debug)]
 struct Arrived {
-    /// Answers, each with the number of the lifeline that came with it, if one did.
-    replies: BTreeMap<u32, (Reply, ChannelId)>,
-    incoming: BTreeMap<u32, VecDeque<Grant>>,
+    replies: BTreeMap<u32, (Reply, Given)>,
+    incoming: BTreeMap<u32, VecDeque<(Grant, Given)>>,
     /// Listeners that there are.
     listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
@@ -105,15 +125,11 @@ impl Link {
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
-        self.ask_with_lifeline(body, timeout).map(|(reply, _)| reply)
+        self.ask_and_get(body, timeout).map(|(reply, _)| reply)
     }
 
-    /// As [`ask`](Self::ask), of what is answered with a lifeline.
-    pub(crate) fn ask_with_lifeline(
-        &self,
-        body: Request,
-        timeout: Duration,
-    ) -> Result<(Reply, ChannelId), Error> {
+    /// As [`ask`](Self::ask), of what is answered with memory and a lifeline.
+    pub(crate) fn ask_and_get(&self, body: Request, timeout: Duration) -> Result<(Reply, Given), Error> {
         let request = self.next_request();
         self.say(request, body)?;
         let answered = self.wait(timeout, "an answer of the monitor", |link| {
@@ -188,7 +204,7 @@ impl Link {
     }
 
     /// The next that connected to a listener.
-    pub(crate) fn next_incoming(&self, listener: u32) -> Option<Grant> {
+    pub(crate) fn next_incoming(&self, listener: u32) -> Option<(Grant, Given)> {
         self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
     }
 
@@ -207,7 +223,7 @@ impl Link {
         };
         // If that cannot be said, the name goes with the program.
         let _ = self.tell(Request::Withdraw { listener });
-        dropped.into_iter().for_each(|grant| self.turn_away(&grant));
+        dropped.into_iter().for_each(|(grant, _)| self.turn_away(&grant));
     }
 
     /// A peer that connected too late sees an end.
@@ -252,7 +268,8 @@ impl Link {
                 None => drop(arrived.hung_up.insert(channel)),
             },
             // Which doorbell is a channel's does not matter: any of them ends a sleep.
-            Order::Deliver { message, channel, .. } => {
+            Order::Deliver { message, channel, attachments, .. } => {
+                let given = Given::new(channel, &attachments);
                 let message = MonitorMessage::from_bytes(&message).map_err(|error| nonsense(&error))?;
                 let request = message.number();
                 match message.body {
@@ -261,14 +278,14 @@ impl Link {
                         self.turn_away(&grant);
                     }
                     Reply::Incoming { listener, grant } => {
-                        arrived.incoming.entry(listener).or_default().push_back(grant);
+                        arrived.incoming.entry(listener).or_default().push_back((grant, given));
                     }
                     body if request != 0 && !arrived.abandoned.remove(&request) => {
                         if let Reply::Export { listener } = body {
                             // A peer may connect next, before this answer is looked at.
                             arrived.listeners.insert(listener);
                         }
-                        arrived.replies.insert(request, (body, channel));
+                        arrived.replies.insert(request, (body, given));
                     }
                     // An answer that came too late.
                     Reply::RegionMap { .. } => {

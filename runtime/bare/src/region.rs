@@ -22,7 +22,7 @@ use tombolo_platform_bare::{bytes, program};
 
 use crate::domain::Domain;
 use crate::error::{Error, Fault};
-use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
+use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
 
 /// What a region is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,16 +34,18 @@ pub struct RegionOptions {
 }
 
 impl RegionOptions {
-    /// A region of `length_bytes`, rounded up to pages, in the window of the board that the program runs on.
+    /// A region of `length_bytes`, rounded up to pages, in the window of the host and the board that the
+    /// program runs on.
     #[must_use]
     pub fn new(length_bytes: u64) -> Self {
         RegionOptions { length_bytes, node: None, alignment_bytes: 0, coherent: false }
     }
 
-    /// In the window between the host and that node. A board reaches its own alone.
+    /// In the window of that name, or in the one that the board shares with that node. A board reaches the
+    /// windows alone that it is in.
     #[must_use]
-    pub fn in_window_of(mut self, node: &str) -> Self {
-        self.node = Some(node.to_owned());
+    pub fn in_window_of(mut self, name: &str) -> Self {
+        self.node = Some(name.to_owned());
         self
     }
 
@@ -181,12 +183,12 @@ impl Capability {
     /// Maps its part of the region: with [`Rights::READ`], or with [`Rights::READ_WRITE`].
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the rights are not there, it was revoked, or its bytes are not in the window of
-    /// this board.
+    /// [`Error::Monitor`]: the rights are not there, it was revoked, or its bytes are in no window of this
+    /// board.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
         let request = Request::RegionMap { capability: self.id(), rights, pool: false };
-        match self.held.link.ask_with_lifeline(request, ANSWER_TIMEOUT)? {
-            (Reply::RegionMap { map }, lifeline) => Mapping::new(&self.held, &map, lifeline),
+        match self.held.link.ask_and_get(request, ANSWER_TIMEOUT)? {
+            (Reply::RegionMap { map }, given) => Mapping::new(&self.held, &map, given),
             (other, _) => Err(unexpected(&other)),
         }
     }
@@ -233,13 +235,16 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    fn new(held: &Rc<Held>, map: &RegionMap, lifeline: ChannelId) -> Result<Mapping, Error> {
+    fn new(held: &Rc<Held>, map: &RegionMap, given: Given) -> Result<Mapping, Error> {
+        let Given { lifeline, window } = given;
         let RegionMap { extent, rights, file_offset_bytes, caches, .. } = *map;
         let users: Arc<()> = Arc::default();
-        let memory = program::window(file_offset_bytes, extent.length_bytes, Arc::clone(&users));
+        let memory = window.and_then(|window| {
+            program::window(window, file_offset_bytes, extent.length_bytes, Arc::clone(&users))
+        });
         let Some(memory) = memory else {
             held.link.release(lifeline);
-            return Err(Error::MonitorProtocol("a region without a place in the window".to_string()));
+            return Err(Error::MonitorProtocol("a region without a place in a window".to_string()));
         };
         held.link.map(lifeline, memory, users);
         let writable = rights.contains(Rights::WRITE);

@@ -1,5 +1,8 @@
 //! Where the memory of a job is made, so that all of its ranks reach it.
 
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
+
 use tombolo::NodeId;
 use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 

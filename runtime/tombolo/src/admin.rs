@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Reply, Request};
+use tombolo_control::{Reply, Request, all_pages};
 
 pub use tombolo_base::Target;
 pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, Signal, TracedInfo, WindowInfo};
@@ -24,20 +24,13 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
-        let mut all: Vec<NodeInfo> = Vec::new();
-        loop {
-            let from = all.last().map_or(0, |last| u32::from(last.id.0) + 1);
+        all_pages(|last: Option<&NodeInfo>| {
+            let from = last.map_or(0, |last| u32::from(last.id.0) + 1);
             match self.link.ask(Request::Nodes { from }, ANSWER_TIMEOUT)?.0 {
-                Reply::Nodes { nodes, more } => {
-                    let more = more && !nodes.is_empty();
-                    all.extend(nodes);
-                    if !more {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+                Reply::Nodes { nodes, more } => Ok((nodes, more)),
+                other => Err(unexpected(&other)),
             }
-        }
+        })
     }
 
     /// The machine's windows, by number: first those between a node and the host, then those that several
@@ -46,20 +39,13 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
-        let mut all: Vec<WindowInfo> = Vec::new();
-        loop {
-            let from = all.last().map_or(0, |last| u32::from(last.id) + 1);
+        all_pages(|last: Option<&WindowInfo>| {
+            let from = last.map_or(0, |last| u32::from(last.id) + 1);
             match self.link.ask(Request::Windows { from }, ANSWER_TIMEOUT)?.0 {
-                Reply::Windows { windows, more } => {
-                    let more = more && !windows.is_empty();
-                    all.extend(windows);
-                    if !more {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+                Reply::Windows { windows, more } => Ok((windows, more)),
+                other => Err(unexpected(&other)),
             }
-        }
+        })
     }
 
     /// The machine's live domains, by id.
@@ -67,20 +53,13 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn domains(&self) -> Result<Vec<DomainInfo>, Error> {
-        let mut all: Vec<DomainInfo> = Vec::new();
-        loop {
-            let after = all.last().map_or(0, |domain| domain.id.to_bits());
+        all_pages(|last: Option<&DomainInfo>| {
+            let after = last.map_or(0, |domain| domain.id.to_bits());
             match self.link.ask(Request::Domains { after }, ANSWER_TIMEOUT)?.0 {
-                Reply::Domains { domains, more } => {
-                    let done = !more || domains.is_empty();
-                    all.extend(domains);
-                    if done {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+                Reply::Domains { domains, more } => Ok((domains, more)),
+                other => Err(unexpected(&other)),
             }
-        }
+        })
     }
 
     /// Sends a signal to a domain, and SIGKILL after `grace` if it has not ended.

@@ -12,7 +12,7 @@ use crate::{Outcome, PATIENCE};
 
 /// The orders.
 const USAGE: &str = "map ID, view ID, read OFFSET LENGTH, write OFFSET TEXT, publish WORD VALUE, current WORD, \
-                     keep, drop, make LENGTH, revoke, or spin";
+                     keep, drop, make LENGTH [WINDOW], revoke, or spin";
 
 pub(crate) fn follow(name: &str) -> Outcome<()> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
@@ -67,8 +67,10 @@ pub(crate) fn follow(name: &str) -> Outcome<()> {
                 kept.clear();
                 Ok("dropped".to_owned())
             }
-            (["make", length], _) => {
-                domain.create_region(&own(&domain, length.parse()?)).and_then(|region| {
+            (["make", length, window @ ..], _) => {
+                let window = window.first().copied().unwrap_or(domain.node_name());
+                let options = RegionOptions::new(length.parse()?).in_window_of(window);
+                domain.create_region(&options).and_then(|region| {
                     let granted = region.grant(peer, Rights::READ_WRITE)?.id.0.to_string();
                     mapping = Some(region.map(Rights::READ_WRITE)?);
                     made = Some(region);
@@ -90,9 +92,4 @@ pub(crate) fn follow(name: &str) -> Outcome<()> {
         let answer = answer.unwrap_or_else(|error| format!("error: {error}"));
         channel.send(answer.as_bytes())?;
     }
-}
-
-/// A region in the window between this node and the host.
-fn own(domain: &Domain, length_bytes: u64) -> RegionOptions {
-    RegionOptions::new(length_bytes).in_window_of(domain.node_name())
 }

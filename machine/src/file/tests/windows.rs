@@ -119,10 +119,12 @@ fn windows_that_do_not_go_together() {
     );
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| (name, two));
     assert!(windows(&names).contains("node `arm1` is in too many windows"));
-    let nodes = "[[node]]\nname = \"b\"\nkind = \"bare\"\nisa = \"riscv64\"\n\
+    let nodes = "[[node]]\nname = \"b\"\nkind = \"bare\"\nisa = \"riscv64\"\nwindow_mib = 8192\n\
                  [[node]]\nname = \"u\"\nkind = \"user\"\nisa = \"riscv64\"\n\
-                 [[window]]\nname = \"w\"\nnodes = [\"host\", \"u\", \"b\"]\n";
-    let report = mistake(nodes);
+                 [[window]]\nname = \"w\"\nnodes = [\"host\", \"b\"]\nsize_mib = 8192\n";
+    let report = mistake(&nodes.replace("\"host\"", "\"u\""));
     assert!(report.contains("`u` (user) cannot be in a window"), "{report}");
-    assert!(report.contains("`b` (bare) cannot be in a window"), "{report}");
+    let report = mistake(&format!("{nodes}[[window]]\nname = \"x\"\nnodes = [\"host\", \"b\"]\n"));
+    assert!(report.starts_with("error: the windows of board `b` are too large together"), "{report}");
+    assert!(report.contains("17 GiB with this one"), "{report}");
 }

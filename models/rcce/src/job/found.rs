@@ -1,7 +1,9 @@
-//! What rank 0 does: it waits for the others, and makes the memory. It runs on a node with an operating
-//! system.
+//! What rank 0 does: it waits for the others, and makes the memory.
 
-use tombolo::region::{Mapping, Region, RegionOptions, Rights};
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
+
+use tombolo::region::{Capability, Mapping, RegionOptions, Rights};
 use tombolo::{Channel, Domain, Error};
 use tombolo_placement::{Kernels, NoCommonWindow};
 
@@ -18,7 +20,7 @@ impl From<NoCommonWindow> for Failure {
 }
 
 /// What rank 0 does: waits for all, and makes the memory.
-pub(crate) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
+pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
     let mut others = gather(domain, name, own.layout.ranks)?;
     let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
     let (region, mapping, places) = match made {
@@ -37,7 +39,7 @@ pub(crate) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Fa
     }
     let neighbours = places.neighbours(domain.node_name());
     let channels = others.into_iter().map(|(channel, hello)| (hello.rank, channel)).collect();
-    Ok((mapping, Some(region.into_capability()), Keeper::new(0, channels, neighbours)))
+    Ok((mapping, Some(region), Keeper::new(0, channels, neighbours)))
 }
 
 /// Waits until every other rank has connected and said what it is.
@@ -97,16 +99,16 @@ fn make_region(
     domain: &Domain,
     others: &[(Channel, Hello)],
     layout: Layout,
-) -> Result<(Region, Mapping, Kernels), Failure> {
+) -> Result<(Capability, Mapping, Kernels), Failure> {
     let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
-    let nodes: Vec<String> = std::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
+    let nodes: Vec<String> = core::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
     let places = Kernels::new(&domain.nodes().map_err(ended)?, nodes);
     let length = layout.total_bytes() as u64;
     let options = match places.window(&domain.windows().map_err(ended)?)? {
         Some(window) => RegionOptions::new(length).in_window_of(&window),
         None => RegionOptions::new(length),
     };
-    let region = domain.create_region(&options).map_err(|error| {
+    let region = system::create_region(domain, &options).map_err(|error| {
         Failure::end(format!(
             "{} ranks with message buffers of {} bytes need {length} bytes of shared memory: {error}",
             layout.ranks, layout.buffer_bytes

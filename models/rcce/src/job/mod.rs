@@ -4,7 +4,6 @@
 //! all have, rank 0 makes a region that all of them reach and grants it to each. The channels stay: by them
 //! ranks learn that one has ended ([`Keeper`]).
 
-#[cfg(not(target_os = "none"))]
 mod found;
 mod keeper;
 mod wire;
@@ -19,8 +18,6 @@ use tombolo::{Channel, Domain, Error};
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::Flushed;
 
-#[cfg(not(target_os = "none"))]
-pub(crate) use found::found;
 pub use keeper::{Keeper, Waiting};
 pub(crate) use wire::Hello;
 
@@ -97,7 +94,7 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
     let name = job.name(NAME);
     let hello = Hello { rank, built_for_bytes, layout };
     let (mapping, region, keeper) =
-        if rank == 0 { system::found(&domain, &name, hello)? } else { follow(&domain, &name, hello)? };
+        if rank == 0 { found::found(&domain, &name, hello)? } else { follow(&domain, &name, hello)? };
     let memory = mapping.memory().filter(|memory| memory.len_bytes() >= layout.total_bytes());
     let memory = memory.ok_or_else(|| Failure::end("the job's region is shorter than its layout"))?;
     let memory = match mapping.flushed_memory().map_err(ended)? {

@@ -3,14 +3,14 @@
 use core::cell::{RefCell, RefMut};
 
 use tombolo_bare::prelude::*;
-use tombolo_bare::region::{Capability, Mapping, Rights};
+use tombolo_bare::region::{Capability, Mapping, RegionOptions, Rights};
 pub(crate) use tombolo_bare::time::{Instant, sleep};
-use tombolo_bare::{ChannelOptions, Domain, env};
+use tombolo_bare::{ChannelOptions, Domain, Error, env};
 use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::failure::Failure;
-use crate::job::{Hello, Parts, ended};
+use crate::job::ended;
 
 /// What the program has in common: it has one thread.
 #[derive(Debug)]
@@ -62,10 +62,7 @@ pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
     capability.map(Rights::READ_WRITE).map_err(ended)
 }
 
-/// Rank 0 chooses where the memory of the job is, by what only programs with an operating system can ask.
-pub(crate) fn found(domain: &Domain, _: &str, _: Hello) -> Result<Parts, Failure> {
-    Err(Failure::end(format!(
-        "rank 0 cannot run on {}, a board: name a node with an operating system first, as in --on host,{0}",
-        domain.node_name()
-    )))
+/// Makes a region, and returns the capability to all of it.
+pub(crate) fn create_region(domain: &Domain, options: &RegionOptions) -> Result<Capability, Error> {
+    domain.create_region(options)
 }

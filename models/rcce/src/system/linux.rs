@@ -7,12 +7,11 @@ pub(crate) use std::process::exit;
 pub(crate) use std::thread::{sleep, yield_now};
 pub(crate) use std::time::Instant;
 
-use tombolo::ChannelOptions;
-use tombolo::region::{Capability, MapOptions, Mapping, Rights};
+use tombolo::region::{Capability, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo::{ChannelOptions, Domain, Error};
 
 use crate::failure::Failure;
 use crate::job::ended;
-pub(crate) use crate::job::found;
 
 /// What all threads of the program have in common.
 #[derive(Debug)]
@@ -52,4 +51,9 @@ pub(crate) fn channel_options() -> Result<ChannelOptions, Failure> {
 pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
     let options = MapOptions { address: None, alignment_bytes: 0, populate: true };
     capability.map_with(Rights::READ_WRITE, options).map_err(ended)
+}
+
+/// Makes a region, and returns the capability to all of it.
+pub(crate) fn create_region(domain: &Domain, options: &RegionOptions) -> Result<Capability, Error> {
+    domain.create_region(options).map(Region::into_capability)
 }

@@ -1,6 +1,16 @@
 //! Access to device registers and PCI configuration space.
 
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::fence;
+
+use super::Window;
+use crate::call::{DOORBELL_OFFSET_BYTES, OWN_PEER_OFFSET_BYTES};
 use crate::pci;
+
+extern crate alloc;
 
 /// PCI configuration space, memory-mapped at this address.
 pub(super) struct Ecam(pub(super) u64);
@@ -28,6 +38,44 @@ impl pci::DeviceMemory for Devices {
     fn write(&mut self, address: u64, value: u32) {
         write_device(address, value);
     }
+}
+
+/// The windows of the devices. `address` is where the memory of a device is mapped.
+///
+/// # Safety
+/// The whole window of each device is mapped there, aligned, for as long as the board runs, and accessed by
+/// nothing else of the monitor. Programs, when they run, are peers.
+pub(super) unsafe fn windows(
+    devices: &pci::WindowDevices,
+    address: impl Fn(&pci::WindowDevice) -> u64,
+) -> alloc::vec::Vec<Window> {
+    let mut first_bell = 0;
+    let window = |device: &pci::WindowDevice| {
+        let address = address(device);
+        let pointer = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
+        let (length_bytes, owner) = (device.window_bytes as usize, alloc::sync::Arc::new(()));
+        // SAFETY: by this function's contract.
+        let memory = unsafe { SharedMemory::from_raw(pointer, length_bytes, owner) };
+        let vectors = u32::from(device.vectors);
+        let bells = u64::MAX.checked_shr(64 - vectors.min(64)).unwrap_or(0);
+        let bells = bells.checked_shl(first_bell).unwrap_or(0);
+        first_bell += vectors;
+        Window { memory, address, registers_address: device.places.registers, bells }
+    };
+    devices.iter().flatten().map(window).collect()
+}
+
+/// Rings a doorbell of a peer on a window.
+pub(super) fn ring(window: &Window, peer: u16, vector: u16) {
+    // Stores to the window must be visible to the peer that is woken.
+    fence(Ordering::SeqCst);
+    let target = u32::from(peer) << 16 | u32::from(vector);
+    write_device(window.registers_address + DOORBELL_OFFSET_BYTES, target);
+}
+
+/// The board's own number among the peers of a window.
+pub(super) fn own_peer(window: &Window) -> u16 {
+    read_device(window.registers_address + OWN_PEER_OFFSET_BYTES) as u16
 }
 
 /// Reads a device register.

@@ -70,20 +70,20 @@ pub trait Board {
     /// The doorbells that rang since the last call, one bit for each vector. Acknowledges their interrupts.
     fn rung(&mut self) -> u64;
 
-    /// Rings a doorbell of a peer on the window.
-    fn ring(&self, peer: u16, vector: u16);
+    /// Rings a doorbell of a peer on one of the windows.
+    fn ring(&self, window: &Window, peer: u16, vector: u16);
 
-    /// The whole window.
-    fn window(&self) -> &SharedMemory;
+    /// The board's own number among the peers of a window.
+    fn own_peer(&self, window: &Window) -> u16;
+
+    /// The windows, at least one: first that with the host, then those that it shares with other nodes.
+    fn windows(&self) -> &[Window];
 
     /// Writes a byte to the console, waiting until it is accepted.
     fn write_console(&mut self, byte: u8);
 
     /// The memory of programs: its first address, and its bytes.
     fn program_memory(&mut self) -> (u64, &mut [u8]);
-
-    /// The addresses that a program needs when it starts.
-    fn reach_of_programs(&self) -> Reach;
 
     /// Prepares to run a program from `entry`, with `argument` and a stack that grows down from `stack`.
     fn prepare(&mut self, entry: u64, stack: u64, argument: u64);
@@ -123,13 +123,17 @@ impl Sleep {
     }
 }
 
-/// The addresses of what a program can access outside its memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// The start of the window.
-    pub window_address: u64,
-    /// The registers of the window's device.
+/// A window, as the monitor and programs reach it.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The whole window.
+    pub memory: SharedMemory,
+    /// The address of its memory.
+    pub address: u64,
+    /// The address of its device's registers.
     pub registers_address: u64,
+    /// The board's own doorbells on it, among the bits that [`Board::rung`] returns.
+    pub bells: u64,
 }
 
 /// Why a board cannot be used.

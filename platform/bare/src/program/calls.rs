@@ -9,11 +9,11 @@ use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
 
-use tombolo_base::SharedMemory;
 use tombolo_base::sync::{Ordering, fence};
+use tombolo_base::{SharedMemory, WindowId};
 
 use super::machine;
-use crate::call::{self, Start};
+use crate::call::{self, Start, StartWindow};
 use crate::elf::{NOTE_OWNER, NOTE_TYPE};
 use crate::{heap, panic};
 
@@ -46,10 +46,16 @@ unsafe impl Sync for Given {}
 
 static GIVEN: Given = Given(UnsafeCell::new(None));
 
-fn given() -> Start {
-    // SAFETY: see `Sync`; the value is copied.
-    let given = unsafe { *GIVEN.0.get() };
-    given.expect("a program begins at its entry")
+fn given() -> &'static Start {
+    // SAFETY: see `Sync`; it is not written any more.
+    let given = unsafe { &*GIVEN.0.get() };
+    given.as_ref().expect("a program begins at its entry")
+}
+
+/// A window by its number in the machine.
+fn window_of(number: WindowId) -> Option<&'static StartWindow> {
+    let is_meant = |window: &&StartWindow| window.number == number.0.into() && window.length_bytes > 0;
+    given().windows.iter().find(is_meant)
 }
 
 /// The exit status of a program that panicked, as for Rust programs everywhere.
@@ -155,27 +161,48 @@ pub fn connection() -> u32 {
     given().connection as u32
 }
 
-/// A part of the window; `None` when it does not lie inside. It and its clones keep `owner`, so that who has
-/// that too sees whether any of them is left.
+/// A part of a window of the board; `None` when it does not lie inside. It and its clones keep `owner`, so
+/// that who has that too sees whether any of them is left.
 #[must_use]
-pub fn window(offset_bytes: u64, length_bytes: u64, owner: Arc<()>) -> Option<SharedMemory> {
-    let Start { window_address, window_bytes, .. } = given();
+pub fn window(
+    number: WindowId,
+    offset_bytes: u64,
+    length_bytes: u64,
+    owner: Arc<()>,
+) -> Option<SharedMemory> {
+    let window = window_of(number)?;
     let end = offset_bytes.checked_add(length_bytes)?;
-    if end > window_bytes || !offset_bytes.is_multiple_of(8) || !length_bytes.is_multiple_of(8) {
+    if end > window.length_bytes || !offset_bytes.is_multiple_of(8) || !length_bytes.is_multiple_of(8) {
         return None;
     }
-    let address = NonNull::new((window_address + offset_bytes) as *mut u8)?;
+    let address = NonNull::new((window.address + offset_bytes) as *mut u8)?;
     // SAFETY: the window is mapped there, aligned, for as long as the program runs, and a program accesses
     // it only through the result of this function. The monitors' part of it traps, which is sound, if
     // final.
     Some(unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) })
 }
 
-/// Rings a doorbell of a peer on the window: peer in the upper half of `target`, vector in the lower.
-pub fn ring(target: u32) {
-    let register = given().registers_address + call::DOORBELL_OFFSET_BYTES;
-    // Stores to the window must be visible to the peer that is woken.
-    fence(Ordering::SeqCst);
-    // SAFETY: the aligned doorbell register of the window's device, which the monitor made accessible.
-    unsafe { (register as *mut u32).write_volatile(target) }
+/// A doorbell of a peer on a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Doorbell {
+    register: u64,
+    target: u32,
+}
+
+impl Doorbell {
+    /// Of a window of the board: peer in the upper half of `target`, vector in the lower. `None` when the
+    /// board does not have the window.
+    #[must_use]
+    pub fn new(number: WindowId, target: u32) -> Option<Doorbell> {
+        let register = window_of(number)?.registers_address + call::DOORBELL_OFFSET_BYTES;
+        Some(Doorbell { register, target })
+    }
+
+    /// Rings it, after all earlier stores.
+    pub fn ring(&self) {
+        // Stores to the window must be visible to the peer that is woken.
+        fence(Ordering::SeqCst);
+        // SAFETY: the aligned doorbell register of the window's device, which the monitor made accessible.
+        unsafe { (self.register as *mut u32).write_volatile(self.target) }
+    }
 }

@@ -110,11 +110,69 @@ fn programs_in_c_and_ranks_run_on_boards() {
         let on = format!("host,{board}");
         let said = machine.tombolo(["rccerun", "-nue", "2", "--on", &on, &pingpong, "32768", "5"]).ok();
         assert!(said.contains("ping-pong: all bytes arrived"), "{on}: {said}");
-        let on = format!("{board},host");
-        let first = machine.tombolo(["rccerun", "-nue", "2", "--on", &on, &pingpong]);
-        first.fails_with(1, &["rank 0 cannot run on", "a board"]);
         assert_eq!(machine.node(board)["window_used_bytes"], 0, "what jobs took of the window came back");
     }
+    machine.down();
+}
+
+/// Ranks on two boards and the host, rank 0 on any of them, where their common window is coherent and where
+/// each has caches that evict at every fourth operation.
+#[test]
+fn ranks_run_on_several_boards() {
+    let boards = boards();
+    if boards.is_empty() {
+        println!("SKIPPED: `make board-c` installs the C library of boards");
+        return;
+    }
+    let (second, isas) = match boards.contains(&"risc") {
+        true => ("riscv64", "x86_64,aarch64-none,riscv64-none"),
+        false => ("aarch64", "x86_64,aarch64-none"),
+    };
+    put_into_kit("x86_64");
+    let evicting = "size_mib = 8\ncoherence = \"flush\"\ncache_seed = 3\nevict_one_in = 4";
+    let file = MachineFile::host()
+        .with_board("b0", "aarch64", "")
+        .with_board("b1", second, "")
+        .with_board("f0", "aarch64", "")
+        .with_board("f1", second, "")
+        .with_window("steady", &["host", "b0", "b1"], "size_mib = 8")
+        .with_window("evicting", &["host", "f0", "f1"], evicting);
+    let machine = Machine::up(&file);
+    let built = |source: &str| built_for(&machine, source, &["--isa", isas], &[]);
+    let checks = built("testing/e2e/c/rcce_checks.c");
+    let (pingpong, stencil) = (built("examples/rcce/pingpong.c"), built("examples/rcce/stencil.c"));
+    let share = built("examples/rcce/share.c");
+    for [one, other] in [["b0", "b1"], ["f0", "f1"]] {
+        for on in [format!("host,{one},{other}"), format!("{one},{other},host")] {
+            let said = machine.tombolo(["rccerun", "-nue", "3", "--on", &on, &checks]).ok();
+            assert_eq!(said.matches("all as it should be").count(), 3, "{on}: {said}");
+            let said = machine.tombolo(["rccerun", "-nue", "3", "--on", &on, &stencil, "20"]).ok();
+            assert!(said.contains("equal to one rank's"), "{on}: {said}");
+        }
+        let on = format!("{other},host,{one}");
+        let said = machine.tombolo(["rccerun", "-nue", "3", "--on", &on, &share]).ok();
+        assert_eq!(said.matches("found 6413 primes").count(), 3, "{on}: {said}");
+        for on in [format!("{one},{other}"), format!("{other},host")] {
+            let said = machine.tombolo(["rccerun", "-nue", "2", "--on", &on, &pingpong, "32768", "5"]).ok();
+            assert!(said.contains("ping-pong: all bytes arrived"), "{on}: {said}");
+        }
+    }
+    let mistakes = built("testing/e2e/c/rcce_mistakes.c");
+    for (mistake, on, said) in [
+        ("leaves", "b0,b1,host", "RCCE_barrier: rank 1 on b1 has ended without RCCE_finalize"),
+        ("first-leaves", "b0,b1,host", "RCCE_recv: rank 0 on b0 has ended without RCCE_finalize"),
+        ("unequal", "f1,f0,host", "RCCE_barrier: unequal symmetric allocation"),
+    ] {
+        let ended = machine.tombolo(["rccerun", "-nue", "3", "--on", on, &mistakes, mistake]);
+        ended.fails_with(1, &[said]);
+        assert!(!ended.text().contains("went on"), "{ended}");
+    }
+    let apart = machine.tombolo(["rccerun", "-nue", "2", "--on", "b0,f0", &pingpong]);
+    apart.fails_with(1, &["no window is reached by all nodes with ranks (b0, f0)"]);
+    let domain = tombolo::Domain::attach_to_machine(machine.name()).expect("it is up");
+    let windows = domain.windows().expect("it is up");
+    assert!(windows.iter().all(|window| window.bytes.0 == 0), "what jobs took came back: {windows:?}");
+    drop(domain);
     machine.down();
 }
 

@@ -7,7 +7,7 @@ use tombolo::{Channel, Domain};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running, image};
 
 /// A board's program that follows orders about regions, and the channel to it.
-fn with_regions(machine: &Machine, node: &str) -> (Running, Domain, Channel) {
+pub(crate) fn with_regions(machine: &Machine, node: &str) -> (Running, Domain, Channel) {
     let image = image("remote-peer").display().to_string();
     let running = machine.start(["run", "--on", node, &image, "regions", &format!("regions/{node}")]);
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
@@ -15,7 +15,7 @@ fn with_regions(machine: &Machine, node: &str) -> (Running, Domain, Channel) {
     (running, domain, channel)
 }
 
-fn order(channel: &mut Channel, order: &str) -> String {
+pub(crate) fn order(channel: &mut Channel, order: &str) -> String {
     channel.send(order.as_bytes()).expect("it listens");
     let mut answer = Vec::new();
     channel.recv_into(&mut answer).unwrap_or_else(|error| panic!("{order}: {error}"));

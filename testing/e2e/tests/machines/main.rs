@@ -3,6 +3,7 @@
 mod attached;
 mod bad_input;
 mod board_regions;
+mod board_windows;
 mod boards;
 mod chaos;
 mod console;

@@ -3,20 +3,21 @@
 
 use tombolo_e2e::{Machine, MachineFile, image};
 
-/// A virtual machine whose cache evicts nothing, and one whose cache evicts all the time: the former finds an
-/// operation that is missing, the latter one in the wrong order.
+/// Virtual machines by how often their caches evict: one that never does finds an operation that is missing,
+/// one that does all the time one in the wrong order, and one does so now and then.
+const NODES: [(&str, u32); 3] = [("never", 0), ("seldom", 64), ("often", 2)];
+
 fn machine() -> Machine {
-    Machine::up(
-        &MachineFile::host()
-            .with_vm("never", "coherence = \"flush\"\ncache_seed = 1")
-            .with_vm("often", "coherence = \"flush\"\ncache_seed = 2\nevict_one_in = 2"),
-    )
+    let with_vm = |file: MachineFile, (name, one_in): &(&str, u32)| {
+        file.with_vm(name, &format!("coherence = \"flush\"\ncache_seed = 1\nevict_one_in = {one_in}"))
+    };
+    Machine::up(&NODES.iter().fold(MachineFile::host(), with_vm))
 }
 
 #[test]
 fn messages_and_buffers_cross_windows_that_are_not_coherent() {
     let machine = machine();
-    for node in ["never", "often"] {
+    for (node, _) in NODES {
         let on = format!("host,{node}");
         let said = machine.actor(&on, &["exchange", "2000"]).ok();
         for rank in [0, 1] {
@@ -35,7 +36,7 @@ fn messages_and_buffers_cross_windows_that_are_not_coherent() {
 #[test]
 fn a_death_across_such_a_window_is_noticed_and_its_memory_comes_back() {
     let machine = machine();
-    for node in ["never", "often"] {
+    for (node, _) in NODES {
         let name = format!("holder-{node}");
         let holder = machine.start_actor(node, &["bulk-hold", &name, "full", "-"]);
         holder.wait_for("exported");

@@ -1,16 +1,23 @@
 //! Address translation: what is memory, what is a device, and what a program can access.
 //!
-//! Everything except the window is mapped at its physical address; the window, which lies beyond the 39
-//! address bits, is mapped at [`WINDOW_ADDRESS`].
+//! Everything except the windows is mapped at its physical address; the windows, which lie beyond the 39
+//! address bits, are mapped from [`WINDOW_ADDRESS`] on, as far from each other as they lie.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
 use super::{DEVICES, ECAM, REGISTERS_PLACE, WINDOW_PLACE};
 use crate::board::Division;
+use crate::call::MAX_WINDOWS;
+use crate::pci::{Places, WindowDevices};
 
-/// The virtual address of the window.
-pub(super) const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
+/// The virtual address of the window with the host.
+const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
+
+/// The virtual address of the window whose device has its memory at `place`.
+pub(super) fn window_address(place: u64) -> u64 {
+    place - WINDOW_PLACE + WINDOW_ADDRESS
+}
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -62,16 +69,22 @@ impl Table {
 static ROOT: Table = Table::new();
 static FIRST_GIB: Table = Table::new();
 static MEMORY: Table = Table::new();
-static WINDOW: Table = Table::new();
+/// The first GiB of each window, and the first pages of that with the host.
+static WINDOWS: [Table; MAX_WINDOWS] = [const { Table::new() }; MAX_WINDOWS];
 static WINDOW_START: Table = Table::new();
 
 /// Builds the tables and enables translation and caches.
 ///
-/// The first `own_bytes` of the window belong to the monitors.
-pub(super) fn switch_on(division: Division, window_bytes: u64, own_bytes: u64) {
+/// The first `own_bytes` of the window with the host belong to the monitors.
+pub(super) fn switch_on(division: Division, windows: &WindowDevices, own_bytes: u64) {
     map_devices();
     map_memory(division);
-    map_window(window_bytes, own_bytes);
+    for (table, window) in WINDOWS.iter().zip(windows.iter().flatten()) {
+        map_window(table, window.places.window, window.window_bytes);
+    }
+    if let Some(own) = &windows[0] {
+        hide_start(own.window_bytes, own_bytes);
+    }
     // SAFETY: the tables map the running code, its stack and its data at their addresses with the rights
     // they need, so that execution continues; the caches are empty after reset.
     unsafe {
@@ -108,7 +121,7 @@ fn map_devices() {
     let device = BLOCK | DEVICE | ACCESSED | NEVER_RUN;
     for index in 0..GIB / BLOCK_BYTES {
         let address = DEVICES + index * BLOCK_BYTES;
-        // The doorbell register has a block of its own, so that programs ring without a call.
+        // The doorbell registers have a block of their own, so that programs ring without a call.
         let rights = if address == REGISTERS_PLACE { PROGRAMS } else { 0 };
         FIRST_GIB.set(index, address | device | rights);
     }
@@ -130,25 +143,29 @@ fn map_memory(division: Division) {
     ROOT.set(start / GIB, MEMORY.entry());
 }
 
-fn map_window(window_bytes: u64, own_bytes: u64) {
-    let normal = NORMAL | ACCESSED | NEVER_RUN;
-    for index in 0..512 {
-        let offset = index * PAGE_BYTES;
-        if offset < window_bytes {
-            let rights = if offset < own_bytes { 0 } else { PROGRAMS };
-            WINDOW_START.set(index, (WINDOW_PLACE + offset) | PAGE | normal | rights);
-        }
+const WINDOW_MEMORY: u64 = NORMAL | ACCESSED | NEVER_RUN;
+
+const _: () = assert!(Places::WINDOW_UNIT_BYTES == GIB, "each window has a table of its own");
+
+/// Maps a window for programs.
+fn map_window(table: &Table, place: u64, window_bytes: u64) {
+    let memory = WINDOW_MEMORY | PROGRAMS | BLOCK;
+    let first = window_address(place) / GIB;
+    for index in 0..window_bytes.min(GIB).div_ceil(BLOCK_BYTES) {
+        table.set(index, (place + index * BLOCK_BYTES) | memory);
     }
-    WINDOW.set(0, WINDOW_START.entry());
-    for index in 1..GIB / BLOCK_BYTES {
-        let offset = index * BLOCK_BYTES;
-        if offset < window_bytes {
-            WINDOW.set(index, (WINDOW_PLACE + offset) | BLOCK | normal | PROGRAMS);
-        }
-    }
-    ROOT.set(WINDOW_ADDRESS / GIB, WINDOW.entry());
+    ROOT.set(first, table.entry());
     for index in 1..window_bytes.div_ceil(GIB) {
-        let entry = (WINDOW_PLACE + index * GIB) | BLOCK | normal | PROGRAMS;
-        ROOT.set(WINDOW_ADDRESS / GIB + index, entry);
+        ROOT.set(first + index, (place + index * GIB) | memory);
     }
+}
+
+/// Maps the start of the window with the host by pages, without those that belong to the monitors.
+fn hide_start(window_bytes: u64, own_bytes: u64) {
+    for index in 0..window_bytes.min(BLOCK_BYTES) / PAGE_BYTES {
+        let offset = index * PAGE_BYTES;
+        let rights = if offset < own_bytes { 0 } else { PROGRAMS };
+        WINDOW_START.set(index, (WINDOW_PLACE + offset) | PAGE | WINDOW_MEMORY | rights);
+    }
+    WINDOWS[0].set(0, WINDOW_START.entry());
 }

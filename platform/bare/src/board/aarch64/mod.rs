@@ -3,17 +3,12 @@
 mod gic;
 mod mmu;
 
+use alloc::vec::Vec;
 use core::arch::global_asm;
-use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
-use tombolo_base::SharedMemory;
-use tombolo_base::sync::fence;
-
-use super::device::{Devices, Ecam, read_device, write_device};
+use super::device::{self, Devices, Ecam, read_device, write_device};
 use super::start::die;
-use super::{Board, BoardError, Division, Fault, Reach, Sleep, Trap};
-use crate::call::DOORBELL_OFFSET_BYTES;
+use super::{Board, BoardError, Division, Fault, Sleep, Trap, Window};
 use crate::{fdt, pci, ticks};
 
 extern crate alloc;
@@ -24,10 +19,13 @@ const MEMORY: u64 = 0x4000_0000;
 const DEVICES: u64 = 0;
 const UART: u64 = 0x0900_0000;
 const ECAM: u64 = 0x40_1000_0000;
-/// The registers have a translation block of their own, see `mmu`.
+/// The registers of all windows have a translation block of their own, see `mmu`.
 const REGISTERS_PLACE: u64 = 0x1020_0000;
 const INTERRUPTS_PLACE: u64 = 0x1000_0000;
 const WINDOW_PLACE: u64 = 0x80_0000_0000;
+
+/// The addresses that programs and the monitor have for windows, see `mmu`.
+const WINDOW_SPACE_BYTES: u64 = 256 << 30;
 
 /// The board's limit on message vectors.
 const MAX_VECTORS: u16 = 64;
@@ -71,13 +69,13 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct Virt {
     division: Division,
-    window: SharedMemory,
+    windows: Vec<Window>,
     registers: Registers,
     frequency_hz: u64,
 }
 
 impl Virt {
-    /// Initialises the board: memory, window, interrupts, address translation. `heap` receives its part of
+    /// Initialises the board: memory, windows, interrupts, address translation. `heap` receives its part of
     /// memory.
     ///
     /// The emulator puts the device tree at the start of memory, without passing its address.
@@ -90,16 +88,14 @@ impl Virt {
         let messages = gic::set_up(MAX_VECTORS);
         let places =
             pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
-        let device = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, messages)?;
+        let devices = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, WINDOW_SPACE_BYTES, messages)?;
         gic::show_clock_to_programs();
-        mmu::switch_on(division, device.window_bytes, own_window_bytes);
+        mmu::switch_on(division, &devices, own_window_bytes);
         heap(division.heap, (division.end - division.heap) as usize);
-        Ok(Virt {
-            division,
-            window: window(device.window_bytes),
-            registers: NO_REGISTERS,
-            frequency_hz: gic::frequency_hz(),
-        })
+        // SAFETY: `mmu` has mapped every window there, and the monitor accesses it by nothing else.
+        let windows =
+            unsafe { device::windows(&devices, |device| mmu::window_address(device.places.window)) };
+        Ok(Virt { division, windows, registers: NO_REGISTERS, frequency_hz: gic::frequency_hz() })
     }
 }
 
@@ -110,13 +106,6 @@ fn memory_of_board() -> Option<(u64, u64)> {
     // image: two MiB. Nothing writes there while it is read.
     let tree = unsafe { core::slice::from_raw_parts(address, 2 << 20) };
     fdt::memory(tree)
-}
-
-fn window(length_bytes: u64) -> SharedMemory {
-    let address = NonNull::new(mmu::WINDOW_ADDRESS as *mut u8).unwrap_or(NonNull::dangling());
-    // SAFETY: the whole window is mapped there, aligned, for as long as the board runs; the monitor
-    // accesses it only through this value, and programs, when they run, are peers.
-    unsafe { SharedMemory::from_raw(address, length_bytes as usize, alloc::sync::Arc::new(())) }
 }
 
 impl Board for Virt {
@@ -145,14 +134,16 @@ impl Board for Virt {
         gic::take()
     }
 
-    fn ring(&self, peer: u16, vector: u16) {
-        // Stores to the window must be visible to the peer that is woken.
-        fence(Ordering::SeqCst);
-        write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
+    fn ring(&self, window: &Window, peer: u16, vector: u16) {
+        device::ring(window, peer, vector);
     }
 
-    fn window(&self) -> &SharedMemory {
-        &self.window
+    fn own_peer(&self, window: &Window) -> u16 {
+        device::own_peer(window)
+    }
+
+    fn windows(&self) -> &[Window] {
+        &self.windows
     }
 
     fn write_console(&mut self, byte: u8) {
@@ -166,10 +157,6 @@ impl Board for Virt {
         let bytes =
             unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
         (programs, bytes)
-    }
-
-    fn reach_of_programs(&self) -> Reach {
-        Reach { window_address: mmu::WINDOW_ADDRESS, registers_address: REGISTERS_PLACE }
     }
 
     fn prepare(&mut self, entry: u64, stack: u64, argument: u64) {

@@ -6,17 +6,12 @@
 mod interrupts;
 mod protection;
 
+use alloc::vec::Vec;
 use core::arch::global_asm;
-use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
-use tombolo_base::SharedMemory;
-use tombolo_base::sync::fence;
-
-use super::device::{Devices, Ecam, write_device};
+use super::device::{self, Devices, Ecam, write_device};
 use super::start::die;
-use super::{Board, BoardError, Division, Fault, Reach, Sleep, Trap};
-use crate::call::DOORBELL_OFFSET_BYTES;
+use super::{Board, BoardError, Division, Fault, Sleep, Trap, Window};
 use crate::{fdt, pci, ticks};
 
 extern crate alloc;
@@ -26,8 +21,10 @@ global_asm!(include_str!("boot.s"));
 const UART: u64 = 0x1000_0000;
 const ECAM: u64 = 0x3000_0000;
 const REGISTERS_PLACE: u64 = 0x4000_0000;
-const INTERRUPTS_PLACE: u64 = 0x4000_1000;
+const INTERRUPTS_PLACE: u64 = 0x4010_0000;
 const WINDOW_PLACE: u64 = 0x4_0000_0000;
+/// The addresses that the board has for windows.
+const WINDOW_SPACE_BYTES: u64 = 16 << 30;
 /// The device that ends the emulation.
 const FINISHER: u64 = 0x0010_0000;
 
@@ -59,12 +56,12 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct Virt {
     division: Division,
-    window: SharedMemory,
+    windows: Vec<Window>,
     registers: Registers,
 }
 
 impl Virt {
-    /// Initialises the board: memory, window, interrupts, protection. `heap` receives its part of memory.
+    /// Initialises the board: memory, windows, interrupts, protection. `heap` receives its part of memory.
     pub(super) fn bring_up(
         tree_address: u64,
         own_window_bytes: u64,
@@ -74,12 +71,14 @@ impl Virt {
         let messages = interrupts::set_up();
         let places =
             pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
-        let device = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, messages)?;
+        let devices = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, WINDOW_SPACE_BYTES, messages)?;
         interrupts::show_clock_to_programs();
-        protection::set_up(division, device.window_bytes, own_window_bytes);
+        protection::set_up(division, &devices, own_window_bytes);
         heap(division.heap, (division.end - division.heap) as usize);
-        let window = window(device.window_bytes);
-        Ok(Virt { division, window, registers: NO_REGISTERS })
+        // SAFETY: the devices have the memory of their windows there, and the monitor accesses it by nothing
+        // else.
+        let windows = unsafe { device::windows(&devices, |device| device.places.window) };
+        Ok(Virt { division, windows, registers: NO_REGISTERS })
     }
 }
 
@@ -96,14 +95,6 @@ fn memory_of_board(tree_address: u64) -> Option<(u64, u64)> {
     // SAFETY: as above, for the length that the header states. Nothing was written above the monitor's
     // image yet.
     fdt::memory(unsafe { core::slice::from_raw_parts(address, length_bytes) })
-}
-
-fn window(length_bytes: u64) -> SharedMemory {
-    let address = NonNull::new(WINDOW_PLACE as *mut u8).unwrap_or(NonNull::dangling());
-    let owner = alloc::sync::Arc::new(());
-    // SAFETY: the device has its whole memory there, aligned, for as long as the board runs; the monitor
-    // accesses it only through this value, and programs, when they run, are peers.
-    unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) }
 }
 
 impl Board for Virt {
@@ -132,14 +123,16 @@ impl Board for Virt {
         interrupts::take()
     }
 
-    fn ring(&self, peer: u16, vector: u16) {
-        // Stores to the window must be visible to the peer that is woken.
-        fence(Ordering::SeqCst);
-        write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
+    fn ring(&self, window: &Window, peer: u16, vector: u16) {
+        device::ring(window, peer, vector);
     }
 
-    fn window(&self) -> &SharedMemory {
-        &self.window
+    fn own_peer(&self, window: &Window) -> u16 {
+        device::own_peer(window)
+    }
+
+    fn windows(&self) -> &[Window] {
+        &self.windows
     }
 
     fn write_console(&mut self, byte: u8) {
@@ -153,10 +146,6 @@ impl Board for Virt {
         let bytes =
             unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
         (programs, bytes)
-    }
-
-    fn reach_of_programs(&self) -> Reach {
-        Reach { window_address: WINDOW_PLACE, registers_address: REGISTERS_PLACE }
     }
 
     fn prepare(&mut self, entry: u64, stack: u64, argument: u64) {

@@ -1,0 +1,41 @@
+//! What the machine consists of.
+
+use alloc::vec::Vec;
+
+pub use tombolo_control::{NodeInfo, NodeKind, WindowInfo};
+use tombolo_control::{Reply, Request, all_pages};
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::link::{ANSWER_TIMEOUT, unexpected};
+
+impl Domain {
+    /// The machine's nodes, by id.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`], [`Error::TimedOut`].
+    pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
+        all_pages(|last: Option<&NodeInfo>| {
+            let from = last.map_or(0, |last| u32::from(last.id.0) + 1);
+            match self.link.ask(Request::Nodes { from }, ANSWER_TIMEOUT)? {
+                Reply::Nodes { nodes, more } => Ok((nodes, more)),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// The machine's windows, by number: first those between a node and the host, then those that several
+    /// nodes share.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`], [`Error::TimedOut`].
+    pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
+        all_pages(|last: Option<&WindowInfo>| {
+            let from = last.map_or(0, |last| u32::from(last.id) + 1);
+            match self.link.ask(Request::Windows { from }, ANSWER_TIMEOUT)? {
+                Reply::Windows { windows, more } => Ok((windows, more)),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+}
