@@ -7,12 +7,14 @@ use crate::workspace::{Workspace, execute};
 const TARGET: &str = "aarch64-unknown-none";
 
 /// Targets of boards.
-const ON_BOARDS: [&str; 7] = [
+const ON_BOARDS: [&str; 9] = [
     "tombolo-platform-bare",
     "tombolo-bare",
     "tombolo-bare-c",
     "tombolo-board",
+    "tombolo-c",
     "tombolo-litmus",
+    "tombolo-placement",
     "tombolo-rcce",
     "tombolo-remote-peer",
 ];

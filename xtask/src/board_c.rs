@@ -1,4 +1,4 @@
-//! What programs in C on boards are linked with, in the kit: `board-c/<isa>` with RCCE's headers.
+//! What programs in C on boards are linked with, in the kit: `board-c/<isa>` with the headers of what it has.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,11 @@ const ALL: [BoardTarget; 2] = [
     BoardTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
 ];
 
-const HEADERS: [&str; 2] = ["RCCE.h", "iRCCE.h"];
+/// The headers, by the folder that they are in.
+const HEADERS: [(&str, &[&str]); 2] = [
+    ("runtime/c/include", &["tombolo.h", "tombolo/interface.h", "tombolo/wire.h"]),
+    ("models/rcce/include", &["RCCE.h", "iRCCE.h"]),
+];
 
 /// The target of an instruction set, by its name.
 pub(crate) fn target(isa: &str) -> Result<BoardTarget, String> {
@@ -41,9 +45,10 @@ fn build_for(workspace: &Workspace, kit: &Path, target: BoardTarget) -> Result<(
     execute(cargo.args(["--profile", "node", "--target", target.triple]))?;
     let built = workspace.target.join(target.triple).join("node");
     let folder = kit.join("board-c").join(target.isa);
-    for header in HEADERS {
-        let source = workspace.root.join("models/rcce/include").join(header);
-        install(&source, &folder.join("include").join(header))?;
+    for (own, headers) in HEADERS {
+        for header in headers {
+            install(&workspace.root.join(own).join(header), &folder.join("include").join(header))?;
+        }
     }
     install(&workspace.root.join("runtime/bare-c/support/board.c"), &folder.join("lib/board.c"))?;
     // As the build script of `tombolo-bare` puts it together for programs in Rust.

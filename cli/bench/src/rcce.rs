@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use clap::Args;
 use serde::Serialize;
+use tombolo::admin::NodeKind;
 use tombolo_bench::xipx::Rcce;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::build::Scratch;
@@ -119,7 +120,8 @@ fn measure(
 ) -> Result<Vec<Row>, Failure> {
     let scratch = Scratch::new()?;
     let image = scratch.path().join("measure.tbi");
-    let mut words = vec!["build".into()];
+    let mut words: Vec<OsString> = vec!["build".into()];
+    words.extend(has_board(context, on)?.then(|| "--bare".into()));
     for (name, text) in [("measure.c", SOURCE), ("echo.tbl", INTERFACE)] {
         let file = scratch.path().join(name);
         fs::write(&file, text).map_err(Failure::system(format!("write {}", file.display())))?;
@@ -138,6 +140,15 @@ fn measure(
         rows.extend(rows_of(on, &String::from_utf8_lossy(&output.stdout), choose));
     }
     Ok(rows)
+}
+
+/// Whether one of the nodes is a board, which the program has to be built for.
+fn has_board(context: &Context, on: &[String]) -> Result<bool, Failure> {
+    if on == ["host"] {
+        return Ok(false);
+    }
+    let nodes = context.attach()?.nodes()?;
+    Ok(nodes.iter().any(|node| node.kind == NodeKind::Bare && on.contains(&node.name)))
 }
 
 /// Runs the command `tombolo` on the same machine; what it says if it fails is this one's failure.

@@ -25,7 +25,6 @@ mod system;
 mod world;
 
 // The library has what programs of `tombolo.h` call as well: two libraries in Rust do not link together.
-#[cfg(not(target_os = "none"))]
 use tombolo_c as _;
 // What starts a C program on a board, and what its C library asks of a system.
 #[cfg(target_os = "none")]

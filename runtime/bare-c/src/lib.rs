@@ -12,7 +12,11 @@
 
 extern crate alloc;
 
+mod domain;
+mod global;
 mod heap;
 mod start;
 
-pub use start::exit;
+pub use domain::domain;
+pub use global::Global;
+pub use start::{exit, now_ns};

@@ -72,9 +72,15 @@ unsafe extern "C" fn tombolo_board_write(stream: c_int, bytes: *const c_void, le
 }
 
 /// Nanoseconds since the board started.
+#[must_use]
+pub fn now_ns() -> u64 {
+    program::clock_ns()
+}
+
+/// As [`now_ns`], for `support/board.c`.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_now_ns() -> u64 {
-    program::clock_ns()
+    now_ns()
 }
 
 /// Sleeps for that long.

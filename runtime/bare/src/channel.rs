@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory, WindowId};
@@ -18,6 +19,7 @@ use tombolo_link::{
     ChannelConfig, ChannelLayout, FarEnd, GroupCounter, HandshakeError, Hello, Side, TransportKind,
 };
 use tombolo_platform_bare::program::{self, Doorbell};
+use tombolo_ring::{SlotSize, Variant};
 
 use crate::error::Error;
 use crate::link::{Given, Link};
@@ -31,22 +33,54 @@ const SPIN_NS: u64 = 20_000;
 pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
+    /// The usual one, where it is not given.
+    pub(crate) spin_ns: Option<u64>,
     /// The domain's, where it is not given.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl ChannelOptions {
-    /// The shape of the rings. The connecting side's number of slots holds; slot sizes must agree.
+    /// Bytes of a slot: 32, 64 or 128; each carries 8 less. A message may take many slots. Both sides must
+    /// agree.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for another size.
+    pub fn slot_bytes(mut self, bytes: usize) -> Result<Self, Error> {
+        let (option, given, allowed) = ("slot_bytes", bytes as u64, "32, 64 or 128");
+        let slot = SlotSize::from_bytes(bytes);
+        self.config.slot = slot.ok_or(Error::BadOption { option, given, allowed })?;
+        Ok(self)
+    }
+
+    /// Slots of each ring: a power of two from 2 to 65,536. The connecting side's number holds.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for another number.
+    pub fn slots(mut self, slots: u32) -> Result<Self, Error> {
+        let (option, given, allowed) = ("slots", slots.into(), "a power of two from 2 to 65536");
+        let config = ChannelConfig::new(self.config.slot, slots, self.config.variant);
+        self.config = config.map_err(|_| Error::BadOption { option, given, allowed })?;
+        Ok(self)
+    }
+
+    /// Returns slots by a flag in the slot rather than by credit: for coherent memory only.
     #[must_use]
-    pub fn with_config(mut self, config: ChannelConfig) -> Self {
-        self.config = config;
+    pub fn used_flag(mut self) -> Self {
+        self.config.variant = Variant::UsedFlag;
         self
     }
 
-    /// The hash of the interface that is spoken, which both sides must give.
+    /// The hash of the interface that is spoken, which both sides must give. 0 for none.
     #[must_use]
-    pub fn with_interface_hash(mut self, hash: u64) -> Self {
+    pub fn interface_hash(mut self, hash: u64) -> Self {
         self.interface_hash = hash;
+        self
+    }
+
+    /// How long a wait polls before it sleeps, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
+    #[must_use]
+    pub fn spin_ns(mut self, spin_ns: u64) -> Self {
+        self.spin_ns = Some(spin_ns);
         self
     }
 
@@ -208,7 +242,8 @@ impl Channel {
             .map_err(|error| not_opened(error, grant, timeout, memory.told(grant.side)))?;
         let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
-        let (spin, timeout) = (Spin::new(SPIN_NS), OperationTimeout::new(timeout));
+        let spin = Spin::new(options.spin_ns.unwrap_or(SPIN_NS));
+        let timeout = OperationTimeout::new(timeout);
         let (side, via) = (grant.side, grant.via.clone());
         Ok(Channel { end, spin, memory, timeout, side, peer, peer_node, via, released: false })
     }
@@ -436,13 +471,23 @@ fn group_counter(window: WindowId, offset_bytes: u64) -> Result<GroupCounter, Er
     word.ok_or_else(|| Error::MonitorProtocol("a group outside the window".to_string()))
 }
 
-/// Waits until one of `channels` has something to receive, or has ended, and returns its index.
+/// Where the next [`wait_any`] begins to look.
+static START: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call
+/// begins to look at another channel than the one before, so that one that is never empty starves no other.
 ///
 /// # Errors
 /// [`Error::TimedOut`] when nothing happened on any.
 pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
-    let first_ready =
-        |waiter: &mut Channels<'_, '_>| waiter.channels.iter_mut().position(|channel| channel.readable());
+    // A program has one thread.
+    let start = START.load(Ordering::Relaxed).wrapping_add(1);
+    START.store(start, Ordering::Relaxed);
+    let first_ready = |waiter: &mut Channels<'_, '_>| {
+        let count = waiter.channels.len();
+        let mut places = (0..count).map(|place| place.wrapping_add(start) % count);
+        places.find(|place| waiter.channels[*place].readable())
+    };
     let mut waiter = Channels { channels, awaited: Awaited::Message };
     until(&mut waiter, &mut Spin::new(SPIN_NS), timeout, first_ready)?
         .ok_or_else(|| Error::TimedOut { what: "a message on any channel".to_string(), timeout })

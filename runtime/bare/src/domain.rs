@@ -66,6 +66,12 @@ impl Domain {
         &self.machine
     }
 
+    /// Whether the machine started it, as it does all programs on boards.
+    #[must_use]
+    pub fn was_spawned(&self) -> bool {
+        true
+    }
+
     /// The same domain, whose operations and channels wait up to `timeout`.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Domain {
@@ -192,7 +198,17 @@ impl Job {
     /// [`Listener::accept`].
     pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
-        if self.rank() < rank { self.domain.export(&name)?.accept() } else { self.domain.connect(&name) }
+        if self.rank() < rank {
+            self.domain.export(&name)?.within(self.domain.timeouts.operation()).accept()
+        } else {
+            self.domain.connect(&name)
+        }
+    }
+
+    /// The same job for an operation that waits up to `timeout`.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Job {
+        Job { domain: self.domain.within(timeout), membership: self.membership.clone() }
     }
 }
 

@@ -79,6 +79,16 @@ pub enum Error {
         /// What it sent, and what it should have sent.
         what: String,
     },
+    /// An option has a value that it cannot have.
+    #[error("{option} cannot be {given}: choose {allowed}")]
+    BadOption {
+        /// The option, by the name of the function that sets it.
+        option: &'static str,
+        /// The value that was given.
+        given: u64,
+        /// The values that it can have.
+        allowed: &'static str,
+    },
     /// The right to the region was taken back.
     #[error("the right to region {region} was taken back: its memory is not this program's to use any more")]
     Revoked {

@@ -15,7 +15,7 @@
  * Threads: domains, listeners, children, capabilities and mappings may be used by several at once. A channel is used by one at a
  * time, whichever; TOMBOLO_BUSY tells a second one. No function calls another one's callback from another thread.
  *
- * Sending and receiving messages allocate nothing, unless they fail.
+ * Sending and receiving messages allocate nothing, unless they fail. What boards have is listed in the book.
  */
 #ifndef TOMBOLO_H
 #define TOMBOLO_H

@@ -1,20 +1,22 @@
 //! Where C's pointers become references, and where panics end.
 
-use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use alloc::ffi::CString;
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
 
 use crate::status::{Failure, Status, remember};
+use crate::system;
 
 /// Does something for C: its error is remembered, a panic is one.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // What a panic leaves half done is a handle that stays usable or fails: none of them has an invariant
-    // that this library's own safety rests on.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match system::caught(body) {
         Ok(Ok(())) => Status::Ok,
         Ok(Err(failure)) => remember(failure),
-        Err(_) => remember(Failure::new(
+        Err(()) => remember(Failure::new(
             Status::Internal,
             "a defect of the library, which wrote more to standard error: please report it",
         )),
@@ -89,7 +91,7 @@ pub(crate) unsafe fn bytes<'a>(
         return Err(null(what));
     }
     // SAFETY: not null and not longer than any object can be; the rest is this function's own condition.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
+    Ok(unsafe { core::slice::from_raw_parts(pointer, length) })
 }
 
 /// Bytes to write.
@@ -111,7 +113,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
     // SAFETY: not null and not longer than any object can be; the rest is this function's own condition. The
     // bytes are the C program's: whatever it wrote to them or not, they have values as far as this side
     // knows.
-    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
+    Ok(unsafe { core::slice::from_raw_parts_mut(pointer, length) })
 }
 
 fn null(what: &'static str) -> Failure {
@@ -158,6 +160,7 @@ impl<T> Exclusive<T> {
     }
 
     /// What was in it, for who has it alone.
+    #[cfg(not(target_os = "none"))]
     pub(crate) fn into_inner(self) -> T {
         self.value.into_inner()
     }

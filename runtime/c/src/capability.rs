@@ -96,11 +96,7 @@ pub unsafe extern "C" fn tombolo_serve(
         let (made, capability) = how.serve(&domain.domain)?;
         // SAFETY: the caller's room for a pointer each, by the contract.
         unsafe {
-            put(
-                listener,
-                hand_out(ListenerHandle { listener: made, bulk: None }),
-                "where to put the listener",
-            )?;
+            put(listener, hand_out(ListenerHandle::from(made)), "where to put the listener")?;
             give_out(service, capability)
         }
     })

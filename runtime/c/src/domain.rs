@@ -1,13 +1,20 @@
 //! Domains, listeners, and how channels are opened.
 
-use std::ffi::{CString, c_char};
-use std::time::Duration;
+use alloc::ffi::CString;
+use core::ffi::c_char;
+use core::time::Duration;
 
-use tombolo::{BulkOptions, ChannelOptions, Domain, Listener};
+#[cfg(target_os = "none")]
+use tombolo_bare as tombolo;
+
+#[cfg(not(target_os = "none"))]
+use tombolo::BulkOptions;
+use tombolo::{ChannelOptions, Domain, Listener};
 
 use crate::boundary::{ask, c_text, guard, hand_out, present, put, shared, take_back, text};
 use crate::channel::ChannelHandle;
 use crate::status::{Failure, Status};
+use crate::system;
 
 /// `tombolo_domain`.
 #[derive(Debug)]
@@ -22,7 +29,18 @@ pub struct DomainHandle {
 pub struct ListenerHandle {
     pub(crate) listener: Listener,
     /// How bulk channels are opened, if it is for those.
+    #[cfg(not(target_os = "none"))]
     pub(crate) bulk: Option<BulkOptions>,
+}
+
+impl From<Listener> for ListenerHandle {
+    fn from(listener: Listener) -> Self {
+        ListenerHandle {
+            listener,
+            #[cfg(not(target_os = "none"))]
+            bulk: None,
+        }
+    }
 }
 
 /// `tombolo_options`.
@@ -86,7 +104,7 @@ pub(crate) fn of(domain: Domain) -> DomainHandle {
 pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Status {
     guard(|| {
         present(result, "where to put the domain")?;
-        let domain = handle(Domain::attach()?);
+        let domain = handle(system::attach()?);
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, domain, "where to put the domain") }
     })
@@ -96,6 +114,7 @@ pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Statu
 ///
 /// # Safety
 /// As `tombolo.h` says.
+#[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_attach_to_machine(
     name: *const c_char,
@@ -180,7 +199,7 @@ pub unsafe extern "C" fn tombolo_export(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let listener = hand_out(ListenerHandle { listener: how.export(&domain.domain, name)?, bulk: None });
+        let listener = hand_out(ListenerHandle::from(how.export(&domain.domain, name)?));
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })

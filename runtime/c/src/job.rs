@@ -1,9 +1,13 @@
 //! The job that a program was started in.
 
-use std::ffi::c_char;
-use std::time::Duration;
+use core::ffi::c_char;
+use core::time::Duration;
+
+#[cfg(target_os = "none")]
+use tombolo_bare::prelude::*;
 
 use crate::boundary::{bytes_mut, guard, present, put, shared, text};
+#[cfg(not(target_os = "none"))]
 use crate::bulk::BulkHandle;
 use crate::channel::ChannelHandle;
 use crate::domain::DomainHandle;
@@ -85,6 +89,7 @@ pub unsafe extern "C" fn tombolo_job_channel(
 ///
 /// # Safety
 /// As `tombolo.h` says.
+#[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_job_bulk(
     domain: *const DomainHandle,

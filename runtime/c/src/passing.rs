@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo::error::Fault;
-use tombolo::interface::{Carries, Handle, Port};
+use tombolo::interface::Handle;
 use tombolo::region::FarEnd;
 use tombolo::{Endpoint, Error};
 
@@ -152,35 +152,6 @@ pub unsafe extern "C" fn tombolo_take_back(
     })
 }
 
-/// `tombolo_carry`: see `tombolo.h`.
-///
-/// # Safety
-/// As `tombolo.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tombolo_carry(
-    channel: *mut ChannelHandle,
-    capabilities: bool,
-    buffers: bool,
-) -> Status {
-    guard(|| {
-        let bind = |channel: &mut tombolo::Channel| {
-            let carries = channel.carries();
-            if capabilities && !carries.capabilities {
-                let why = "the interface passes capabilities, which this link cannot carry";
-                return Err(Failure::new(Status::CannotCarry, why));
-            }
-            if buffers && !carries.buffers {
-                let why = "the interface passes buffers: open a bulk channel beside this one first (tombolo_open_bulk)";
-                return Err(Failure::new(Status::CannotCarry, why));
-            }
-            channel.bound(Carries { capabilities, buffers });
-            Ok(())
-        };
-        // SAFETY: a live handle, by the contract.
-        unsafe { with(channel, |end| bind(end.channel()?)) }
-    })
-}
-
 /// `tombolo_listen`: see `tombolo.h`.
 ///
 /// # Safety
@@ -202,7 +173,7 @@ pub unsafe extern "C" fn tombolo_listen(
         // SAFETY: the caller's room for both, by the contract.
         unsafe {
             put(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
-            put(result, hand_out(ListenerHandle { listener, bulk: None }), "where to put the listener")
+            put(result, hand_out(ListenerHandle::from(listener)), "where to put the listener")
         }
     })
 }

@@ -1,19 +1,19 @@
 //! What a function came to: a number with a name, and a text that says what happened to whom.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
-use std::sync::OnceLock;
-use std::time::Instant;
+use alloc::borrow::Cow;
+use alloc::ffi::CString;
+use core::ffi::{CStr, c_char};
+
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, prelude::*};
 
 use tombolo::Error;
-use tombolo::bulk::{BulkError, BulkSendError, TableError};
 use tombolo::error::Fault;
-use tombolo::files::{FileError, FileFault};
 use tombolo::names::NameFault;
 use tombolo::region::CapabilityFault;
 
 use crate::boundary::{c_text, guard, text};
+use crate::system;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -228,60 +228,14 @@ fn status_of(error: &Error) -> Status {
         Error::RelayDied { .. } => Status::RelayDied,
         Error::TooLong { .. } => Status::TooLong,
         Error::Refused { .. } => Status::Refused,
-        Error::OpeningRefused { .. } => Status::OpeningRefused,
         Error::Violation { .. } => Status::Violation,
         Error::Monitor(fault) => status_of_fault(fault),
         Error::Job(_) => Status::NotInJob,
-        Error::MonitorLost { .. } => Status::MonitorLost,
-        Error::NoMachine(_) => Status::NoMachine,
         Error::MonitorProtocol(_) => Status::MonitorProtocol,
-        Error::Text { .. } => Status::BadText,
         Error::BadOption { .. } => Status::InvalidArgument,
         Error::Revoked { .. } => Status::Revoked,
         Error::OutOfRange(_) => Status::OutOfRange,
-        Error::Bulk(error) => status_of_bulk(error),
-        Error::File(error) => status_of_file(error),
-        _ => Status::System,
-    }
-}
-
-fn status_of_bulk(error: &BulkError) -> Status {
-    match error {
-        BulkError::State(TableError::Revoked) => Status::Revoked,
-        BulkError::State(
-            TableError::NotOnChannel | TableError::TooManyChannels | TableError::Forwarded(_),
-        ) => Status::PoolRefused,
-        BulkError::State(_) => Status::BufferState,
-        BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => Status::PoolRefused,
-        BulkError::Send(_) | BulkError::Layout(_) => Status::InvalidArgument,
-        BulkError::NoBuffer { .. } => Status::NoBuffer,
-        BulkError::Range { .. } | BulkError::Unaligned { .. } | BulkError::Copy(_) => Status::OutOfRange,
-        BulkError::Lost { .. } => Status::ContentLost,
-        _ => Status::PoolRefused,
-    }
-}
-
-fn status_of_file(error: &FileError) -> Status {
-    let fault = match error {
-        FileError::NoneGranted | FileError::NotServed { .. } => return Status::NotGranted,
-        FileError::Ended { .. } => return Status::FileEnded,
-        FileError::Buffers { .. } => return Status::InvalidArgument,
-        FileError::Fault { fault, .. } => fault,
-        _ => return Status::FileFault,
-    };
-    match fault {
-        FileFault::NotGranted
-        | FileFault::ReadOnly
-        | FileFault::Outside
-        | FileFault::Denied
-        | FileFault::OpenedReadOnly => Status::NotGranted,
-        FileFault::NotFound => Status::NoSuchFile,
-        FileFault::Exists => Status::FileExists,
-        FileFault::IsFolder => Status::IsFolder,
-        FileFault::NotAFolder => Status::NotFolder,
-        FileFault::BadMode => Status::InvalidArgument,
-        FileFault::OutOfRange => Status::OutOfRange,
-        _ => Status::FileFault,
+        other => system::status_of(other),
     }
 }
 
@@ -327,13 +281,21 @@ fn status_of_fault(fault: &Fault) -> Status {
 }
 
 /// The text of the last failure of a thread.
-enum Last {
+pub(crate) enum Last {
     Fixed(&'static CStr),
     Own(CString),
 }
 
-thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last::Fixed(c"nothing has failed in this thread")) };
+impl Last {
+    /// That of a thread in which nothing has failed.
+    pub(crate) const NONE: Last = Last::Fixed(c"nothing has failed in this thread");
+
+    fn text(&self) -> &CStr {
+        match self {
+            Last::Fixed(text) => text,
+            Last::Own(text) => text,
+        }
+    }
 }
 
 /// Keeps what happened for `tombolo_last_error`.
@@ -352,25 +314,19 @@ fn keep(text: &str) {
 
 fn replace(last: Last) {
     // A thread that is ending does not ask any more.
-    let _ = LAST.try_with(|kept| *kept.borrow_mut() = last);
+    let _ = system::with_last(|kept| *kept = last);
 }
 
 /// What `tombolo_last_error` would say.
+#[cfg(not(target_os = "none"))]
 pub(crate) fn last_text() -> String {
-    let text = LAST.try_with(|last| match &*last.borrow() {
-        Last::Fixed(text) => text.to_string_lossy().into_owned(),
-        Last::Own(text) => text.to_string_lossy().into_owned(),
-    });
-    text.unwrap_or_default()
+    system::with_last(|last| last.text().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// `tombolo_last_error`: see `tombolo.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_last_error() -> *const c_char {
-    let text = LAST.try_with(|last| match &*last.borrow() {
-        Last::Fixed(text) => text.as_ptr(),
-        Last::Own(text) => text.as_ptr(),
-    });
+    let text = system::with_last(|last| last.text().as_ptr());
     text.unwrap_or(c"the thread is ending".as_ptr())
 }
 
@@ -404,9 +360,7 @@ pub(crate) fn name_of(status: i32) -> &'static CStr {
 /// `tombolo_now_ns`: see `tombolo.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_now_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let passed = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
+    system::now_ns()
 }
 
 /// `tombolo_version`: see `tombolo.h`.

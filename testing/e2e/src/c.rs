@@ -121,9 +121,36 @@ impl Toolchain {
 /// # Panics
 /// When it cannot be built.
 pub fn put_into_kit(isa: &str) {
+    put_library_into_kit("--c", isa);
+}
+
+/// The instruction sets whose boards programs in C can be built for, here, with the library in the kit up to
+/// date; says what is missing if there is none.
+///
+/// # Panics
+/// When the library cannot be built.
+#[must_use]
+pub fn boards() -> Vec<&'static str> {
+    let all = [("aarch64", "aarch64-linux-gnu"), ("riscv64", "riscv64-unknown-elf")];
+    let has = |tools: &str| Path::new("/usr/lib/picolibc").join(tools).join("picolibc.specs").is_file();
+    let isas: Vec<&str> = all.into_iter().filter(|(_, tools)| has(tools)).map(|(isa, _)| isa).collect();
+    if isas.is_empty() {
+        println!("SKIPPED: `make board-c` installs the C library of boards");
+    }
+    isas.iter().for_each(|isa| put_library_into_kit("--board-c", isa));
+    isas
+}
+
+/// What to build for, so that programs run on the host and on boards of these instruction sets.
+#[must_use]
+pub fn host_and(boards: &[&str]) -> String {
+    boards.iter().fold("x86_64".to_owned(), |isas, isa| format!("{isas},{isa}-none"))
+}
+
+fn put_library_into_kit(option: &str, isa: &str) {
     let _lock = locked();
     let mut command = Command::new("cargo");
-    command.args(["xtask", "kit", "--c", isa]).current_dir(root()).env("CARGO_TARGET_DIR", target());
+    command.args(["xtask", "kit", option, isa]).current_dir(root()).env("CARGO_TARGET_DIR", target());
     let output = command.output().expect("cargo");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -8,7 +8,7 @@ use tombolo::{Channel, Domain, Error};
 use tombolo_placement::{Kernels, NoCommonWindow};
 
 use super::wire::{Hello, Message};
-use super::{BUFFER_VARIABLE, JOIN_TIMEOUT, Keeper, Parts, SHARED_VARIABLE, ended, receive};
+use super::{BUFFER_VARIABLE, JOIN_TIMEOUT, Keeper, Parts, SHARED_VARIABLE, channel_options, ended, receive};
 use crate::failure::Failure;
 use crate::layout::Layout;
 use crate::system;
@@ -48,7 +48,7 @@ fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hel
     if ranks == 1 {
         return Ok(others);
     }
-    let listener = system::channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
+    let listener = channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
     while others.len() + 1 < ranks {
         let mut channel = listener.accept().map_err(|error| missing(&error, &others, ranks))?;
         let Message::Hello(hello) = receive(&mut channel)? else {

@@ -14,7 +14,7 @@ use core::time::Duration;
 use tombolo_bare::{self as tombolo, prelude::*};
 
 use tombolo::region::{Capability, CapabilityId, Mapping};
-use tombolo::{Channel, Domain, Error};
+use tombolo::{Channel, ChannelOptions, Domain, Error};
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::Flushed;
 
@@ -75,7 +75,7 @@ pub struct Joined {
 /// # Errors
 /// [`Failure`], each of which is the end of the program.
 pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
-    let domain = Domain::attach().map_err(ended)?.within(JOIN_TIMEOUT);
+    let domain = system::attach().map_err(ended)?.within(JOIN_TIMEOUT);
     let job = domain
         .job()
         .map_err(|error| Failure::end(format!("{error}, or `tombolo rccerun -nue COUNT PROGRAM`")))?;
@@ -106,6 +106,11 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
 
 pub(crate) fn ended(error: Error) -> Failure {
     Failure::end(error.to_string())
+}
+
+/// Small messages, a few of them.
+fn channel_options() -> Result<ChannelOptions, Failure> {
+    ChannelOptions::default().slots(8).map_err(ended)
 }
 
 /// The value of a variable, a number of bytes.
@@ -140,7 +145,7 @@ pub(crate) type Parts = (Mapping, Option<Capability>, Keeper);
 
 /// What every other rank does.
 fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
-    let mut channel = system::channel_options()?
+    let mut channel = channel_options()?
         .connect(domain, name)
         .map_err(|error| Failure::end(format!("rank 0 did not call RCCE_init: {error}")))?;
     let rank = own.rank;

@@ -1,33 +1,13 @@
 //! What a program on a board has.
 
-use core::cell::{RefCell, RefMut};
-
 use tombolo_bare::prelude::*;
 use tombolo_bare::region::{Capability, Mapping, RegionOptions, Rights};
 pub(crate) use tombolo_bare::time::{Instant, sleep};
-use tombolo_bare::{ChannelOptions, Domain, Error, env};
-use tombolo_link::ChannelConfig;
-use tombolo_ring::{SlotSize, Variant};
+use tombolo_bare::{Domain, Error, env};
+pub(crate) use tombolo_bare_c::{Global, domain as attach};
 
 use crate::failure::Failure;
 use crate::job::ended;
-
-/// What the program has in common: it has one thread.
-#[derive(Debug)]
-pub(crate) struct Global<T>(RefCell<T>);
-
-// SAFETY: a program on a board has one thread, and no code of it runs in an interrupt.
-unsafe impl<T> Sync for Global<T> {}
-
-impl<T> Global<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Global(RefCell::new(value))
-    }
-
-    pub(crate) fn lock(&self) -> RefMut<'_, T> {
-        self.0.borrow_mut()
-    }
-}
 
 /// What `body` returns. A panic ends the program.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
@@ -49,13 +29,6 @@ pub(crate) fn processors() -> usize {
 
 /// The board runs no other program.
 pub(crate) fn yield_now() {}
-
-/// Small messages, a few of them.
-pub(crate) fn channel_options() -> Result<ChannelOptions, Failure> {
-    let config = ChannelConfig::new(SlotSize::B64, 8, Variant::EpochCredit);
-    let config = config.map_err(|error| Failure::end(error.to_string()))?;
-    Ok(ChannelOptions::default().with_config(config))
-}
 
 /// Maps the memory of the job.
 pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {

@@ -8,7 +8,7 @@ pub(crate) use std::thread::{sleep, yield_now};
 pub(crate) use std::time::Instant;
 
 use tombolo::region::{Capability, MapOptions, Mapping, Region, RegionOptions, Rights};
-use tombolo::{ChannelOptions, Domain, Error};
+use tombolo::{Domain, Error};
 
 use crate::failure::Failure;
 use crate::job::ended;
@@ -42,15 +42,15 @@ pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Small messages, a few of them.
-pub(crate) fn channel_options() -> Result<ChannelOptions, Failure> {
-    ChannelOptions::default().slots(8).map_err(ended)
-}
-
 /// Maps the memory of the job.
 pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
     let options = MapOptions { address: None, alignment_bytes: 0, populate: true };
     capability.map_with(Rights::READ_WRITE, options).map_err(ended)
+}
+
+/// Attaches to the machine.
+pub(crate) fn attach() -> Result<Domain, Error> {
+    Domain::attach()
 }
 
 /// Makes a region, and returns the capability to all of it.

@@ -1,6 +1,7 @@
 //! Programs in Rust, C, Python and Go, in the tree and outside it.
 
 mod c;
+mod c_on_boards;
 mod files_in_languages;
 mod go;
 mod groups_in_languages;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo_e2e::c::{AARCH64, S390X, put_into_kit};
+use tombolo_e2e::c::{AARCH64, S390X, boards, host_and, put_into_kit};
 use tombolo_e2e::{Machine, MachineFile};
 
 /// A virtual machine whose window is coherent, one whose window is not and whose cache evicts at every fourth
@@ -67,20 +67,12 @@ fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
     machine.down();
 }
 
-/// Boards whose C library is installed: an Arm board with caches that evict at every fourth operation, and
-/// one of each instruction set whose window is coherent.
-fn boards() -> Vec<&'static str> {
-    let has = |tools: &str| Path::new("/usr/lib/picolibc").join(tools).join("picolibc.specs").is_file();
-    let installed =
-        [("board", "aarch64-linux-gnu"), ("evicting", "aarch64-linux-gnu"), ("risc", "riscv64-unknown-elf")];
-    installed.into_iter().filter(|(_, tools)| has(tools)).map(|(name, _)| name).collect()
-}
-
+/// On an Arm board with caches that evict at every fourth operation, and on one of each instruction set whose
+/// window is coherent, as far as their C library is installed.
 #[test]
 fn programs_in_c_and_ranks_run_on_boards() {
-    let boards = boards();
-    if boards.is_empty() {
-        println!("SKIPPED: `make board-c` installs the C library of boards");
+    let of_boards = boards();
+    if of_boards.is_empty() {
         return;
     }
     put_into_kit("x86_64");
@@ -90,13 +82,14 @@ fn programs_in_c_and_ranks_run_on_boards() {
         .with_board("evicting", "aarch64", evicting)
         .with_board("risc", "riscv64", "");
     let machine = Machine::up(&file);
-    let isas =
-        if boards.contains(&"risc") { "x86_64,aarch64-none,riscv64-none" } else { "x86_64,aarch64-none" };
-    let built = |source: &str| built_for(&machine, source, &["--isa", isas], &[]);
+    let isas = host_and(&of_boards);
+    let built = |source: &str| built_for(&machine, source, &["--isa", &isas], &[]);
     let runtime = built_for(&machine, "testing/e2e/c/board_runtime.c", &["--isa", &isas[7..]], &[]);
     let checks = built("testing/e2e/c/rcce_checks.c");
     let (pingpong, share) = (built("examples/rcce/pingpong.c"), built("examples/rcce/share.c"));
-    for board in boards {
+    let has = |isa: &str| of_boards.contains(&isa);
+    let all = [("board", "aarch64"), ("evicting", "aarch64"), ("risc", "riscv64")];
+    for (board, _) in all.into_iter().filter(|(_, isa)| has(isa)) {
         let ended = machine.tombolo(["run", "--on", board, &runtime, "word", "two words"]);
         assert_eq!(ended.status, 3, "{board}: {ended}");
         let text = ended.to_string();
@@ -119,26 +112,20 @@ fn programs_in_c_and_ranks_run_on_boards() {
 /// each has caches that evict at every fourth operation.
 #[test]
 fn ranks_run_on_several_boards() {
-    let boards = boards();
-    if boards.is_empty() {
-        println!("SKIPPED: `make board-c` installs the C library of boards");
-        return;
-    }
-    let (second, isas) = match boards.contains(&"risc") {
-        true => ("riscv64", "x86_64,aarch64-none,riscv64-none"),
-        false => ("aarch64", "x86_64,aarch64-none"),
-    };
+    let of_boards = boards();
+    let (Some(first), Some(second)) = (of_boards.first(), of_boards.last()) else { return };
+    let isas = host_and(&of_boards);
     put_into_kit("x86_64");
     let evicting = "size_mib = 8\ncoherence = \"flush\"\ncache_seed = 3\nevict_one_in = 4";
     let file = MachineFile::host()
-        .with_board("b0", "aarch64", "")
+        .with_board("b0", first, "")
         .with_board("b1", second, "")
-        .with_board("f0", "aarch64", "")
+        .with_board("f0", first, "")
         .with_board("f1", second, "")
         .with_window("steady", &["host", "b0", "b1"], "size_mib = 8")
         .with_window("evicting", &["host", "f0", "f1"], evicting);
     let machine = Machine::up(&file);
-    let built = |source: &str| built_for(&machine, source, &["--isa", isas], &[]);
+    let built = |source: &str| built_for(&machine, source, &["--isa", &isas], &[]);
     let checks = built("testing/e2e/c/rcce_checks.c");
     let (pingpong, stencil) = (built("examples/rcce/pingpong.c"), built("examples/rcce/stencil.c"));
     let share = built("examples/rcce/share.c");

@@ -1,15 +1,10 @@
 //! What a board's program has.
 
-use tombolo_bare::{Awaited as Sleep, Channel, ChannelOptions, Domain, Error};
-use tombolo_link::ChannelConfig;
+use tombolo_bare::{Awaited as Sleep, Channel, Domain, Error};
 use tombolo_remote_peer::Awaited;
 
 use crate::station::Station;
 use crate::{Outcome, PATIENCE};
-
-pub(crate) fn options(config: ChannelConfig, interface_hash: u64) -> Result<ChannelOptions, Error> {
-    Ok(ChannelOptions::default().with_config(config).with_interface_hash(interface_hash))
-}
 
 fn of(awaited: Awaited) -> Sleep {
     match awaited {

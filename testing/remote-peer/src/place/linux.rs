@@ -1,22 +1,14 @@
 //! What a program on Linux has.
 
-use tombolo::{Channel, ChannelOptions, Domain, Error};
-use tombolo_link::ChannelConfig;
+use tombolo::{Channel, Domain, Error};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, barrier};
 use tombolo_remote_peer::Awaited;
-use tombolo_ring::Variant;
 use tombolo_transport::Transport;
 use tombolo_transport::contract::Announced;
 
 use crate::station::Station;
 use crate::{Outcome, PATIENCE};
-
-pub(crate) fn options(config: ChannelConfig, interface_hash: u64) -> Result<ChannelOptions, Error> {
-    let options = ChannelOptions::default().slot_bytes(config.slot.bytes())?.slots(config.slots)?;
-    let options = options.interface_hash(interface_hash);
-    Ok(if config.variant == Variant::UsedFlag { options.used_flag() } else { options })
-}
 
 fn of(awaited: Awaited) -> Interest {
     match awaited {

@@ -1,0 +1,63 @@
+//! An end of a channel on a board.
+
+use core::time::Duration;
+
+use tombolo_bare::prelude::*;
+use tombolo_bare::{Channel, Error};
+
+use super::{Received, deliver};
+use crate::status::{Failure, Status};
+
+/// One end of a channel.
+#[derive(Debug)]
+pub(crate) struct End {
+    channel: Channel,
+    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    kept: Option<Vec<u8>>,
+    /// Room for messages, which grows to the longest.
+    room: Vec<u8>,
+}
+
+impl End {
+    pub(super) fn new(channel: Channel) -> End {
+        End { channel, kept: None, room: Vec::new() }
+    }
+
+    /// Whether the next message is here already.
+    pub(super) fn has_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
+        Ok(&mut self.channel)
+    }
+
+    /// Says what an interface passes that is used over the channel.
+    pub(super) fn carry(&mut self, capabilities: bool, buffers: bool) -> Result<(), Failure> {
+        match capabilities || buffers {
+            true => Err(Failure::new(
+                Status::CannotCarry,
+                "the interface passes capabilities or buffers, which programs in C on boards have not",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// The next message, to the start of `target`; its length.
+    pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
+        if let Some(kept) = self.kept.take() {
+            return Ok(deliver(kept, target, &mut self.kept));
+        }
+        let length = match timeout_ns {
+            0 => self.channel.try_recv_into(&mut self.room)?.ok_or(Error::WouldBlock)?,
+            _ => self.channel.within(Duration::from_nanos(timeout_ns)).recv_into(&mut self.room)?,
+        };
+        match target.get_mut(..length) {
+            Some(target) => {
+                target.copy_from_slice(&self.room);
+                Ok(Received::Whole(length))
+            }
+            None => Ok(deliver(core::mem::take(&mut self.room), target, &mut self.kept)),
+        }
+    }
+}

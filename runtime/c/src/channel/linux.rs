@@ -1,0 +1,261 @@
+//! An end of a channel on Linux: messages where they lie, and a descriptor for event loops.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use tombolo::interface::{Carries, Port};
+use tombolo::{Channel, Draft, Error, Message, Token, WaitSet};
+
+use super::{ChannelHandle, Received, deliver, with};
+use crate::boundary::{ask, bytes, bytes_mut, guard, present, put, shared};
+use crate::status::{Failure, Status};
+
+/// One end of a channel.
+#[derive(Debug)]
+pub(crate) struct End {
+    carrier: Carrier,
+    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    kept: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    /// As it was opened.
+    Alone(Box<Channel>),
+    /// In a set of its own, for its descriptor.
+    Polled(Box<WaitSet>, Token),
+    /// On its way from one to the other.
+    Nowhere,
+}
+
+/// `tombolo_message` as C sees it: an address that is good until the function that was given it returns.
+#[derive(Debug)]
+pub struct MessageHandle<'a>(&'a Message<'a>);
+
+/// `tombolo_draft` as C sees it.
+#[derive(Debug)]
+pub struct DraftHandle<'a, 'd>(&'a mut Draft<'d>);
+
+type Reader = Option<unsafe extern "C" fn(*const MessageHandle<'_>, *mut c_void)>;
+type Writer = Option<unsafe extern "C" fn(*mut DraftHandle<'_, '_>, *mut c_void)>;
+
+impl End {
+    pub(super) fn new(channel: Channel) -> End {
+        End { carrier: Carrier::Alone(Box::new(channel)), kept: None }
+    }
+
+    /// Whether the next message is here already.
+    pub(super) fn has_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
+        let channel = match &mut self.carrier {
+            Carrier::Alone(channel) => Some(&mut **channel),
+            Carrier::Polled(set, token) => set.get_mut(*token),
+            Carrier::Nowhere => None,
+        };
+        channel.ok_or_else(nowhere)
+    }
+
+    /// The next message, to the start of `target`; its length.
+    #[inline]
+    pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
+        if let Some(kept) = self.kept.take() {
+            return Ok(deliver(kept, target, &mut self.kept));
+        }
+        let read = |message: &Message<'_>| match message.copy_to(target) {
+            Ok(length) => Ok(length),
+            Err(_) => Err(message.to_vec()),
+        };
+        let channel = self.channel()?;
+        let received = match timeout_ns {
+            0 => channel.try_recv_in_place(read)?.ok_or(Error::WouldBlock)?,
+            _ => channel.within(Duration::from_nanos(timeout_ns)).recv_in_place(read)?,
+        };
+        Ok(match received {
+            Ok(length) => Received::Whole(length),
+            Err(message) => deliver(message, target, &mut self.kept),
+        })
+    }
+
+    /// Says what an interface passes that is used over the channel.
+    pub(super) fn carry(&mut self, capabilities: bool, buffers: bool) -> Result<(), Failure> {
+        let channel = self.channel()?;
+        let carries = channel.carries();
+        if capabilities && !carries.capabilities {
+            let why = "the interface passes capabilities, which this link cannot carry";
+            return Err(Failure::new(Status::CannotCarry, why));
+        }
+        if buffers && !carries.buffers {
+            let why =
+                "the interface passes buffers: open a bulk channel beside this one first (tombolo_open_bulk)";
+            return Err(Failure::new(Status::CannotCarry, why));
+        }
+        channel.bound(Carries { capabilities, buffers });
+        Ok(())
+    }
+
+    /// Puts the channel into a set, which is a descriptor.
+    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+        if let Carrier::Alone(_) = self.carrier {
+            let mut set = Box::new(WaitSet::new()?);
+            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Nowhere) else {
+                return Err(nowhere());
+            };
+            match set.add(*channel) {
+                Ok(token) => self.carrier = Carrier::Polled(set, token),
+                Err(refused) => {
+                    self.carrier = Carrier::Alone(Box::new(refused.kept));
+                    return Err(refused.error.into());
+                }
+            }
+        }
+        match &mut self.carrier {
+            Carrier::Polled(set, token) => Ok((set, *token)),
+            _ => Err(nowhere()),
+        }
+    }
+}
+
+fn nowhere() -> Failure {
+    Failure::new(Status::Internal, "a channel was used while it was put into a wait set")
+}
+
+/// `tombolo_receive_in_place`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_receive_in_place(
+    channel: *mut ChannelHandle,
+    read: Reader,
+    context: *mut c_void,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        let read = read.ok_or_else(|| Failure::invalid("the function that reads is null"))?;
+        let look = |message: &Message<'_>| {
+            let message = MessageHandle(message);
+            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
+            // message is there until it returns.
+            unsafe { read(&raw const message, context) };
+        };
+        let receive = |end: &mut End| {
+            if let Some(kept) = end.kept.take() {
+                look(&Message::of_bytes(&kept));
+                return Ok(());
+            }
+            let channel = end.channel()?;
+            match timeout_ns {
+                0 => Ok(channel.try_recv_in_place(look)?.ok_or(Error::WouldBlock)?),
+                _ => Ok(channel.within(Duration::from_nanos(timeout_ns)).recv_in_place(look)?),
+            }
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(channel, receive) }
+    })
+}
+
+/// `tombolo_message_length`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_message_length(message: *const MessageHandle<'_>) -> usize {
+    // SAFETY: what a reader was given, while it runs, by the contract.
+    ask(0, || Ok(unsafe { shared(message, "the message") }?.0.len()))
+}
+
+/// `tombolo_message_read`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_message_read(
+    message: *const MessageHandle<'_>,
+    offset: usize,
+    target: *mut u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: what a reader was given, while it runs, and `length` bytes of the caller's, by the
+        // contract.
+        let (message, target) =
+            unsafe { (shared(message, "the message")?, bytes_mut(target, length, "the target")?) };
+        message.0.read_at(offset, target).map_err(|error| Failure::invalid(error.to_string()))
+    })
+}
+
+/// `tombolo_send_in_place`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_send_in_place(
+    channel: *mut ChannelHandle,
+    length: usize,
+    write: Writer,
+    context: *mut c_void,
+) -> Status {
+    guard(|| {
+        let write = write.ok_or_else(|| Failure::invalid("the function that writes is null"))?;
+        let fill = |draft: &mut Draft<'_>| {
+            let mut draft = DraftHandle(draft);
+            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
+            // draft is there until it returns.
+            unsafe { write(&raw mut draft, context) };
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(channel, |end| Ok(end.channel()?.try_send_in_place(length, fill)?)) }
+    })
+}
+
+/// `tombolo_draft_write`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_draft_write(
+    draft: *mut DraftHandle<'_, '_>,
+    offset: usize,
+    source: *const u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: `length` bytes of the caller's, by the contract.
+        let source = unsafe { bytes(source, length, "the source") }?;
+        // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer
+        // runs in one thread and this function calls no other code, so there is no other reference.
+        let draft = unsafe { draft.as_mut() }.ok_or_else(|| Failure::invalid("the draft is null"))?;
+        draft.0.write_at(offset, source).map_err(|error| Failure::invalid(error.to_string()))
+    })
+}
+
+/// `tombolo_arm`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *mut i32) -> Status {
+    guard(|| {
+        present(descriptor, "where to put the descriptor")?;
+        let arm = |end: &mut End| {
+            let kept = end.kept.is_some();
+            let (set, _) = end.set()?;
+            let raw = set.as_fd().as_raw_fd();
+            let nothing = match set.wait(Duration::ZERO) {
+                Ok(_) => false,
+                Err(Error::TimedOut { .. } | Error::WouldBlock) => !kept,
+                Err(error) => return Err(error.into()),
+            };
+            Ok((raw, nothing))
+        };
+        // SAFETY: a live handle, by the contract.
+        let (raw, nothing) = unsafe { with(channel, arm) }?;
+        // SAFETY: the caller's room for a number, by the contract.
+        unsafe { put(descriptor, raw, "where to put the descriptor") }?;
+        if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
+    })
+}

@@ -1,0 +1,93 @@
+//! What a program on Linux has.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tombolo::bulk::{BulkError, BulkSendError, TableError};
+use tombolo::files::{FileError, FileFault};
+use tombolo::{Domain, Error};
+
+use crate::status::{Last, Status};
+
+/// What `body` returns, unless it panics.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
+    // What a panic leaves half done is a handle that stays usable or fails: none of them has an invariant
+    // that this library's own safety rests on.
+    catch_unwind(AssertUnwindSafe(body)).map_err(drop)
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last::NONE) };
+}
+
+/// Uses the text of this thread's last failure; `None` while the thread is ending.
+pub(crate) fn with_last<T>(body: impl FnOnce(&mut Last) -> T) -> Option<T> {
+    LAST.try_with(|last| body(&mut last.borrow_mut())).ok()
+}
+
+/// Attaches to the machine.
+pub(crate) fn attach() -> Result<Domain, Error> {
+    Domain::attach()
+}
+
+/// Nanoseconds since this was first asked.
+pub(crate) fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The status of an error that programs on boards do not have.
+pub(crate) fn status_of(error: &Error) -> Status {
+    match error {
+        Error::OpeningRefused { .. } => Status::OpeningRefused,
+        Error::MonitorLost { .. } => Status::MonitorLost,
+        Error::NoMachine(_) => Status::NoMachine,
+        Error::Text { .. } => Status::BadText,
+        Error::Bulk(error) => status_of_bulk(error),
+        Error::File(error) => status_of_file(error),
+        _ => Status::System,
+    }
+}
+
+fn status_of_bulk(error: &BulkError) -> Status {
+    match error {
+        BulkError::State(TableError::Revoked) => Status::Revoked,
+        BulkError::State(
+            TableError::NotOnChannel | TableError::TooManyChannels | TableError::Forwarded(_),
+        ) => Status::PoolRefused,
+        BulkError::State(_) => Status::BufferState,
+        BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => Status::PoolRefused,
+        BulkError::Send(_) | BulkError::Layout(_) => Status::InvalidArgument,
+        BulkError::NoBuffer { .. } => Status::NoBuffer,
+        BulkError::Range { .. } | BulkError::Unaligned { .. } | BulkError::Copy(_) => Status::OutOfRange,
+        BulkError::Lost { .. } => Status::ContentLost,
+        _ => Status::PoolRefused,
+    }
+}
+
+fn status_of_file(error: &FileError) -> Status {
+    let fault = match error {
+        FileError::NoneGranted | FileError::NotServed { .. } => return Status::NotGranted,
+        FileError::Ended { .. } => return Status::FileEnded,
+        FileError::Buffers { .. } => return Status::InvalidArgument,
+        FileError::Fault { fault, .. } => fault,
+        _ => return Status::FileFault,
+    };
+    match fault {
+        FileFault::NotGranted
+        | FileFault::ReadOnly
+        | FileFault::Outside
+        | FileFault::Denied
+        | FileFault::OpenedReadOnly => Status::NotGranted,
+        FileFault::NotFound => Status::NoSuchFile,
+        FileFault::Exists => Status::FileExists,
+        FileFault::IsFolder => Status::IsFolder,
+        FileFault::NotAFolder => Status::NotFolder,
+        FileFault::BadMode => Status::InvalidArgument,
+        FileFault::OutOfRange => Status::OutOfRange,
+        _ => Status::FileFault,
+    }
+}

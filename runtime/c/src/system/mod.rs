@@ -1,0 +1,11 @@
+//! What differs where a program runs.
+
+#[cfg(target_os = "none")]
+mod board;
+#[cfg(not(target_os = "none"))]
+mod linux;
+
+#[cfg(target_os = "none")]
+pub(crate) use board::*;
+#[cfg(not(target_os = "none"))]
+pub(crate) use linux::*;
