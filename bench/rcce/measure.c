@@ -170,7 +170,11 @@ int RCCE_APP(int argc, char **argv) {
     tombolo_domain *domain = NULL;
     if (tombolo_attach(&domain)) fail("tombolo_attach");
     if (tombolo_job_channel(domain, (uint32_t)(1 - RCCE_ue()), PATIENCE_NS, &channel)) fail("tombolo_job_channel");
-    message = calloc(1, 16 << 20), answer = calloc(1, 16 << 20), room = RCCE_malloc(4096);
+    /* A board has room for as much as is measured, and not much more. */
+    size_t longest = 4096;
+    for (int at = 3; at < argc; at++)
+        if (strtoul(argv[at], NULL, 10) > longest) longest = strtoul(argv[at], NULL, 10);
+    message = calloc(1, longest), answer = calloc(1, longest), room = RCCE_malloc(4096);
     if (message == NULL || answer == NULL || room == NULL || RCCE_flag_alloc(&there)) fail("no memory");
     const Way ways[] = {{"send", rcce_send, rcce_recv, 1, 16 << 20},
                         {"put", put_send, put_recv, 64, 4096},

@@ -1,13 +1,14 @@
 //! `tombolo bench rcce`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::process::{Command, Output};
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::admin::NodeKind;
+use tombolo::Isa;
+use tombolo::admin::NodeInfo;
 use tombolo_bench::xipx::Rcce;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::build::Scratch;
@@ -120,8 +121,7 @@ fn measure(
 ) -> Result<Vec<Row>, Failure> {
     let scratch = Scratch::new()?;
     let image = scratch.path().join("measure.tbi");
-    let mut words: Vec<OsString> = vec!["build".into()];
-    words.extend(has_board(context, on)?.then(|| "--bare".into()));
+    let mut words: Vec<OsString> = vec!["build".into(), "--isa".into(), targets(context, on)?.into()];
     for (name, text) in [("measure.c", SOURCE), ("echo.tbl", INTERFACE)] {
         let file = scratch.path().join(name);
         fs::write(&file, text).map_err(Failure::system(format!("write {}", file.display())))?;
@@ -142,13 +142,12 @@ fn measure(
     Ok(rows)
 }
 
-/// Whether one of the nodes is a board, which the program has to be built for.
-fn has_board(context: &Context, on: &[String]) -> Result<bool, Failure> {
-    if on == ["host"] {
-        return Ok(false);
-    }
-    let nodes = context.attach()?.nodes()?;
-    Ok(nodes.iter().any(|node| node.kind == NodeKind::Bare && on.contains(&node.name)))
+/// What the program has to be built for, so that it runs on the host and these nodes.
+fn targets(context: &Context, on: &[String]) -> Result<String, Failure> {
+    let nodes = if on == ["host"] { Vec::new() } else { context.attach()?.nodes()? };
+    let of_nodes = nodes.iter().filter(|node| on.contains(&node.name)).map(NodeInfo::target);
+    let names: BTreeSet<_> = of_nodes.chain([Isa::current().into()]).map(|target| target.name()).collect();
+    Ok(names.into_iter().collect::<Vec<_>>().join(","))
 }
 
 /// Runs the command `tombolo` on the same machine; what it says if it fails is this one's failure.

@@ -26,6 +26,16 @@ fn header() -> String {
     .concat()
 }
 
+/// The texts of all files of a folder and those in it.
+fn sources(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = paths.map(|path| match path.is_dir() {
+        true => sources(&path),
+        false => vec![fs::read_to_string(path).unwrap()],
+    });
+    texts.flatten().collect()
+}
+
 /// What stands in front of `end` behind each `start`.
 fn between<'a>(text: &'a str, start: &str, end: char) -> Vec<&'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split_once(end)).map(|(found, _)| found.trim()).collect()
@@ -34,8 +44,7 @@ fn between<'a>(text: &'a str, start: &str, end: char) -> Vec<&'a str> {
 #[test]
 fn every_function_is_declared_and_every_declaration_is_one() {
     let mut defined = BTreeSet::new();
-    for entry in fs::read_dir(folder().join("src")).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+    for text in sources(&folder().join("src")) {
         defined.extend(between(&text, "extern \"C\" fn ", '(').into_iter().map(str::to_owned));
     }
     let header = header();

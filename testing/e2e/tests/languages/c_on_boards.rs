@@ -66,6 +66,10 @@ fn calls_of_programs_in_c_on_boards_do_what_the_header_says() {
         let said = machine.tombolo(["run", "--on", on, &checks]).ok();
         assert_eq!(said.matches("all as it should be").count(), 2, "{on}: {said}");
     }
+    // The program that measures RCCE beside channels and typed calls has all of them.
+    let words = ["bench", "rcce", "--on", "b0", "--sizes", "64", "--rounds", "1", "--slice-ms", "1"];
+    let row = &machine.json(&words)["rows"][0];
+    assert!(["send_ns", "put_ns", "channel_ns", "stubs_ns"].iter().all(|name| row[name].is_f64()), "{row}");
     // What boards have not is named by the linker.
     let spawns = machine.folder().join("spawns.c");
     let program = "#include <tombolo.h>\nint main(void) { return tombolo_spawn(0, 0, 0) != TOMBOLO_OK; }\n";
