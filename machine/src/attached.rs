@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
-use tombolo_link::link::Coherence;
+use tombolo_base::coherence::Caches;
 use tombolo_link::rendezvous::{BellKind, Nonce, Role, Secret, Terms};
 use tombolo_platform::shared_window::WindowSource;
 
@@ -23,8 +23,8 @@ pub struct AttachedNode {
     pub doorbells: u16,
     /// What its doorbells are.
     pub doorbell: BellKind,
-    /// What the memory promises.
-    pub coherence: Coherence,
+    /// How each side keeps its view of the window; `None` where it is coherent.
+    pub caches: Option<Caches>,
     /// The file with the key that both sides have; no key when `None`.
     pub key: Option<PathBuf>,
     /// After how many seconds without a sign of life the node counts as lost.
@@ -41,8 +41,8 @@ impl AttachedNode {
     /// fingerprint of the control protocol.
     #[must_use]
     pub fn terms(&self, isa: Isa, release: u32, length_bytes: u64) -> Terms {
-        let AttachedNode { doorbells, doorbell, coherence, .. } = *self;
-        Terms { release, length_bytes, bells: doorbells, kind: doorbell, coherence, isa }
+        let AttachedNode { doorbells, doorbell, caches, .. } = *self;
+        Terms { release, length_bytes, bells: doorbells, kind: doorbell, caches, isa }
     }
 
     /// The window as the node reaches it.

@@ -416,7 +416,7 @@ impl Node {
         let (size_mib, doorbells, caches) = match &self.settings {
             NodeSettings::Vm(vm) => (vm.window_mib, vm.doorbells, vm.caches),
             NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, bare.caches),
-            NodeSettings::Attached(attached) => (attached.window_mib, attached.doorbells, None),
+            NodeSettings::Attached(attached) => (attached.window_mib, attached.doorbells, attached.caches),
             NodeSettings::Host | NodeSettings::User(_) => return None,
         };
         Some(OwnWindow { size_mib, doorbells, caches })

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tombolo_base::coherence::{Caches, NoCacheInstructions};
 use tombolo_base::hash::fnv1a;
-use tombolo_base::{Isa, SharedMemory};
+use tombolo_base::{CacheMaintenance, Isa, SharedMemory};
 use tombolo_control::FINGERPRINT;
-use tombolo_link::link::Coherence;
+use tombolo_link::either::{Either, EitherMemory};
 use tombolo_link::rendezvous::{
-    Accepted, BellKind, JoinEvent, Joiner, Name, RendezvousError, Terms, Waiting,
+    Accepted, BellKind, JoinEvent, Joiner, Name, RENDEZVOUS_BYTES, RendezvousError, Terms, Waiting,
 };
 use tombolo_link::window::{
     CONTROL_OFFSET_BYTES, MIN_WINDOW_BYTES, WindowError, WindowHeader, control_config,
@@ -47,6 +48,8 @@ pub struct JoinOptions {
     pub window: WindowSource,
     /// Its length in bytes, where it has to be checked or does not know it itself.
     pub length_bytes: Option<u64>,
+    /// How this side keeps its view of the window; `None` where it is coherent.
+    pub caches: Option<Caches>,
     /// The file with the key.
     pub key: Option<PathBuf>,
     /// The node that the window must belong to.
@@ -68,6 +71,7 @@ impl JoinOptions {
         JoinOptions {
             window,
             length_bytes: None,
+            caches: None,
             key: None,
             node: None,
             silence: Duration::from_secs(AttachedNode::DEFAULT_SILENCE_S.into()),
@@ -88,6 +92,7 @@ impl JoinOptions {
             .ok_or_else(|| JoinError::NotAttached { file: file.to_owned(), node: node.to_owned() })?;
         Ok(JoinOptions {
             length_bytes: Some(u64::from(attached.window_mib) << 20),
+            caches: attached.caches,
             key: attached.key.clone(),
             node: Some(node.to_owned()),
             silence: Duration::from_secs(attached.silence_s.into()),
@@ -121,6 +126,9 @@ pub enum JoinError {
         /// Its length.
         found: u64,
     },
+    /// The window is not coherent, and this processor has no instructions for that.
+    #[error(transparent)]
+    Caches(#[from] NoCacheInstructions),
     /// The two sides do not agree.
     #[error("cannot join through the window {window}: {error}")]
     Rendezvous {
@@ -186,22 +194,36 @@ fn join_once(
     if opened.length_bytes < MIN_WINDOW_BYTES as u64 {
         return Err(JoinError::TooSmall { window: options.window.clone(), found: opened.length_bytes });
     }
-    let length = usize::try_from(opened.length_bytes).unwrap_or(usize::MAX);
-    let whole = memory::map(&opened.file, opened.base_bytes, length)?;
+    let page = memory::map(&opened.file, opened.base_bytes, RENDEZVOUS_BYTES)?;
+    match EitherMemory::view(page, options.caches)? {
+        Either::Coherent(page) => join_by(options, &page, opened, key, asked, say),
+        Either::Flushed(page) => join_by(options, &page, opened, key, asked, say),
+    }
+}
+
+/// Joins by the first page of the window, as this side sees it.
+fn join_by<C: CacheMaintenance>(
+    options: &JoinOptions,
+    page: &SharedMemory<C>,
+    opened: OpenWindow,
+    key: &WindowKey,
+    asked: BorrowedFd<'_>,
+    say: &mut impl FnMut(String),
+) -> Result<Left, JoinError> {
     let terms = Terms {
         release: FINGERPRINT,
         length_bytes: opened.length_bytes,
         bells: 0,
         kind: BellKind::Poll,
-        coherence: Coherence::Coherent,
+        caches: options.caches,
         isa: Isa::current(),
     };
     let silence_ns = u64::try_from(options.silence.as_nanos()).unwrap_or(u64::MAX);
     let wanted = options.node.as_deref().map(Name::new);
     let here = (kernel()?, opened.base_bytes);
     let mut joiner =
-        Joiner::new(&whole, terms, wanted, random_nonce()?, here, silence_ns).forced(options.force);
-    let Some(accepted) = rendezvous(options, &mut joiner, &whole, key, asked, say)? else {
+        Joiner::new(page, terms, wanted, random_nonce()?, here, silence_ns).forced(options.force);
+    let Some(accepted) = rendezvous(options, &mut joiner, page, key, asked, say)? else {
         return Ok(Left::Asked);
     };
     let Accepted { generation, name, machine, .. } = accepted;
@@ -210,7 +232,7 @@ fn join_once(
         machine.as_str(),
         name.as_str()
     ));
-    let ended = serve(joiner, accepted, whole, opened, key, asked)?;
+    let ended = serve(joiner, accepted, page, (opened, options.caches), key, asked)?;
     if is_readable(asked, Duration::ZERO)? {
         return Ok(Left::Asked);
     }
@@ -228,10 +250,10 @@ fn kernel() -> Result<u64, OsError> {
 }
 
 /// Claims the window; `None` if SIGTERM or SIGINT came first.
-fn rendezvous(
+fn rendezvous<C: CacheMaintenance>(
     options: &JoinOptions,
     joiner: &mut Joiner,
-    whole: &SharedMemory,
+    page: &SharedMemory<C>,
     key: &WindowKey,
     asked: BorrowedFd<'_>,
     say: &mut impl FnMut(String),
@@ -239,7 +261,7 @@ fn rendezvous(
     let deadline = options.timeout.map(Deadline::after);
     let mut before = None;
     loop {
-        match joiner.poll(whole, now_ns(), key) {
+        match joiner.poll(page, now_ns(), key) {
             JoinEvent::Joined(accepted) => return Ok(Some(accepted)),
             JoinEvent::Failed(error) => {
                 return Err(JoinError::Rendezvous { window: options.window.clone(), error });
@@ -269,11 +291,11 @@ fn rendezvous(
 }
 
 /// Is a node of the machine, until one of the two ends.
-fn serve(
+fn serve<C: CacheMaintenance>(
     joiner: Joiner,
     accepted: Accepted,
-    whole: SharedMemory,
-    opened: OpenWindow,
+    page: &SharedMemory<C>,
+    (opened, caches): (OpenWindow, Option<Caches>),
     key: &WindowKey,
     asked: BorrowedFd<'_>,
 ) -> Result<Result<(), NodeMonitorError>, OsError> {
@@ -281,14 +303,14 @@ fn serve(
     let (incoming, outgoing) = (counters()?, counters()?);
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream)?;
     let stop = eventfd()?;
-    let bells = joiner.bells(&whole, &accepted);
+    let bells = joiner.bells(page, &accepted);
     std::thread::scope(|scope| {
         let (incoming_here, outgoing_here) = (copies(&incoming)?, copies(&outgoing)?);
-        let (stop_fd, memory) = (stop.as_fd(), &whole);
+        let stop_fd = stop.as_fd();
         scope.spawn(move || {
             let mut end = End::Joiner(joiner);
             let bells = PolledBells {
-                window: memory,
+                window: page,
                 key,
                 end: &mut end,
                 bells,
@@ -297,11 +319,11 @@ fn serve(
                 stop: &[stop_fd, asked],
             };
             let _ = bells.run();
-            end.leave(memory);
+            end.leave(page);
             // The control link ends with its lifeline.
             drop(far_end);
         });
-        let ended = be_node(opened, &whole, lifeline, (incoming, outgoing));
+        let ended = be_node(opened, caches, lifeline, (incoming, outgoing));
         signal(&stop)?;
         Ok(ended)
     })
@@ -311,14 +333,27 @@ fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
     counters.iter().map(|counter| counter.try_clone().context("copy a descriptor")).collect()
 }
 
+/// The header that the root has written for this node.
+fn read_header(opened: &OpenWindow, caches: Option<Caches>) -> Result<WindowHeader, NodeMonitorError> {
+    let length = usize::try_from(opened.length_bytes).unwrap_or(usize::MAX);
+    let whole = memory::map(&opened.file, opened.base_bytes, length)?;
+    if let Some(caches) = caches {
+        // It is the window itself, so that its length is known, rather than a view of its first page.
+        let page = whole.slice(0, RENDEZVOUS_BYTES);
+        page.map(|page| caches.invalidate(&page))
+            .map_err(|error| NodeMonitorError::Window(error.to_string()))?;
+    }
+    WindowHeader::read(&whole).map_err(|error: WindowError| NodeMonitorError::Window(error.to_string()))
+}
+
 fn be_node(
     opened: OpenWindow,
-    whole: &SharedMemory,
+    caches: Option<Caches>,
     lifeline: OwnedFd,
     (incoming, outgoing): (Vec<OwnedFd>, Vec<OwnedFd>),
 ) -> Result<(), NodeMonitorError> {
     let unusable = |error: &dyn std::fmt::Display| NodeMonitorError::Window(error.to_string());
-    let header = WindowHeader::read(whole).map_err(|error: WindowError| unusable(&error))?;
+    let header = read_header(&opened, caches)?;
     let copy = |fd: Option<&OwnedFd>| {
         let fd = fd.ok_or_else(|| unusable(&"it has no doorbells"))?;
         fd.try_clone().context("copy a descriptor").map_err(NodeMonitorError::from)

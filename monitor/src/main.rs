@@ -1,19 +1,19 @@
 //! `tombolod`: started by `tombolo up`, by the first program on a plain host, or as process 1 of a virtual
 //! machine.
 
+mod join_words;
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use tombolo_control::RELAY_PROGRAM;
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::epoll::Epoll;
 use tombolo_platform::guest::init;
 use tombolo_platform::process::{self, Ended};
-use tombolo_platform::shared_window::{InvalidSource, WindowSource};
 use tombolod::agent::Emulator;
-use tombolod::join::{self, JoinError, JoinOptions};
+use tombolod::join;
 use tombolod::node_monitor;
 use tombolod::root::{Root, RootError};
 use tombolod::supervisor;
@@ -28,7 +28,8 @@ usage: tombolod up FILE        bring up the machine of FILE, and serve it
                                file:PATH[+0xOFFSET], pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or
                                memory:0xADDRESS. Options:
                                --node NODE, --size-mib N, --key FILE, --silence SECONDS, --timeout SECONDS,
-                               --once, --force
+                               --once, --force,
+                               --coherence coherent|flush, --cache-seed N, --evict-one-in N
        tombolod agent FD EMULATOR [OPTION...]
                                be the monitor of a node whose programs run under EMULATOR with these
                                options; FD is the socket to the root monitor
@@ -166,7 +167,7 @@ fn be_relay() -> ExitCode {
 
 /// Makes this Linux a node.
 fn join(words: &[&str]) -> ExitCode {
-    let options = match join_options(words) {
+    let options = match join_words::join_options(words) {
         Ok(options) => options,
         Err(why) => {
             eprintln!("tombolod: {why}");
@@ -182,58 +183,6 @@ fn join(words: &[&str]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The options of `join`; the outer error is one of usage.
-fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String> {
-    let (mut window, mut file, mut node, mut key) = (None, None, None, None);
-    let (mut size_mib, mut silence, mut timeout) = (None, None, None);
-    let (mut once, mut force) = (false, false);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().copied().ok_or_else(|| format!("{word} needs a value"));
-        let seconds = |text: &str| {
-            let number = text.parse().ok().filter(|seconds| *seconds > 0);
-            let number: u32 =
-                number.ok_or_else(|| format!("invalid {word} {text}; give seconds, 1 or more"))?;
-            Ok::<_, String>(Duration::from_secs(number.into()))
-        };
-        match *word {
-            "--file" => file = Some(PathBuf::from(value()?)),
-            "--node" => node = Some(value()?.to_owned()),
-            "--key" => key = Some(PathBuf::from(value()?)),
-            "--size-mib" => {
-                let text = value()?;
-                let number: Option<u32> = text.parse().ok().filter(|mib| *mib > 0);
-                size_mib =
-                    Some(number.ok_or_else(|| format!("invalid --size-mib {text}; give MiB, 1 or more"))?);
-            }
-            "--silence" => silence = Some(seconds(value()?)?),
-            "--timeout" => timeout = Some(seconds(value()?)?),
-            "--once" => once = true,
-            "--force" => force = true,
-            text if window.is_none() && !text.starts_with('-') => {
-                let source: WindowSource = text.parse().map_err(|error: InvalidSource| error.to_string())?;
-                window = Some(source);
-            }
-            other => return Err(format!("unexpected {other}\n{USAGE}")),
-        }
-    }
-    let options = match (window, file, &node) {
-        (Some(window), None, _) => Ok(JoinOptions { node, ..JoinOptions::new(window) }),
-        (window, Some(file), Some(name)) => JoinOptions::of_file(&file, name)
-            .map(|options| JoinOptions { window: window.unwrap_or(options.window.clone()), ..options }),
-        _ => return Err("name the window, or --file and --node".to_owned()),
-    };
-    Ok(options.map(|options| JoinOptions {
-        length_bytes: size_mib.map(|mib| u64::from(mib) << 20).or(options.length_bytes),
-        key: key.or(options.key),
-        silence: silence.unwrap_or(options.silence),
-        timeout,
-        once,
-        force,
-        ..options
-    }))
 }
 
 fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {

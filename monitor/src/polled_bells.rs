@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{CacheMaintenance, SharedMemory};
 use tombolo_link::rendezvous::{Bells, Host, HostEvent, JoinEvent, Joiner, Loss};
 use tombolo_machine::WindowKey;
 use tombolo_platform::event::{Interest, Ready, drain, poll, signal};
@@ -33,14 +33,14 @@ pub(crate) enum End {
 }
 
 impl End {
-    fn beat(&mut self, window: &SharedMemory) {
+    fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         match self {
             End::Host(host) => host.beat(window),
             End::Joiner(joiner) => joiner.beat(window),
         }
     }
 
-    fn poll(&mut self, window: &SharedMemory, key: &WindowKey) -> Option<Loss> {
+    fn poll<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, key: &WindowKey) -> Option<Loss> {
         match self {
             End::Host(host) => match host.poll(window, now_ns(), key) {
                 HostEvent::Lost(loss) => Some(loss),
@@ -54,7 +54,7 @@ impl End {
     }
 
     /// Tells the other side that this one ends.
-    pub(crate) fn leave(&mut self, window: &SharedMemory) {
+    pub(crate) fn leave<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         match self {
             End::Host(host) => host.close(window),
             End::Joiner(joiner) => joiner.leave(window),
@@ -63,8 +63,9 @@ impl End {
 }
 
 /// The doorbells of one side, which a thread forwards between its programs and the window.
-pub(crate) struct PolledBells<'a> {
-    pub(crate) window: &'a SharedMemory,
+pub(crate) struct PolledBells<'a, C> {
+    /// The first page of the window, as this side sees it.
+    pub(crate) window: &'a SharedMemory<C>,
     pub(crate) key: &'a WindowKey,
     pub(crate) end: &'a mut End,
     pub(crate) bells: Bells,
@@ -76,7 +77,7 @@ pub(crate) struct PolledBells<'a> {
     pub(crate) stop: &'a [BorrowedFd<'a>],
 }
 
-impl PolledBells<'_> {
+impl<C: CacheMaintenance> PolledBells<'_, C> {
     /// Forwards rings until the other side is lost, or until it is told to stop: then `None`.
     ///
     /// # Errors

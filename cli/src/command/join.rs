@@ -46,6 +46,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     size_mib: Option<u32>,
 
+    /// Whether each side sees the other's stores at once, or lines have to be written back and invalidated
+    /// [default: coherent, or that of the file]
+    #[arg(long, value_name = "KIND", value_parser = ["coherent", "flush"])]
+    coherence: Option<String>,
+
+    /// Emulate a cache, and choose by this number what it evicts; the same on both sides
+    #[arg(long, value_name = "NUMBER")]
+    cache_seed: Option<u32>,
+
+    /// Emulate a cache that evicts a line at one in this many operations, 0 for never; the same on both sides
+    #[arg(long, value_name = "COUNT")]
+    evict_one_in: Option<u32>,
+
     /// The key, the same file as on the other side
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -81,6 +94,9 @@ pub(crate) fn run(options: &Options) -> Result<Infallible, Failure> {
     add("--file", options.file.clone().map(Into::into));
     add("--node", options.node.clone().map(Into::into));
     add("--size-mib", number(options.size_mib));
+    add("--coherence", options.coherence.clone().map(Into::into));
+    add("--cache-seed", number(options.cache_seed));
+    add("--evict-one-in", number(options.evict_one_in));
     add("--key", options.key.clone().map(Into::into));
     add("--silence", number(options.silence));
     add("--timeout", number(options.timeout));

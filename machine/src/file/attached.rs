@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tombolo_link::link::Coherence;
 use tombolo_link::rendezvous::BellKind;
 use tombolo_platform::shared_window::{SOURCE_FORMS, WindowSource};
 use toml::de::DeTable;
 
+use super::coherence;
 use super::nodes::{Draft, Number, ends, number, read_window, unknown_word};
 use super::report::Problem;
 use super::values::Reader;
@@ -17,7 +17,6 @@ use crate::attached::AttachedNode;
 const WINDOW_NOTE: &str =
     "window: the memory that the node and this host share, for example \"file:/dev/shm/card0\"";
 const JOIN_NOTE: &str = "join: the same memory as the node reaches it, for example \"pci:0000:00:01.0/2\"";
-const COHERENCE_NOTE: &str = "coherence: when one side sees the other's stores; \"coherent\" is at once";
 const DOORBELL_NOTE: &str =
     "doorbell: how a sleeping side is woken; with \"poll\" both monitors look at counters in the window";
 const KEY_NOTE: &str = "key: a file of 16 bytes or more, the same on both sides";
@@ -37,13 +36,13 @@ pub(super) fn read(
     let window = read_source(reader, table, "window", WINDOW_NOTE).map(|window| window.below(folder));
     let join = read_source(reader, table, "join", JOIN_NOTE);
     let (window_mib, doorbells) = read_window(reader, table, (64, 16));
-    let coherence = read_coherence(reader, table);
+    let caches = coherence::read(reader, table);
     let doorbell = read_doorbell(reader, table);
     let key = reader.value(table, "key").and_then(|value| reader.path("key", value, KEY_NOTE));
     let silence_s =
         number(reader, table, &SILENCE, ends(&AttachedNode::SILENCE_S), AttachedNode::DEFAULT_SILENCE_S);
     let key: Option<PathBuf> = key.map(|key| folder.join(key));
-    Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, coherence, key, silence_s })
+    Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, caches, key, silence_s })
 }
 
 /// Two nodes that share one memory with the host would write over each other.
@@ -100,24 +99,6 @@ fn read_source(
     }
 }
 
-fn read_coherence(reader: &mut Reader, table: &DeTable<'_>) -> Coherence {
-    let names = [Coherence::Coherent, Coherence::Flush, Coherence::Copy].map(Coherence::name);
-    let value = reader.value(table, "coherence");
-    let Some(text) = value.and_then(|value| reader.text("coherence", value, COHERENCE_NOTE)) else {
-        return Coherence::Coherent;
-    };
-    if text.text == Coherence::Coherent.name() {
-        return Coherence::Coherent;
-    }
-    let problem = match names.contains(&text.text.as_str()) {
-        true => Problem::new(text.span, format!("a window that is `{}` is not supported yet", text.text))
-            .label("only \"coherent\" is: each side sees the other's stores without further action"),
-        false => unknown_word(&text, "coherence", names),
-    };
-    reader.report(problem.note(COHERENCE_NOTE));
-    Coherence::Coherent
-}
-
 fn read_doorbell(reader: &mut Reader, table: &DeTable<'_>) -> BellKind {
     let value = reader.value(table, "doorbell");
     if let Some(text) = value.and_then(|value| reader.text("doorbell", value, DOORBELL_NOTE))
@@ -130,9 +111,11 @@ fn read_doorbell(reader: &mut Reader, table: &DeTable<'_>) -> BellKind {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::path::Path;
 
     use tombolo_base::Isa;
+    use tombolo_base::coherence::{Caches, Evictions};
 
     use crate::Machine;
 
@@ -158,7 +141,24 @@ mod tests {
         let node = machine.node_named("card0").unwrap().as_attached().unwrap();
         assert_eq!(node.as_joined().to_string(), "file:/lab/w");
         assert_eq!((node.window_mib, node.doorbells, node.silence_s), (64, 16, 10));
-        assert_eq!(node.key, None);
+        assert_eq!((&node.key, node.caches), (&None, None));
+    }
+
+    #[test]
+    fn a_window_need_not_be_coherent() {
+        for (keys, caches) in [
+            ("coherence = \"coherent\"", None),
+            ("coherence = \"flush\"", Some(Caches::Processor)),
+            (
+                "coherence = \"flush\"\ncache_seed = 7\nevict_one_in = 4",
+                Some(Caches::Emulated(Evictions { seed: 7, one_in: NonZeroU32::new(4) })),
+            ),
+        ] {
+            let machine = parse(&TEXT.replacen("key", &format!("{keys}\nkey"), 1)).unwrap();
+            let node = machine.node_named("card0").unwrap();
+            assert_eq!(node.as_attached().unwrap().caches, caches);
+            assert_eq!(machine.own_window(node.id).unwrap().caches, caches);
+        }
     }
 
     #[test]
@@ -200,7 +200,8 @@ mod tests {
             ("\"ivshmem\"", "\"shm\"", "invalid window 'shm'"),
             ("silence_s = 2", "silence_s = 0", "too small"),
             ("window_mib = 4", "window_mib = 3", "power of two"),
-            ("key", "coherence = \"flush\"\nkey", "`flush` is not supported yet"),
+            ("key", "coherence = \"copy\"\nkey", "a window cannot be `copy`"),
+            ("key", "cache_seed = 1\nkey", "has no meaning for a coherent window"),
             ("key", "coherence = \"none\"\nkey", "unknown coherence"),
             ("key", "doorbell = \"irq\"\nkey", "unknown doorbell"),
             ("key", "memory_mib = 4\nkey", "an attached node has no `memory_mib`"),

@@ -52,7 +52,9 @@ fn read_word(reader: &mut Reader, table: &DeTable<'_>) -> bool {
         "copy" => {
             reader.report(
                 Problem::new(word.span, "a window cannot be `copy`: its nodes map one memory")
-                    .label("join nodes that share no memory by a [[link]] with transport = \"socket\"")
+                    .label(
+                        "if both sides can map it, it is \"flush\" or \"coherent\"; if not, it is no window",
+                    )
                     .note(note),
             );
             false

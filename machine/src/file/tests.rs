@@ -695,7 +695,7 @@ fn a_window_says_how_its_caches_are_kept_consistent() {
         }
     }
     for (keys, said) in [
-        ("coherence = \"copy\"", "transport = \"socket\""),
+        ("coherence = \"copy\"", "its nodes map one memory"),
         ("coherence = \"flsh\"", "flush"),
         ("evict_one_in = 4", "add coherence = \"flush\""),
         ("coherence = \"flush\"\nevict_one_in = -1", "out of range"),

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tombolo_base::{NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 use tombolo_control::FINGERPRINT;
-use tombolo_link::rendezvous::{Bells, Host, HostEvent};
+use tombolo_link::either::{Either, EitherMemory};
+use tombolo_link::rendezvous::{Bells, Host, HostEvent, Nonce, RENDEZVOUS_BYTES, Terms};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, heap_offset_bytes};
 use tombolo_machine::{AttachedNode, Machine, Node, WindowKey};
 use tombolo_platform::event::{Interest, drain, eventfd, poll, signal};
@@ -119,11 +120,13 @@ pub(super) fn start(
     let peers = window.peer(NodeId::HOST).zip(window.peer(node.id));
     let (of_host, of_node) = peers.ok_or("it has no window with the host")?;
     let bells = (windows.bells(window.id, of_host)?, windows.bells(window.id, of_node)?);
-    let header = WindowHeader { window: window.id, node: node.id, generation, length_bytes, caches: None };
+    let caches = window.caches;
+    let header = WindowHeader { window: window.id, node: node.id, generation, length_bytes, caches };
     let terms = attached.terms(node.isa, FINGERPRINT, length_bytes);
     let silence_ns = u64::from(attached.silence_s) * 1_000_000_000;
     let name = (node.id, node.name.as_str(), machine.name());
-    let host = Host::open(&memory, terms, name, random_nonce().map_err(text)?, silence_ns);
+    let session = random_nonce().map_err(text)?;
+    let page = memory.slice(0, RENDEZVOUS_BYTES).map_err(text)?;
     let shared = Arc::new(Shared {
         events: Mutex::default(),
         told: eventfd().map_err(text)?,
@@ -135,16 +138,16 @@ pub(super) fn start(
     };
     let (host_bell, node_bell) = (bell(&bells.0)?, bell(&bells.1)?);
     let offered = Offered { window: memory, key, header, bells };
-    let of_thread = Arc::clone(&shared);
-    let thread = std::thread::Builder::new()
-        .name(format!("window-{}", node.name))
-        .spawn(move || keep(host, offered, &of_thread))
-        .map_err(text)?;
-    let thread = JoinThread { shared, thread: Some(thread) };
+    let offer = Offer { terms, name, session, silence_ns };
+    let thread = match EitherMemory::view(page, caches).map_err(text)? {
+        Either::Coherent(page) => offer.start(page, offered, Arc::clone(&shared)),
+        Either::Flushed(page) => offer.start(page, offered, Arc::clone(&shared)),
+    };
+    let thread = JoinThread { shared, thread: Some(thread.map_err(text)?) };
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let side = WindowSide {
         memory: file,
-        caches: None,
+        caches,
         base_bytes,
         host_bell,
         node_bell,
@@ -155,13 +158,36 @@ pub(super) fn start(
     Ok((RunningNode::attached(thread, NodeLink::Awaited(Vec::new()), side), base_bytes))
 }
 
-fn keep(mut host: Host, offered: Offered, shared: &Shared) {
-    let joined = await_joiner(&mut host, &offered, shared);
+/// What is offered, and to whom.
+struct Offer<'a> {
+    terms: Terms,
+    name: (NodeId, &'a str, &'a str),
+    session: Nonce,
+    silence_ns: u64,
+}
+
+impl Offer<'_> {
+    /// Starts the thread, which sees the first page of the window as `page`.
+    fn start<C: CacheMaintenance>(
+        self,
+        page: SharedMemory<C>,
+        offered: Offered,
+        shared: Arc<Shared>,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let host = Host::open(&page, self.terms, self.name, self.session, self.silence_ns);
+        std::thread::Builder::new()
+            .name(format!("window-{}", self.name.1))
+            .spawn(move || keep(host, &page, &offered, &shared))
+    }
+}
+
+fn keep<C: CacheMaintenance>(mut host: Host, page: &SharedMemory<C>, offered: &Offered, shared: &Shared) {
+    let joined = await_joiner(&mut host, page, offered, shared);
     let mut end = End::Host(host);
     let lost = match joined {
         Ok(Some(bells)) => {
             let bells = PolledBells {
-                window: &offered.window,
+                window: page,
                 key: &offered.key,
                 end: &mut end,
                 bells,
@@ -175,7 +201,7 @@ fn keep(mut host: Host, offered: Offered, shared: &Shared) {
         Err(error) => Err(error),
     };
     // Also to a joiner that was thought dead: if it lives, it has to know.
-    end.leave(&offered.window);
+    end.leave(page);
     match lost {
         Ok(Some(loss)) => shared.tell(AttachEvent::Lost(loss.to_string())),
         Ok(None) => {}
@@ -184,16 +210,21 @@ fn keep(mut host: Host, offered: Offered, shared: &Shared) {
 }
 
 /// Waits until a joiner was accepted; `None` when told to stop.
-fn await_joiner(host: &mut Host, offered: &Offered, shared: &Shared) -> Result<Option<Bells>, OsError> {
+fn await_joiner<C: CacheMaintenance>(
+    host: &mut Host,
+    page: &SharedMemory<C>,
+    offered: &Offered,
+    shared: &Shared,
+) -> Result<Option<Bells>, OsError> {
     let Offered { window, key, header, .. } = offered;
     let mut beat_at_ns = 0;
     loop {
         let now = now_ns();
         if now >= beat_at_ns {
-            host.beat(window);
+            host.beat(page);
             beat_at_ns = now + BEAT_NS;
         }
-        match host.poll(window, now, key) {
+        match host.poll(page, now, key) {
             HostEvent::Nothing | HostEvent::Lost(_) => {}
             HostEvent::Refused(error) => shared.tell(AttachEvent::Refused(error.to_string())),
             HostEvent::Claimed(claim) => {
@@ -201,9 +232,12 @@ fn await_joiner(host: &mut Host, offered: &Offered, shared: &Shared) -> Result<O
                     .slice(CONTROL_OFFSET_BYTES, heap_offset_bytes() - CONTROL_OFFSET_BYTES)
                     .map_err(|_| OsError::new("clear the control channel", Errno::NODEV))?;
                 control.clear();
-                header.write(window);
+                if let Some(caches) = header.caches {
+                    caches.write_back(&control);
+                }
+                header.write(page);
                 let base_bytes = claim.base_bytes;
-                let bells = host.accept(window, claim, header.generation, now_ns(), key);
+                let bells = host.accept(page, claim, header.generation, now_ns(), key);
                 shared.tell(AttachEvent::Joined { base_bytes });
                 return Ok(Some(bells));
             }

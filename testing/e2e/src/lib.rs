@@ -20,6 +20,7 @@ pub mod outside;
 pub mod python;
 mod terminal;
 pub mod web;
+mod window;
 
 pub use command::{Finished, Running, eventually};
 pub use kit::{
@@ -29,6 +30,7 @@ pub use kit::{
 pub use machine::{Machine, MachineFile};
 pub use terminal::Terminal;
 pub use tombolo_base::Random;
+pub use window::WindowFile;
 
 use std::io::Write;
 use std::time::Duration;

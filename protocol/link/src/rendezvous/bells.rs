@@ -1,6 +1,6 @@
 //! Doorbells by polling: each side counts up a word for each bell that it rings, and a word for all of them.
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{CacheMaintenance, SharedMemory};
 
 use super::page::{pulse, read, write};
 use super::{MAX_BELLS, Role};
@@ -22,7 +22,7 @@ impl Bells {
     ///
     /// `count` beyond [`MAX_BELLS`] counts as that.
     #[must_use]
-    pub fn new(window: &SharedMemory, role: Role, count: u16) -> Self {
+    pub fn new<C: CacheMaintenance>(window: &SharedMemory<C>, role: Role, count: u16) -> Self {
         let (own, other) = match role {
             Role::Host => (pulse::HOST, pulse::JOINER),
             Role::Joiner => (pulse::JOINER, pulse::HOST),
@@ -42,7 +42,7 @@ impl Bells {
     }
 
     /// Rings one of the other side's bells; one that does not exist is ignored.
-    pub fn ring(&mut self, window: &SharedMemory, bell: u16) {
+    pub fn ring<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, bell: u16) {
         if bell >= self.count {
             return;
         }
@@ -56,7 +56,7 @@ impl Bells {
     /// Calls `rung` for each bell that the other side has rung since. Returns whether there was one.
     ///
     /// It reads one word when there was none.
-    pub fn hear(&mut self, window: &SharedMemory, mut rung: impl FnMut(u16)) -> bool {
+    pub fn hear<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, mut rung: impl FnMut(u16)) -> bool {
         let rings = read(window, self.other + pulse::RINGS);
         if rings == self.rings_heard {
             return false;

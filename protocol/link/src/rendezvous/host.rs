@@ -2,9 +2,9 @@
 
 use core::num::NonZeroU16;
 
-use tombolo_base::{NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 
-use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, claim, offer, pulse, read, write};
+use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, REQUEST, claim, offer, pulse, read, write};
 use super::{
     ACCEPTED, Bells, FORCED, Loss, MAX_BELLS, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch,
     trial,
@@ -42,7 +42,38 @@ pub struct Host {
     beat: u64,
     /// The last attempt that was answered.
     answered: u64,
+    stale_request: u64,
+    grant: Option<Grant>,
+    /// Attempts that may still write to the claim though their time to do so is over, and 0.
+    overdue: [u64; OVERDUE],
     joined: Option<(Nonce, Watch)>,
+}
+
+/// How long a joiner may take to write a claim that was granted to it, before others get a turn.
+const GRANT_NS: u64 = 1_000_000_000;
+
+/// For how long a claim may be found torn, though it is written again every
+/// [`CLAIM_AGAIN_NS`](super::joiner::CLAIM_AGAIN_NS), before it is the window's fault.
+const TORN_NS: u64 = 3_000_000_000;
+
+/// How many joiners that were too slow are remembered.
+const OVERDUE: usize = 8;
+
+/// The right of one attempt to write the claim.
+#[derive(Debug)]
+struct Grant {
+    attempt: Nonce,
+    until_ns: u64,
+    torn_since_ns: Option<u64>,
+}
+
+/// A claim as it was read.
+struct ReadClaim {
+    theirs: Result<Said, RendezvousError>,
+    said: [u64; claim::SAID.len()],
+    proof: [u64; 4],
+    trial: trial::Read,
+    is_sealed: bool,
 }
 
 impl Host {
@@ -52,8 +83,8 @@ impl Host {
     /// # Panics
     /// When the window is shorter than its first page.
     #[must_use]
-    pub fn open(
-        window: &SharedMemory,
+    pub fn open<C: CacheMaintenance>(
+        window: &SharedMemory<C>,
         terms: Terms,
         (node, name, machine): (NodeId, &str, &str),
         session: Nonce,
@@ -66,29 +97,48 @@ impl Host {
         write(window, offer::VERSIONS, page::versions(terms.release));
         write(window, offer::LENGTH, terms.length_bytes);
         write(window, offer::SESSION, session.get());
+        write(window, offer::GRANTED, 0);
         let said = Said::of(&terms);
+        write(window, offer::CACHE_SEED, said.coherence.seed);
+        write(window, offer::EVICT_ONE_IN, said.coherence.one_in);
         let bells = u64::from(terms.bells.min(MAX_BELLS)) << 16;
         write(window, offer::SHAPE, page::shape(&said) | bells | u64::from(node.0));
         page::write_four(window, offer::NODE_NAME, Name::new(name).words());
         page::write_four(window, offer::MACHINE_NAME, Name::new(machine).words());
-        trial::write_words(window, offer::TRIAL, session);
+        trial::stores(offer::TRIAL, session).for_each(|(word, value)| write(window, word, value));
         write(window, pulse::HOST + pulse::IDENTITY, session.get());
         write(window, pulse::HOST + pulse::STATE, pulse::OPEN);
         write(window, offer::MAGIC, OFFER_MAGIC);
         let beat = read(window, pulse::HOST + pulse::BEAT);
-        Host { terms, session, silence_ns, beat, answered: 0, joined: None }
+        Host {
+            terms,
+            session,
+            silence_ns,
+            beat,
+            answered: 0,
+            // Of an earlier session: a joiner that lives asks anew.
+            stale_request: read(window, REQUEST),
+            grant: None,
+            overdue: [0; OVERDUE],
+            joined: None,
+        }
     }
 
     /// Shows that the root lives. To be called several times in the joiner's limit of silence.
-    pub fn beat(&mut self, window: &SharedMemory) {
+    pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::HOST + pulse::BEAT, self.beat);
     }
 
     /// Looks at what the joiner wrote.
-    pub fn poll(&mut self, window: &SharedMemory, now_ns: u64, secret: &impl Secret) -> HostEvent {
+    pub fn poll<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        now_ns: u64,
+        secret: &impl Secret,
+    ) -> HostEvent {
         match &mut self.joined {
-            None => self.look_for_claim(window, secret),
+            None => self.look_for_claim(window, now_ns, secret),
             Some((attempt, watch)) => {
                 let of_joiner = |word| read(window, pulse::JOINER + word);
                 let is_its_own = of_joiner(pulse::IDENTITY) == attempt.get();
@@ -105,59 +155,144 @@ impl Host {
         }
     }
 
-    fn look_for_claim(&mut self, window: &SharedMemory, secret: &impl Secret) -> HostEvent {
+    fn look_for_claim<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        now_ns: u64,
+        secret: &impl Secret,
+    ) -> HostEvent {
+        self.grant_next(window, now_ns);
         let Some(attempt) = page::nonce(window, claim::ATTEMPT) else { return HostEvent::Nothing };
         if attempt.get() == self.answered {
             return HostEvent::Nothing;
         }
-        let found = read(window, claim::MAGIC);
-        let is_swapped = found == CLAIM_MAGIC.swap_bytes();
-        let session = read(window, claim::SESSION);
-        if !is_swapped && (found != CLAIM_MAGIC || session != self.session.get()) {
-            // Of an earlier session, or half written.
-            return HostEvent::Nothing;
+        match &self.grant {
+            Some(grant) if grant.attempt == attempt => self.judge(window, attempt, now_ns, secret),
+            _ => self.look_at_stranger(window, attempt, secret),
         }
-        let theirs = page::said(window, claim::MAGIC, CLAIM_MAGIC);
-        let said: [u64; claim::SAID.end - claim::SAID.start] =
-            core::array::from_fn(|index| read(window, claim::SAID.start + index));
+    }
+
+    /// Lets the next joiner write its claim, when none may or the one that may has not done so in time.
+    fn grant_next<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, now_ns: u64) {
+        match &self.grant {
+            Some(grant) if now_ns < grant.until_ns => return,
+            Some(grant) => {
+                let late = grant.attempt;
+                self.withdraw(window, late);
+            }
+            None => {}
+        }
+        let request = read(window, REQUEST);
+        let attempt = Nonce::new(request ^ self.session.get());
+        let Some(attempt) = attempt.filter(|_| request != 0 && request != self.stale_request) else { return };
+        if attempt.get() != self.answered {
+            self.grant = Some(Grant { attempt, until_ns: now_ns + GRANT_NS, torn_since_ns: None });
+            write(window, offer::GRANTED, attempt.get());
+        }
+    }
+
+    /// Ends a grant. The joiner may be stopped just before it writes, and write when it goes on.
+    fn withdraw<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, late: Nonce) {
+        self.grant = None;
+        self.is_overdue(late);
+        write(window, offer::GRANTED, 0);
+    }
+
+    fn is_overdue(&mut self, attempt: Nonce) {
+        if !self.overdue.contains(&attempt.get()) {
+            self.overdue.rotate_right(1);
+            self.overdue[0] = attempt.get();
+        }
+    }
+
+    /// Reads the claim of `attempt`; `None` if it changes meanwhile.
+    fn read_claim<C: CacheMaintenance>(&self, window: &SharedMemory<C>, attempt: Nonce) -> Option<ReadClaim> {
+        let theirs = page::said(window, claim::MAGIC, CLAIM_MAGIC, [claim::CACHE_SEED, claim::EVICT_ONE_IN]);
+        let said = claim::SAID.map(|word| read(window, word));
         let proof = page::read_four(window, claim::PROOF);
-        let lost_here = trial::lost(window, claim::TRIAL, attempt);
-        // Two joiners may write at once; the next look will find one of them whole.
-        let again = core::array::from_fn(|index| read(window, claim::SAID.start + index));
-        if page::nonce(window, claim::ATTEMPT) != Some(attempt) || said != again {
+        let is_sealed = read(window, claim::SEAL) == page::seal(attempt, &said, &proof);
+        let trial = trial::read_words(window, claim::TRIAL, attempt, &self.overdue);
+        let again = claim::SAID.map(|word| read(window, word));
+        let is_same = page::nonce(window, claim::ATTEMPT) == Some(attempt) && said == again;
+        is_same.then_some(ReadClaim { theirs, said, proof, trial, is_sealed })
+    }
+
+    /// Decides on the claim that was granted.
+    fn judge<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        attempt: Nonce,
+        now_ns: u64,
+        secret: &impl Secret,
+    ) -> HostEvent {
+        let Some(found) = self.read_claim(window, attempt) else { return HostEvent::Nothing };
+        let ReadClaim { theirs, said, proof, trial, is_sealed } = found;
+        if !is_sealed || trial.of_others != 0 {
+            // A joiner whose turn is over wrote over it, and this one writes it again.
+            let Some(grant) = &mut self.grant else { return HostEvent::Nothing };
+            let since_ns = *grant.torn_since_ns.get_or_insert(now_ns);
+            grant.until_ns = since_ns + TORN_NS + GRANT_NS;
+            if now_ns < since_ns + TORN_NS {
+                return HostEvent::Nothing;
+            }
+            return self.refuse(window, attempt, RendezvousError::Torn, secret);
+        }
+        if said[claim::SAID_SESSION] != self.session.get() {
             return HostEvent::Nothing;
         }
-        let agreed = theirs.and_then(|theirs| Said::of(&self.terms).compare(&theirs));
-        let agreed = agreed.and_then(|()| {
+        let agreed = theirs.and_then(|theirs| Said::of(&self.terms).compare(&theirs)).and_then(|()| {
             let expected = secret.proof(Role::Joiner, self.session, attempt, &said);
             if expected == proof { Ok(()) } else { Err(RendezvousError::Key) }
         });
-        let agreed =
-            agreed.and_then(|()| match ((said[claim::SHAPE - claim::SAID.start] >> 56) as u8, lost_here) {
-                (FORCED, _) | (0, 0) => Ok(()),
-                (0, lost) | (lost, _) => Err(RendezvousError::Unsound { lost }),
-            });
+        let agreed = agreed.and_then(|()| match ((said[claim::SAID_SHAPE] >> 56) as u8, trial.lost) {
+            (FORCED, _) | (0, 0) => Ok(()),
+            (0, lost) | (lost, _) => Err(RendezvousError::Unsound { lost }),
+        });
         match agreed {
-            Ok(()) => {
-                let word = |index: usize| said[index - claim::SAID.start];
-                HostEvent::Claimed(Claim {
-                    attempt,
-                    kernel: word(claim::KERNEL),
-                    base_bytes: word(claim::BASE),
-                })
-            }
-            Err(error) => {
-                self.answer(window, attempt, error.code(), 0, secret);
-                HostEvent::Refused(error)
-            }
+            Ok(()) => HostEvent::Claimed(Claim {
+                attempt,
+                kernel: said[claim::SAID_KERNEL],
+                base_bytes: said[claim::SAID_BASE],
+            }),
+            Err(error) => self.refuse(window, attempt, error, secret),
         }
+    }
+
+    /// A claim that was not granted is of a joiner that cannot ask: it swaps bytes, or is of another version.
+    fn look_at_stranger<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        attempt: Nonce,
+        secret: &impl Secret,
+    ) -> HostEvent {
+        let Some(found) = self.read_claim(window, attempt) else { return HostEvent::Nothing };
+        let is_of_session = found.said[claim::SAID_SESSION] == self.session.get();
+        match found.theirs {
+            Err(error @ RendezvousError::ByteOrder { .. }) => self.refuse(window, attempt, error, secret),
+            Err(error @ RendezvousError::Version { .. }) if is_of_session => {
+                self.refuse(window, attempt, error, secret)
+            }
+            _ => HostEvent::Nothing,
+        }
+    }
+
+    fn refuse<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        attempt: Nonce,
+        error: RendezvousError,
+        secret: &impl Secret,
+    ) -> HostEvent {
+        self.is_overdue(attempt);
+        self.answer(window, attempt, error.code(), 0, secret);
+        HostEvent::Refused(error)
     }
 
     /// Gives the node to a joiner, in a new generation. The control channel's memory must have been cleared.
     /// Returns the bells, which hear what this joiner rings.
-    pub fn accept(
+    pub fn accept<C: CacheMaintenance>(
         &mut self,
-        window: &SharedMemory,
+        window: &SharedMemory<C>,
         claim: Claim,
         generation: NonZeroU16,
         now_ns: u64,
@@ -170,9 +305,9 @@ impl Host {
         bells
     }
 
-    fn answer(
+    fn answer<C: CacheMaintenance>(
         &mut self,
-        window: &SharedMemory,
+        window: &SharedMemory<C>,
         attempt: Nonce,
         verdict: u64,
         generation: u16,
@@ -185,10 +320,15 @@ impl Host {
         let said = [verdict, generation.into()];
         page::write_four(window, offer::PROOF, secret.proof(Role::Host, self.session, attempt, &said));
         write(window, offer::ANSWERED, attempt.get());
+        // After the answer, so that the joiner finds that first.
+        if self.grant.as_ref().is_some_and(|grant| grant.attempt == attempt) {
+            self.grant = None;
+            write(window, offer::GRANTED, 0);
+        }
     }
 
     /// Withdraws the offer: the root ends, or the node is no longer part of the machine.
-    pub fn close(&mut self, window: &SharedMemory) {
+    pub fn close<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         write(window, pulse::HOST + pulse::STATE, pulse::LEFT);
         write(window, offer::MAGIC, 0);
     }

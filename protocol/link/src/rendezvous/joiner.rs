@@ -2,15 +2,18 @@
 
 use core::num::NonZeroU16;
 
-use tombolo_base::{NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 
-use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, claim, offer, pulse, read, write};
+use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, REQUEST, claim, offer, pulse, read, write};
 use super::{
     ACCEPTED, Bells, FORCED, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch, trial,
 };
 
-/// How long a claim stands before it is written again: another joiner may have written over it.
-const CLAIM_AGAIN_NS: u64 = 1_000_000_000;
+/// How long a claim stands before it is written again: a joiner whose turn was over may have written over it.
+pub(super) const CLAIM_AGAIN_NS: u64 = 100_000_000;
+
+/// How long a joiner that does not agree waits for its turn to tell the root so.
+const REPORT_NS: u64 = 1_000_000_000;
 
 /// What a joiner waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +22,7 @@ pub enum Waiting {
     ForRoot,
     /// The node has a joiner already, which may be dead; the root will find out.
     ForPredecessor,
-    /// The claim is not answered yet.
+    /// The request or the claim is not answered yet.
     ForAnswer,
 }
 
@@ -56,8 +59,19 @@ pub struct Accepted {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Looking,
-    Claimed { session: Nonce, since_ns: u64 },
-    Joined { session: Nonce },
+    /// It asks for its turn to write the claim. With a difference it does so for the root to report it too.
+    Requesting {
+        session: Nonce,
+        since_ns: u64,
+        difference: Option<RendezvousError>,
+    },
+    Claimed {
+        session: Nonce,
+        since_ns: u64,
+    },
+    Joined {
+        session: Nonce,
+    },
 }
 
 /// The joiner's side: one attempt.
@@ -87,8 +101,8 @@ impl Joiner {
     /// # Panics
     /// When the window is shorter than its first page.
     #[must_use]
-    pub fn new(
-        window: &SharedMemory,
+    pub fn new<C: CacheMaintenance>(
+        window: &SharedMemory<C>,
         terms: Terms,
         wanted: Option<Name>,
         attempt: Nonce,
@@ -118,18 +132,31 @@ impl Joiner {
     }
 
     /// Looks at what the root wrote, and does the next step.
-    pub fn poll(&mut self, window: &SharedMemory, now_ns: u64, secret: &impl Secret) -> JoinEvent {
+    pub fn poll<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        now_ns: u64,
+        secret: &impl Secret,
+    ) -> JoinEvent {
         let root = read(window, pulse::HOST + pulse::BEAT);
         let watch = self.root.get_or_insert(Watch::new(root, now_ns));
         let silence_ns = watch.silence_ns(root, now_ns);
         let is_alive = watch.is_alive && silence_ns <= self.silence_ns;
         match self.state {
             State::Looking => self.look(window, now_ns, is_alive, secret),
-            State::Claimed { session, since_ns } => {
-                if !is_alive || page::nonce(window, offer::SESSION) != Some(session) {
-                    self.state = State::Looking;
-                    return JoinEvent::Waiting(Waiting::ForRoot);
+            State::Requesting { session, .. } | State::Claimed { session, .. }
+                if !is_alive || page::nonce(window, offer::SESSION) != Some(session) =>
+            {
+                if let State::Requesting { difference: Some(error), .. } = self.state {
+                    return JoinEvent::Failed(error);
                 }
+                self.state = State::Looking;
+                JoinEvent::Waiting(Waiting::ForRoot)
+            }
+            State::Requesting { session, since_ns, difference } => {
+                self.request(window, now_ns, (session, since_ns, difference), secret)
+            }
+            State::Claimed { session, since_ns } => {
                 self.await_answer(window, now_ns, (session, since_ns), secret)
             }
             State::Joined { session } => {
@@ -147,9 +174,9 @@ impl Joiner {
         }
     }
 
-    fn look(
+    fn look<C: CacheMaintenance>(
         &mut self,
-        window: &SharedMemory,
+        window: &SharedMemory<C>,
         now_ns: u64,
         is_alive: bool,
         secret: &impl Secret,
@@ -158,12 +185,13 @@ impl Joiner {
         let (Some(session), true) = (session, read(window, offer::MAGIC) != 0) else {
             return JoinEvent::Waiting(Waiting::ForRoot);
         };
-        let offered = match page::said(window, offer::MAGIC, OFFER_MAGIC) {
+        let evictions = [offer::CACHE_SEED, offer::EVICT_ONE_IN];
+        let offered = match page::said(window, offer::MAGIC, OFFER_MAGIC, evictions) {
             Ok(offered) => offered,
             // What has never been a window will not become one by waiting.
             Err(error) => {
                 if !matches!(error, RendezvousError::NotTombolo { .. }) {
-                    self.claim(window, session, 0, secret);
+                    self.claim_unasked(window, session, secret);
                 }
                 return JoinEvent::Failed(error);
             }
@@ -175,27 +203,63 @@ impl Joiner {
         if let Some(wanted) = self.wanted.filter(|wanted| *wanted != name) {
             return JoinEvent::Failed(RendezvousError::Node { offered: name, wanted });
         }
-        if let Err(error) = Said::of(&self.terms).compare(&offered) {
-            // The root finds the same difference, and reports it too.
-            self.claim(window, session, 0, secret);
-            return JoinEvent::Failed(error);
-        }
-        let lost = trial::lost(window, offer::TRIAL, session);
-        if lost != 0 && !self.is_forced {
-            self.claim(window, session, lost, secret);
-            return JoinEvent::Failed(RendezvousError::Unsound { lost });
-        }
+        // The root finds the same difference, and reports it too.
+        let difference = Said::of(&self.terms).compare(&offered).and_then(|()| {
+            match trial::read_words(window, offer::TRIAL, session, &[]).lost {
+                lost if lost != 0 && !self.is_forced => Err(RendezvousError::Unsound { lost }),
+                _ => Ok(()),
+            }
+        });
         let answered = read(window, offer::ANSWERED);
         if answered != 0 && read(window, offer::VERDICT) == ACCEPTED {
-            return self.watch_predecessor(window, answered, now_ns);
+            return match difference {
+                Ok(()) => self.watch_predecessor(window, answered, now_ns),
+                Err(error) => JoinEvent::Failed(error),
+            };
         }
-        self.claim(window, session, 0, secret);
-        self.state = State::Claimed { session, since_ns: now_ns };
+        self.request(window, now_ns, (session, now_ns, difference.err()), secret)
+    }
+
+    /// Asks for its turn, and writes the claim when it has come.
+    fn request<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        now_ns: u64,
+        (session, since_ns, difference): (Nonce, u64, Option<RendezvousError>),
+        secret: &impl Secret,
+    ) -> JoinEvent {
+        self.state = State::Requesting { session, since_ns, difference };
+        if let Some(event) = self.answered(window, session, secret) {
+            return difference.map_or(event, JoinEvent::Failed);
+        }
+        if read(window, offer::GRANTED) == self.attempt.get() {
+            let lost = if let Some(RendezvousError::Unsound { lost }) = difference { lost } else { 0 };
+            self.claim(window, session, lost, secret);
+            if let Some(error) = difference {
+                return JoinEvent::Failed(error);
+            }
+            self.state = State::Claimed { session, since_ns: now_ns };
+        } else if let Some(error) = difference
+            && now_ns.saturating_sub(since_ns) > REPORT_NS
+        {
+            return JoinEvent::Failed(error);
+        } else {
+            // One store, so that of several requests one is whole; the others are made again.
+            let request = self.attempt.get() ^ session.get();
+            if read(window, REQUEST) != request {
+                write(window, REQUEST, request);
+            }
+        }
         JoinEvent::Waiting(Waiting::ForAnswer)
     }
 
     /// The node is another's: if that one lives this attempt fails, else the root will find that it is dead.
-    fn watch_predecessor(&mut self, window: &SharedMemory, answered: u64, now_ns: u64) -> JoinEvent {
+    fn watch_predecessor<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
+        answered: u64,
+        now_ns: u64,
+    ) -> JoinEvent {
         let beat = read(window, pulse::JOINER + pulse::BEAT);
         let (of, watch) = self.predecessor.get_or_insert((answered, Watch::new(beat, now_ns)));
         if *of != answered {
@@ -209,11 +273,25 @@ impl Joiner {
     }
 
     /// Writes the claim; `lost` of the words that the root wrote read otherwise.
-    fn claim(&self, window: &SharedMemory, session: Nonce, lost: u8, secret: &impl Secret) {
+    fn claim<C: CacheMaintenance>(
+        &self,
+        window: &SharedMemory<C>,
+        session: Nonce,
+        lost: u8,
+        secret: &impl Secret,
+    ) {
+        self.claim_stores(session, lost, secret).for_each(|(word, value)| write(window, word, value));
+    }
+
+    /// The stores of a claim, in their order.
+    pub(super) fn claim_stores(
+        &self,
+        session: Nonce,
+        lost: u8,
+        secret: &impl Secret,
+    ) -> impl Iterator<Item = (usize, u64)> {
         let mine = Said::of(&self.terms);
         let lost = if self.is_forced { FORCED } else { lost };
-        write(window, claim::ATTEMPT, 0);
-        trial::write_words(window, claim::TRIAL, self.attempt);
         let said = [
             CLAIM_MAGIC,
             ORDER,
@@ -223,39 +301,75 @@ impl Joiner {
             page::shape(&mine) | u64::from(lost) << 56,
             self.kernel,
             self.base_bytes,
+            mine.coherence.seed,
+            mine.coherence.one_in,
         ];
-        said.iter().enumerate().for_each(|(index, word)| write(window, claim::MAGIC + index, *word));
         let proof = secret.proof(Role::Joiner, session, self.attempt, &said);
-        page::write_four(window, claim::PROOF, proof);
-        write(window, claim::ATTEMPT, self.attempt.get());
+        [(claim::ATTEMPT, 0)]
+            .into_iter()
+            .chain(trial::stores(claim::TRIAL, self.attempt))
+            .chain(claim::SAID.into_iter().zip(said))
+            .chain((claim::PROOF..).zip(proof))
+            .chain([
+                (claim::SEAL, page::seal(self.attempt, &said, &proof)),
+                (claim::ATTEMPT, self.attempt.get()),
+            ])
     }
 
-    fn await_answer(
+    /// Writes a claim without the root's leave, and without a trial: the root could not understand a request.
+    fn claim_unasked<C: CacheMaintenance>(
+        &self,
+        window: &SharedMemory<C>,
+        session: Nonce,
+        secret: &impl Secret,
+    ) {
+        let stores = self.claim_stores(session, 0, secret);
+        stores.filter(|(word, _)| *word < claim::TRIAL).for_each(|(word, value)| write(window, word, value));
+    }
+
+    fn await_answer<C: CacheMaintenance>(
         &mut self,
-        window: &SharedMemory,
+        window: &SharedMemory<C>,
         now_ns: u64,
         (session, since_ns): (Nonce, u64),
         secret: &impl Secret,
     ) -> JoinEvent {
-        let answered = read(window, offer::ANSWERED);
-        let verdict = read(window, offer::VERDICT);
-        if answered == self.attempt.get() {
-            return self.take_answer(window, session, verdict, secret);
+        if let Some(event) = self.answered(window, session, secret) {
+            return event;
         }
-        if answered != 0 && verdict == ACCEPTED {
-            // Another one was faster.
-            return JoinEvent::Failed(RendezvousError::Taken);
-        }
-        if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
+        if read(window, offer::GRANTED) != self.attempt.get() {
+            // It was too slow, or is answered at this moment.
+            self.state = State::Requesting { session, since_ns: now_ns, difference: None };
+        } else if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
             self.claim(window, session, 0, secret);
             self.state = State::Claimed { session, since_ns: now_ns };
         }
         JoinEvent::Waiting(Waiting::ForAnswer)
     }
 
-    fn take_answer(
+    /// The answer, if it is for this attempt or has given the node to another.
+    fn answered<C: CacheMaintenance>(
         &mut self,
-        window: &SharedMemory,
+        window: &SharedMemory<C>,
+        session: Nonce,
+        secret: &impl Secret,
+    ) -> Option<JoinEvent> {
+        let answered = read(window, offer::ANSWERED);
+        let verdict = read(window, offer::VERDICT);
+        if read(window, offer::ANSWERED) != answered {
+            // The verdict may be that on another attempt.
+            return None;
+        }
+        if answered == self.attempt.get() {
+            return Some(self.take_answer(window, session, verdict, secret));
+        }
+        let is_taken = answered != 0 && verdict == ACCEPTED;
+        is_taken.then_some(JoinEvent::Failed(RendezvousError::Taken))
+    }
+
+    fn take_answer<C: CacheMaintenance>(
+        &mut self,
+        window: &SharedMemory<C>,
         session: Nonce,
         verdict: u64,
         secret: &impl Secret,
@@ -285,19 +399,19 @@ impl Joiner {
 
     /// The bells of a node that has just joined. What the root rings before the node rings is not heard.
     #[must_use]
-    pub fn bells(&self, window: &SharedMemory, accepted: &Accepted) -> Bells {
+    pub fn bells<C: CacheMaintenance>(&self, window: &SharedMemory<C>, accepted: &Accepted) -> Bells {
         Bells::new(window, Role::Joiner, accepted.bells)
     }
 
     /// Shows that this node lives, once it has joined. To be called several times in the root's limit of
     /// silence.
-    pub fn beat(&mut self, window: &SharedMemory) {
+    pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::JOINER + pulse::BEAT, self.beat);
     }
 
     /// Leaves: the root need not wait for silence.
-    pub fn leave(&mut self, window: &SharedMemory) {
+    pub fn leave<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         if let State::Joined { .. } = self.state {
             write(window, pulse::JOINER + pulse::STATE, pulse::LEFT);
         }

@@ -1,9 +1,9 @@
 //! How a node that the root did not boot joins its machine through the window itself.
 //!
 //! There is no socket and no process to watch: everything that the two sides say is in the window's first
-//! page, in blocks that one side alone writes. The root *offers* the window, a joiner *claims* it, the root
-//! *answers*. From then on each side shows that it lives by a beat, and rings the other's doorbells by
-//! counting them up.
+//! page, in blocks that one side alone writes. The root *offers* the window, a joiner *requests* it, the
+//! root *grants* one request, that joiner *claims* the window, and the root *answers*. From then on each side
+//! shows that it lives by a beat, and rings the other's doorbells by counting them up.
 //!
 //! The byte format is specified in `docs/specs/rendezvous.md`. Sans-IO: the time, random numbers and the
 //! proof of the key are arguments.
@@ -24,11 +24,13 @@ pub use trial::TRIAL_WORDS;
 use core::fmt;
 
 use tombolo_base::Isa;
-
-use crate::link::Coherence;
+use tombolo_base::coherence::Caches;
 
 /// The version of the rendezvous: of the layout of the first page.
-pub const RENDEZVOUS_VERSION: u32 = 2;
+pub const RENDEZVOUS_VERSION: u32 = 3;
+
+/// How much of the window it uses, from the start, in bytes.
+pub const RENDEZVOUS_BYTES: usize = crate::layout::PAGE_BYTES;
 
 /// Most doorbells each way.
 pub const MAX_BELLS: u16 = 64;
@@ -73,8 +75,8 @@ pub struct Terms {
     pub bells: u16,
     /// How they work.
     pub kind: BellKind,
-    /// What the window promises.
-    pub coherence: Coherence,
+    /// How each side keeps its view of the window; `None` where it is coherent.
+    pub caches: Option<Caches>,
     /// The instruction set of the node.
     pub isa: Isa,
 }
@@ -175,9 +177,10 @@ pub enum RendezvousError {
     Bells { ours: u8, theirs: u8 },
     /// What the window is said to promise differs.
     #[error(
-        "the two sides say different things about coherence (codes {ours} and {theirs}); give both the same `coherence`"
+        "the two sides say different things about coherence ({ours} here, {theirs} there); give both the same \
+         `coherence`, `cache_seed` and `evict_one_in`"
     )]
-    Coherence { ours: u8, theirs: u8 },
+    Coherence { ours: SaidCoherence, theirs: SaidCoherence },
     /// The node has another instruction set.
     #[error(
         "the two sides name different instruction sets for the node ({} here, {} there); correct `isa` in the machine file",
@@ -199,6 +202,12 @@ pub enum RendezvousError {
          `tombolo litmus`, or join all the same with `tombolo join --force`"
     )]
     Unsound { lost: u8 },
+    /// The window changes the claim.
+    #[error(
+        "the window is unsound: what the joiner wrote of itself reads otherwise on the root's side, however often it is \
+         written; see `tombolo litmus`"
+    )]
+    Torn,
     /// The root refused for a reason that this side does not know.
     #[error("the root refused, with code {code}")]
     Refused { code: u64 },
@@ -240,6 +249,7 @@ impl RendezvousError {
             RendezvousError::Taken => 11,
             RendezvousError::Isa { .. } => 12,
             RendezvousError::Unsound { lost } => UNSOUND | (*lost as u64) << 8,
+            RendezvousError::Torn => 14,
             RendezvousError::Refused { code } => *code,
         }
     }
@@ -248,6 +258,7 @@ impl RendezvousError {
         match code {
             10 => RendezvousError::Key,
             11 => RendezvousError::Taken,
+            14 => RendezvousError::Torn,
             code if code & 0xFF == UNSOUND => RendezvousError::Unsound { lost: (code >> 8) as u8 },
             code => RendezvousError::Refused { code },
         }
@@ -303,11 +314,45 @@ impl Watch {
     }
 }
 
-const fn coherence_code(coherence: Coherence) -> u8 {
-    match coherence {
-        Coherence::Coherent => 1,
-        Coherence::Flush => 2,
-        Coherence::Copy => 3,
+/// What a side says of the coherence of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SaidCoherence {
+    code: u8,
+    seed: u64,
+    one_in: u64,
+}
+
+impl SaidCoherence {
+    const COHERENT: u8 = 1;
+    const FLUSH: u8 = 2;
+    const EMULATED: u8 = 4;
+
+    const fn of(caches: Option<Caches>) -> Self {
+        let (code, seed, one_in) = match caches {
+            None => (Self::COHERENT, 0, 0),
+            Some(Caches::Processor) => (Self::FLUSH, 0, 0),
+            Some(Caches::Emulated(evictions)) => {
+                let one_in = match evictions.one_in {
+                    Some(one_in) => one_in.get() as u64,
+                    None => 0,
+                };
+                (Self::EMULATED, evictions.seed, one_in)
+            }
+        };
+        SaidCoherence { code, seed, one_in }
+    }
+}
+
+impl fmt::Display for SaidCoherence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Self::COHERENT => f.write_str("coherent"),
+            Self::FLUSH => f.write_str("flush"),
+            Self::EMULATED => {
+                write!(f, "flush, emulated with cache_seed {} and evict_one_in {}", self.seed, self.one_in)
+            }
+            code => write!(f, "code {code}"),
+        }
     }
 }
 
@@ -317,7 +362,7 @@ struct Said {
     release: u32,
     length_bytes: u64,
     kind: u8,
-    coherence: u8,
+    coherence: SaidCoherence,
     isa: u8,
 }
 
@@ -327,7 +372,7 @@ impl Said {
             release: terms.release,
             length_bytes: terms.length_bytes,
             kind: terms.kind.code(),
-            coherence: coherence_code(terms.coherence),
+            coherence: SaidCoherence::of(terms.caches),
             isa: terms.isa.code(),
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! Words are of 8 bytes, little-endian; numbers are indices from the start of the window.
 
-use tombolo_base::SharedMemory;
+use tombolo_base::hash::fnv1a;
 use tombolo_base::sync::Ordering;
+use tombolo_base::{CacheMaintenance, SharedMemory};
 
-use super::{Nonce, RENDEZVOUS_VERSION, RendezvousError, Said};
+use super::{Nonce, RENDEZVOUS_VERSION, RendezvousError, Said, SaidCoherence};
 
 pub(super) const OFFER_MAGIC: u64 = u64::from_le_bytes(*b"TMBLHOST");
 pub(super) const CLAIM_MAGIC: u64 = u64::from_le_bytes(*b"TMBLJOIN");
@@ -21,6 +22,11 @@ pub(super) mod offer {
     /// Node in bits 0 to 15, bells in 16 to 31, kind of bells in 32 to 39, coherence in 40 to 47, instruction
     /// set in 48 to 55.
     pub(crate) const SHAPE: usize = 69;
+    /// The attempt that may write the claim; 0 while none may.
+    pub(crate) const GRANTED: usize = 70;
+    /// What emulated caches evict, and how often.
+    pub(crate) const CACHE_SEED: usize = 71;
+    pub(crate) const EVICT_ONE_IN: usize = 75;
     pub(crate) const ANSWERED: usize = 72;
     pub(crate) const VERDICT: usize = 73;
     pub(crate) const GENERATION: usize = 74;
@@ -30,7 +36,7 @@ pub(super) mod offer {
     pub(crate) const TRIAL: usize = 328;
 }
 
-/// Written by the joiner: its claim.
+/// Written by the joiner: its claim, once the root has granted its attempt.
 pub(super) mod claim {
     pub(crate) const MAGIC: usize = 128;
     // Order, versions and length follow, and after the session the shape, all as in the offer. In bits 56 to
@@ -44,9 +50,21 @@ pub(super) mod claim {
     pub(crate) const BASE: usize = 135;
     pub(crate) const PROOF: usize = 136;
     pub(crate) const ATTEMPT: usize = 140;
-    /// The words that the proof covers.
-    pub(crate) const SAID: core::ops::Range<usize> = MAGIC..PROOF;
+    pub(crate) const CACHE_SEED: usize = 141;
+    pub(crate) const EVICT_ONE_IN: usize = 142;
+    pub(crate) const SEAL: usize = 143;
+    /// The words that the proof covers, in its order.
+    pub(crate) const SAID: [usize; 10] =
+        [MAGIC, 129, 130, 131, SESSION, SHAPE, KERNEL, BASE, CACHE_SEED, EVICT_ONE_IN];
+    // Where some of them are there.
+    pub(crate) const SAID_SESSION: usize = 4;
+    pub(crate) const SAID_SHAPE: usize = 5;
+    pub(crate) const SAID_KERNEL: usize = 6;
+    pub(crate) const SAID_BASE: usize = 7;
 }
+
+/// Written by every joiner, in one store: the attempt that it asks to be granted, xor the session.
+pub(super) const REQUEST: usize = 144;
 
 /// The pulse of a side: its beat, its doorbells, its state and its identity; then a counter for each
 /// doorbell.
@@ -62,24 +80,32 @@ pub(super) mod pulse {
     pub(crate) const LEFT: u64 = 2;
 }
 
-pub(super) fn read(window: &SharedMemory, word: usize) -> u64 {
-    window.load_le(word, Ordering::Acquire)
+pub(super) fn read<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize) -> u64 {
+    window.load_current_le(word, Ordering::Acquire)
 }
 
-pub(super) fn write(window: &SharedMemory, word: usize, value: u64) {
-    window.store_le(word, value, Ordering::Release);
+pub(super) fn write<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize, value: u64) {
+    window.store_through_le(word, value, Ordering::Release);
 }
 
-pub(super) fn read_four(window: &SharedMemory, word: usize) -> [u64; 4] {
+pub(super) fn read_four<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize) -> [u64; 4] {
     core::array::from_fn(|index| read(window, word + index))
 }
 
-pub(super) fn write_four(window: &SharedMemory, word: usize, values: [u64; 4]) {
+pub(super) fn write_four<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize, values: [u64; 4]) {
     values.into_iter().enumerate().for_each(|(index, value)| write(window, word + index, value));
 }
 
-pub(super) fn nonce(window: &SharedMemory, word: usize) -> Option<Nonce> {
+pub(super) fn nonce<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize) -> Option<Nonce> {
     Nonce::new(read(window, word))
+}
+
+/// By which a claim that one joiner wrote is told from one with words of two.
+pub(super) fn seal(attempt: Nonce, said: &[u64; claim::SAID.len()], proof: &[u64; 4]) -> u64 {
+    let mut bytes = [0; 8 * (1 + claim::SAID.len() + 4)];
+    let words = [attempt.get()].into_iter().chain(*said).chain(*proof);
+    bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    fnv1a(&bytes)
 }
 
 pub(super) const fn versions(release: u32) -> u64 {
@@ -87,13 +113,19 @@ pub(super) const fn versions(release: u32) -> u64 {
 }
 
 pub(super) const fn shape(said: &Said) -> u64 {
-    (said.kind as u64) << 32 | (said.coherence as u64) << 40 | (said.isa as u64) << 48
+    (said.kind as u64) << 32 | (said.coherence.code as u64) << 40 | (said.isa as u64) << 48
 }
 
-/// Reads the terms of the other side, whose block begins at `magic`.
+/// Reads the terms of the other side, whose block begins at `magic`, with what emulated caches do in the
+/// words `evictions`.
 ///
 /// Positions of magic, order and version are the same in every version.
-pub(super) fn said(window: &SharedMemory, magic: usize, expected: u64) -> Result<Said, RendezvousError> {
+pub(super) fn said<C: CacheMaintenance>(
+    window: &SharedMemory<C>,
+    magic: usize,
+    expected: u64,
+    evictions: [usize; 2],
+) -> Result<Said, RendezvousError> {
     let found = read(window, magic);
     if found == expected.swap_bytes() {
         return Err(RendezvousError::ByteOrder { found });
@@ -110,11 +142,12 @@ pub(super) fn said(window: &SharedMemory, magic: usize, expected: u64) -> Result
         return Err(RendezvousError::Version { ours: RENDEZVOUS_VERSION, theirs: versions as u32 });
     }
     let shape = read(window, magic + 5);
+    let [seed, one_in] = evictions.map(|word| read(window, word));
     Ok(Said {
         release: (versions >> 32) as u32,
         length_bytes: read(window, magic + 3),
         kind: (shape >> 32) as u8,
-        coherence: (shape >> 40) as u8,
+        coherence: SaidCoherence { code: (shape >> 40) as u8, seed, one_in },
         isa: (shape >> 48) as u8,
     })
 }

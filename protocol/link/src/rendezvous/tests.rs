@@ -1,8 +1,9 @@
 use core::num::NonZeroU16;
 
 use proptest::prelude::*;
+use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::sync::Ordering;
-use tombolo_base::{Isa, NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, Isa, NodeId, SharedMemory};
 
 use super::*;
 
@@ -31,23 +32,28 @@ fn terms() -> Terms {
         length_bytes: 1 << 20,
         bells: 4,
         kind: BellKind::Poll,
-        coherence: Coherence::Coherent,
+        caches: None,
         isa: Isa::Aarch64,
     }
 }
 
-fn open(window: &SharedMemory, session: u64) -> Host {
+fn open<C: CacheMaintenance>(window: &SharedMemory<C>, session: u64) -> Host {
     Host::open(window, terms(), (NodeId(3), "card0", "lab"), nonce(session), SILENCE_NS)
 }
 
-fn joiner(window: &SharedMemory, attempt: u64) -> Joiner {
+fn joiner<C: CacheMaintenance>(window: &SharedMemory<C>, attempt: u64) -> Joiner {
     Joiner::new(window, Terms { bells: 0, ..terms() }, None, nonce(attempt), (42, 8192), SILENCE_NS)
 }
 
-/// Lets the joiner see that the root lives, and polls it.
+/// Lets the joiner see that the root lives, ask for its turn and get it, and polls it.
 fn step(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64, key: u64) -> JoinEvent {
     joiner.poll(window, now, &Key(key));
     host.beat(window);
+    let event = joiner.poll(window, now, &Key(key));
+    if event != JoinEvent::Waiting(Waiting::ForAnswer) {
+        return event;
+    }
+    assert_eq!(host.poll(window, now, &Key(1)), HostEvent::Nothing, "it grants");
     joiner.poll(window, now, &Key(key))
 }
 
@@ -91,13 +97,17 @@ fn two_sides_come_together_and_ring_each_other() {
 fn every_difference_is_found_on_both_sides() {
     type Change = fn(&mut Terms);
     type IsExpected = fn(&RendezvousError) -> bool;
-    let cases: [(Change, IsExpected); 4] = [
+    let cases: [(Change, IsExpected); 5] = [
         (|terms| terms.release = 8, |error| matches!(error, RendezvousError::Release { .. })),
         (|terms| terms.isa = Isa::S390x, |error| matches!(error, RendezvousError::Isa { .. })),
         (|terms| terms.length_bytes /= 2, |error| matches!(error, RendezvousError::Length { .. })),
         (
-            |terms| terms.coherence = Coherence::Copy,
-            |error| matches!(error, RendezvousError::Coherence { .. }),
+            |terms| terms.caches = Some(Caches::Processor),
+            |error| std::format!("{error}").contains("about coherence ("),
+        ),
+        (
+            |terms| terms.caches = Some(Caches::Emulated(Evictions { seed: 3, one_in: None })),
+            |error| std::format!("{error}").contains("cache_seed 3 and evict_one_in 0"),
         ),
     ];
     for (change, is_it) in cases {
@@ -186,16 +196,130 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
 }
 
 #[test]
-fn of_two_that_claim_at_once_one_gets_the_node() {
+fn of_two_that_ask_at_once_one_gets_the_node() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let (mut a, mut b) = (joiner(&window, 11), joiner(&window, 12));
-    step(&window, &mut host, &mut a, 0, 1);
-    step(&window, &mut host, &mut b, 0, 1);
+    for joiner in [&mut a, &mut b] {
+        joiner.poll(&window, 0, &Key(1));
+    }
+    host.beat(&window);
+    let waits = JoinEvent::Waiting(Waiting::ForAnswer);
+    assert_eq!(a.poll(&window, 0, &Key(1)), waits);
+    assert_eq!(b.poll(&window, 0, &Key(1)), waits);
+    assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing);
+    assert_eq!((a.poll(&window, 0, &Key(1)), b.poll(&window, 0, &Key(1))), (waits.clone(), waits));
     let HostEvent::Claimed(claim) = host.poll(&window, 0, &Key(1)) else { panic!() };
     host.accept(&window, claim, NonZeroU16::MIN, 0, &Key(1));
     assert_eq!(a.poll(&window, 0, &Key(1)), JoinEvent::Failed(RendezvousError::Taken));
     assert!(matches!(b.poll(&window, 0, &Key(1)), JoinEvent::Joined(_)));
+}
+
+#[test]
+fn a_joiner_that_dies_when_it_is_its_turn_delays_the_next_by_a_second() {
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
+    let mut host = open(&window, 5);
+    let mut dead = joiner(&window, 11);
+    dead.poll(&window, 0, &Key(1));
+    host.beat(&window);
+    dead.poll(&window, 0, &Key(1));
+    host.poll(&window, 0, &Key(1));
+    let mut next = joiner(&window, 12);
+    next.poll(&window, MS, &Key(1));
+    host.beat(&window);
+    for now in [2 * MS, 999 * MS] {
+        next.poll(&window, now, &Key(1));
+        assert_eq!(host.poll(&window, now, &Key(1)), HostEvent::Nothing);
+        host.beat(&window);
+    }
+    let now = 1_001 * MS;
+    host.poll(&window, now, &Key(1));
+    next.poll(&window, now, &Key(1));
+    assert!(matches!(host.poll(&window, now, &Key(1)), HostEvent::Claimed(_)));
+}
+
+#[test]
+fn a_request_of_an_earlier_session_is_not_granted() {
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
+    let mut host = open(&window, 5);
+    let mut first = joiner(&window, 11);
+    join(&window, &mut host, &mut first, 0);
+    let mut host = open(&window, 6);
+    host.poll(&window, 0, &Key(1));
+    assert_eq!(window.load_le(70, Ordering::Relaxed), 0);
+    join(&window, &mut host, &mut joiner(&window, 12), 0);
+}
+
+/// A joiner is stopped within its claim until its turn is over, and goes on within the claim of the next, or
+/// after it: whichever stores are in the window, the next joiner gets the node, and no one is refused.
+#[test]
+fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
+    let stores = |joiner: &Joiner| joiner.claim_stores(nonce(5), 0, &Key(1)).collect::<std::vec::Vec<_>>();
+    let window = SharedMemory::zeroed(4096);
+    let all = stores(&joiner(&window, 11)).len();
+    let every = if cfg!(miri) { 29 } else { 1 };
+    for stopped in (0..=all).step_by(every) {
+        for cut in (0..=all).step_by(every) {
+            let window = SharedMemory::zeroed(4096);
+            let mut host = open(&window, 5);
+            let (mut late, mut next) = (joiner(&window, 11), joiner(&window, 12));
+            let late_stores = stores(&late);
+            let write = |stores: &[(usize, u64)]| {
+                stores.iter().for_each(|(word, value)| window.store_le(*word, *value, Ordering::Release));
+            };
+            late.poll(&window, 0, &Key(1));
+            next.poll(&window, 0, &Key(1));
+            host.beat(&window);
+            late.poll(&window, 0, &Key(1));
+            host.poll(&window, 0, &Key(1));
+            assert_eq!(window.load_le(70, Ordering::Relaxed), 11);
+            write(&late_stores[..stopped]);
+            next.poll(&window, MS, &Key(1));
+            // The turn of the late one ends.
+            let now = 1_001 * MS;
+            host.beat(&window);
+            host.poll(&window, now, &Key(1));
+            assert_eq!(window.load_le(70, Ordering::Relaxed), 12);
+            let next_stores = stores(&next);
+            write(&next_stores[..cut]);
+            write(&late_stores[stopped..]);
+            assert!(!matches!(host.poll(&window, now, &Key(1)), HostEvent::Refused(_)), "{stopped} {cut}");
+            write(&next_stores[cut..]);
+            let mut event = host.poll(&window, now, &Key(1));
+            if event == HostEvent::Nothing {
+                // It finds that it is not answered, and writes its claim again.
+                next.poll(&window, now, &Key(1));
+                event = host.poll(&window, now, &Key(1));
+            }
+            let HostEvent::Claimed(claim) = event else { panic!("{stopped} {cut}: {event:?}") };
+            host.accept(&window, claim, NonZeroU16::MIN, now, &Key(1));
+            assert!(matches!(next.poll(&window, now, &Key(1)), JoinEvent::Joined(_)), "{stopped} {cut}");
+            assert_eq!(late.poll(&window, now, &Key(1)), JoinEvent::Failed(RendezvousError::Taken));
+        }
+    }
+}
+
+#[test]
+fn a_claim_that_never_reads_as_it_was_written_is_refused() {
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
+    let mut host = open(&window, 5);
+    let mut a = joiner(&window, 11);
+    step(&window, &mut host, &mut a, 0, 1);
+    let mut said = std::vec::Vec::new();
+    for now in (0..40).map(|tick| tick * 100 * MS) {
+        window.store_le(134, 7, Ordering::Relaxed);
+        host.beat(&window);
+        match host.poll(&window, now, &Key(1)) {
+            HostEvent::Nothing => {}
+            event => said.push((now / MS, event)),
+        }
+        if !said.is_empty() {
+            break;
+        }
+        a.poll(&window, now, &Key(1));
+    }
+    assert_eq!(said, [(3000, HostEvent::Refused(RendezvousError::Torn))]);
+    assert_eq!(a.poll(&window, 3000 * MS, &Key(1)), JoinEvent::Failed(RendezvousError::Torn));
 }
 
 #[test]
@@ -206,10 +330,39 @@ fn a_claim_that_was_overwritten_is_made_again() {
     step(&window, &mut host, &mut a, 0, 1);
     window.store_le(140, 0, Ordering::Relaxed);
     assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing);
-    let now = 1_100 * MS;
+    let now = 110 * MS;
     host.beat(&window);
     a.poll(&window, now, &Key(1));
     assert!(matches!(host.poll(&window, now, &Key(1)), HostEvent::Claimed(_)));
+}
+
+/// Each side has a cache of its own, and sees only what the other writes back.
+#[test]
+fn two_sides_come_together_in_memory_that_is_not_coherent() {
+    for one_in in [0, 1, 4] {
+        let caches = Evictions { seed: 9, one_in: core::num::NonZeroU32::new(one_in) };
+        let memory = SharedMemory::zeroed(4096);
+        let [of_host, of_joiner] = [(); 2].map(|()| Caches::Emulated(caches).view(memory.clone()).unwrap());
+        let mut host = open(&of_host, 5);
+        let mut joiner = joiner(&of_joiner, 11);
+        joiner.poll(&of_joiner, 0, &Key(1));
+        host.beat(&of_host);
+        for _ in 0..2 {
+            let waits = JoinEvent::Waiting(Waiting::ForAnswer);
+            assert_eq!(joiner.poll(&of_joiner, 0, &Key(1)), waits);
+            if let HostEvent::Claimed(claim) = host.poll(&of_host, 0, &Key(1)) {
+                host.accept(&of_host, claim, NonZeroU16::MIN, 0, &Key(1));
+            }
+        }
+        let JoinEvent::Joined(accepted) = joiner.poll(&of_joiner, 0, &Key(1)) else { panic!("not joined") };
+        let mut bells = (Bells::new(&of_host, Role::Host, 4), joiner.bells(&of_joiner, &accepted));
+        bells.1.ring(&of_joiner, 3);
+        let mut heard = 0;
+        assert!(bells.0.hear(&of_host, |bell| heard = bell));
+        assert_eq!(heard, 3);
+        joiner.leave(&of_joiner);
+        assert_eq!(host.poll(&of_host, 0, &Key(1)), HostEvent::Lost(Loss::Left));
+    }
 }
 
 #[test]
@@ -277,7 +430,7 @@ fn the_first_page_is_golden() {
     let magic = u64::from_le_bytes(*b"TMBLHOST");
     assert_eq!(
         offer,
-        [magic, 0x0102_0304_0506_0708, 0x7_0000_0002, 1 << 20, 0x1122, 0x0002_0101_0004_0003, 0]
+        [magic, 0x0102_0304_0506_0708, 0x7_0000_0003, 1 << 20, 0x1122, 0x0002_0101_0004_0003, 0]
     );
     assert_eq!(word(80), u64::from_le_bytes(*b"card0\0\0\0"));
     assert_eq!(word(84), u64::from_le_bytes(*b"lab\0\0\0\0\0"));
@@ -286,8 +439,16 @@ fn the_first_page_is_golden() {
     let order = 0x0102_0304_0506_0708;
     assert_eq!(
         claim,
-        [magic, order, 0x7_0000_0002, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
+        [magic, order, 0x7_0000_0003, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
     );
+    assert_eq!([70, 71, 75, 141, 142, 144].map(word), [0x3344, 0, 0, 0, 0, 0x3344 ^ 0x1122]);
+    // FNV-1a of the attempt, the words that are said in their order, and the proof.
+    let sealed: std::vec::Vec<u8> =
+        [140, 128, 129, 130, 131, 132, 133, 134, 135, 141, 142, 136, 137, 138, 139]
+            .into_iter()
+            .flat_map(|index| word(index).to_le_bytes())
+            .collect();
+    assert_eq!(word(143), tombolo_base::hash::fnv1a(&sealed));
     assert_eq!([256, 257, 258, 259].map(word), [1, 0, 1, 0x1122]);
     let trial = |of: u64, index: u64| (of + index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     assert_eq!([328, 375].map(word), [trial(0x1122, 0), trial(0x1122, 47)]);
@@ -296,6 +457,53 @@ fn the_first_page_is_golden() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Two joiners and the root take turns as they like, and time jumps: one gets the node, and the other is
+    /// told so.
+    #[test]
+    fn of_two_joiners_one_gets_the_node(
+        turns in proptest::collection::vec((0_u8..3, prop_oneof![8 => Just(5_u64), 1 => Just(150), 1 => Just(1_100)]), 0..60),
+    ) {
+        let window = SharedMemory::zeroed(WINDOW_BYTES);
+        let mut host = open(&window, 5);
+        let mut joiners = [joiner(&window, 11), joiner(&window, 12)];
+        let mut ended = [const { None }; 2];
+        let (mut now, mut is_accepted) = (0, false);
+        let rest = (0..40).map(|turn| (turn % 3, 5));
+        for (turn, ms) in turns.into_iter().chain(rest) {
+            now += ms * MS;
+            host.beat(&window);
+            match turn {
+                2 => match host.poll(&window, now, &Key(1)) {
+                    HostEvent::Claimed(claim) => {
+                        host.accept(&window, claim, NonZeroU16::MIN, now, &Key(1));
+                        is_accepted = true;
+                    }
+                    HostEvent::Nothing => {}
+                    // Time jumps by more than its limit of silence.
+                    HostEvent::Lost(_) if is_accepted => break,
+                    event => prop_assert!(false, "{event:?}"),
+                },
+                of => {
+                    let of = usize::from(of);
+                    if let Some(JoinEvent::Joined(_)) = ended[of] {
+                        joiners[of].beat(&window);
+                    } else if ended[of].is_none() {
+                        match joiners[of].poll(&window, now, &Key(1)) {
+                            JoinEvent::Waiting(_) => {}
+                            event => ended[of] = Some(event),
+                        }
+                    }
+                }
+            }
+        }
+        let joined = ended.iter().filter(|end| matches!(end, Some(JoinEvent::Joined(_)))).count();
+        let taken = ended.iter().filter(|end| **end == Some(JoinEvent::Failed(RendezvousError::Taken))).count();
+        prop_assert!(joined <= 1, "{ended:?}");
+        if is_accepted && ended.iter().all(Option::is_some) {
+            prop_assert_eq!((joined, taken), (1, 1), "{:?}", ended);
+        }
+    }
 
     /// Whatever the page holds, both sides only ever fail or wait, and only a proof lets a joiner in.
     #[test]

@@ -3,10 +3,10 @@
 //! A window that loses or changes stores now and then would otherwise be found by what it does to programs.
 //! The trial is short: it finds what is wrong often or always, and `tombolo litmus` what is wrong rarely.
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{CacheMaintenance, SharedMemory};
 
 use super::Nonce;
-use super::page::{read, write};
+use super::page::read;
 
 /// Words of the trial of each side.
 pub const TRIAL_WORDS: usize = 48;
@@ -16,12 +16,36 @@ const fn word(of: Nonce, index: usize) -> u64 {
     of.get().wrapping_add(index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Writes the trial whose first word is at `first`.
-pub(super) fn write_words(window: &SharedMemory, first: usize, of: Nonce) {
-    (0..TRIAL_WORDS).for_each(|index| write(window, first + index, word(of, index)));
+/// The stores that write the trial whose first word is at `first`.
+pub(super) fn stores(first: usize, of: Nonce) -> impl Iterator<Item = (usize, u64)> {
+    (0..TRIAL_WORDS).map(move |index| (first + index, word(of, index)))
 }
 
-/// How many words of the other side's trial are not as it wrote them.
-pub(super) fn lost(window: &SharedMemory, first: usize, of: Nonce) -> u8 {
-    (0..TRIAL_WORDS).filter(|index| read(window, first + index) != word(of, *index)).count() as u8
+/// What became of the other side's trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Read {
+    /// How many words are not as it wrote them.
+    pub(super) lost: u8,
+    /// Of these, those that one of `others` wrote.
+    pub(super) of_others: u8,
+}
+
+/// Reads the trial of `of`; `others` are attempts that may have written over it.
+pub(super) fn read_words<C: CacheMaintenance>(
+    window: &SharedMemory<C>,
+    first: usize,
+    of: Nonce,
+    others: &[u64],
+) -> Read {
+    let mut found = Read { lost: 0, of_others: 0 };
+    for index in 0..TRIAL_WORDS {
+        let value = read(window, first + index);
+        if value == word(of, index) {
+            continue;
+        }
+        found.lost += 1;
+        let others = others.iter().filter_map(|other| Nonce::new(*other));
+        found.of_others += u8::from(others.into_iter().any(|other| value == word(other, index)));
+    }
+    found
 }

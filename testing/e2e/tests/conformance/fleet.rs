@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
 use tombolo_conformance::Subject;
-use tombolo_e2e::{Machine, MachineFile, eventually, has_narrow, has_virtual_machine, image};
+use tombolo_e2e::{
+    Machine, MachineFile, Running, WindowFile, eventually, has_narrow, has_virtual_machine, image,
+};
 use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
 
@@ -47,6 +49,17 @@ impl RemoteNode for EvictingBoard {
     const NAME: &'static str = "evicting-board";
     const NODE: &'static str = "evicting";
     const SPARES: [&'static str; 2] = ["evicting-spare0", "evicting-spare1"];
+    const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
+    const USED_FLAG: bool = false;
+}
+
+/// A Linux that joins through a window that is not coherent: this one, with an emulated cache for each side.
+pub(crate) struct EvictingJoiner;
+
+impl RemoteNode for EvictingJoiner {
+    const NAME: &'static str = "evicting-joiner";
+    const NODE: &'static str = "joiner";
+    const SPARES: [&'static str; 2] = ["joiner"; 2];
     const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
     const USED_FLAG: bool = false;
 }
@@ -148,6 +161,9 @@ struct Fleet {
     stations: Mutex<HashMap<&'static str, Station>>,
     domain: Domain,
     machine: Machine,
+    /// The monitor of the node that joined, and its window.
+    joined: Running,
+    window: WindowFile,
 }
 
 static FLEET: Mutex<Option<Arc<Fleet>>> = Mutex::new(None);
@@ -165,9 +181,12 @@ fn fleet() -> Arc<Fleet> {
 /// Takes the machine down, if it is up; nothing of it may be left.
 pub(crate) fn down() {
     let Some(fleet) = lock(&FLEET).take() else { return };
-    let Fleet { stations, domain, machine } = Arc::into_inner(fleet).expect("no case runs any more");
+    let Fleet { stations, domain, machine, joined, window } =
+        Arc::into_inner(fleet).expect("no case runs any more");
     drop((stations, domain));
     machine.down();
+    joined.finish().ok();
+    drop(window);
 }
 
 impl Fleet {
@@ -186,10 +205,18 @@ impl Fleet {
             .with_board(EvictingBoard::SPARES[0], "aarch64", evicting)
             .with_board(EvictingBoard::SPARES[1], "aarch64", evicting)
             .with_user(S390x::NODE, "s390x");
+        let window = WindowFile::new(64);
+        let joiner = format!("window = \"{}\"\nwindow_mib = 64\n{evicting}", window.source());
+        let file = file.with_node(EvictingJoiner::NODE, "attached", std::env::consts::ARCH, &joiner);
         let file = optional().fold(file, |file, (node, kind, isa)| file.with_node(node, kind, isa, ""));
         let machine = Machine::up(&file);
+        let mut join = machine.command();
+        join.env_remove("TOMBOLO_MACHINE").arg("join").arg("--once");
+        join.arg("--file").arg(machine.file()).args(["--node", EvictingJoiner::NODE]);
+        let joined = Running::start(&mut join);
+        assert!(eventually(|| machine.node(EvictingJoiner::NODE)["state"] == "up"), "the node joins");
         let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-        Fleet { machine, domain, stations: Mutex::default() }
+        Fleet { machine, domain, stations: Mutex::default(), joined, window }
     }
 
     fn spawn<'a>(&self, node: &str, words: impl IntoIterator<Item = &'a str>) -> Child {

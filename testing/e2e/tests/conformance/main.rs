@@ -11,7 +11,7 @@ mod remote;
 use std::process::ExitCode;
 
 use carrier::Remote;
-use fleet::{ArmBoard, EvictingBoard, RiscvBoard, S390x};
+use fleet::{ArmBoard, EvictingBoard, EvictingJoiner, RiscvBoard, S390x};
 use tombolo_conformance::{Subject, run_one_by_one};
 
 fn main() -> ExitCode {
@@ -20,6 +20,8 @@ fn main() -> ExitCode {
         Subject::of::<Remote<ArmBoard, true>>(),
         Subject::of::<Remote<EvictingBoard, false>>(),
         Subject::of::<Remote<EvictingBoard, true>>(),
+        Subject::of::<Remote<EvictingJoiner, false>>(),
+        Subject::of::<Remote<EvictingJoiner, true>>(),
         Subject::of::<Remote<RiscvBoard, false>>(),
         Subject::of::<Remote<RiscvBoard, true>>(),
         Subject::of::<Remote<S390x, false>>(),

@@ -4,42 +4,14 @@
 //! that the two sides say to each other is in the window.
 
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::process::Signal;
-use tombolo_e2e::{Finished, Machine, MachineFile, Running, eventually, leftovers};
-
-/// A file in memory that goes with the test.
-pub(crate) struct WindowFile(PathBuf);
-
-impl WindowFile {
-    pub(crate) fn new(mib: u64) -> WindowFile {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/window-of-e2e-{}-{mib}-{number}", std::process::id()));
-        let file = std::fs::File::create(&path).expect("a file in memory");
-        file.set_len(mib << 20).expect("a size");
-        WindowFile(path)
-    }
-
-    pub(crate) fn source(&self) -> String {
-        format!("file:{}", self.0.display())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for WindowFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use tombolo_e2e::{Finished, Machine, MachineFile, Running, WindowFile, eventually, image, leftovers};
 
 fn file(window: &WindowFile, mib: u64, settings: &str) -> MachineFile {
     let source = window.source();
@@ -161,7 +133,7 @@ fn what_does_not_agree_is_said_on_both_sides() {
         .finish()
         .fails_with(1, &["belongs to node 'card0', not to 'card1'"]);
     // The other side maps less than this one.
-    let longer = std::fs::File::options().write(true).open(&window.0).expect("the window");
+    let longer = std::fs::File::options().write(true).open(window.path()).expect("the window");
     longer.set_len(8 << 20).expect("a size");
     join(&machine, &window, &["--timeout", "20"]).finish().fails_with(1, &["maps 4194304 bytes"]);
     is_down(&machine, "maps 8388608 bytes");
@@ -179,7 +151,7 @@ struct LostWord(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl LostWord {
     fn new(window: &WindowFile, word: u64) -> LostWord {
-        let file = std::fs::File::options().write(true).open(&window.0).expect("the window");
+        let file = std::fs::File::options().write(true).open(window.path()).expect("the window");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let lose = move || {
@@ -220,6 +192,86 @@ fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
     }
 }
 
+/// Whichever order their stores come in, one gets the node and each other is told that it is taken: none is
+/// told that its key is wrong or that the window is unsound.
+#[test]
+fn of_joiners_at_the_same_time_one_gets_the_node() {
+    let window = WindowFile::new(4);
+    let mut machine = Machine::new(&file(&window, 4, "key = \"key\""));
+    std::fs::write(machine.folder().join("key"), [7; 32]).expect("a key");
+    let key = machine.folder().join("key").display().to_string();
+    machine.bring_up();
+    for round in 1..=6 {
+        let joiners =
+            [(); 4].map(|()| join(&machine, &window, &["--once", "--timeout", "60", "--key", &key]));
+        let pids = joiners.each_ref().map(Running::pid);
+        let ends = joiners.map(|joiner| std::thread::spawn(move || joiner.finish()));
+        assert!(eventually(|| ends.iter().filter(|end| end.is_finished()).count() == 3), "round {round}");
+        is_up(&machine);
+        assert_eq!(machine.node("card0")["generation"], round);
+        let one = ends.iter().position(|end| !end.is_finished()).expect("one is the node");
+        let pid = rustix::process::Pid::from_raw(pids[one]).expect("a process");
+        rustix::process::kill_process(pid, Signal::TERM).expect("it lives");
+        for (index, end) in ends.into_iter().enumerate() {
+            let finished = end.join().expect("it ends");
+            if index == one {
+                finished.ok();
+            } else {
+                finished.fails_with(1, &["another `tombolo join` has this node"]);
+            }
+        }
+        is_down(&machine, "it left");
+    }
+    machine.down();
+}
+
+/// The two sides see only what the other writes back, beginning with the rendezvous.
+#[test]
+fn a_node_joins_through_memory_that_is_not_coherent() {
+    for (seed, one_in) in [(1, 0), (2, 2)] {
+        let window = WindowFile::new(64);
+        let (seed, one_in) = (seed.to_string(), one_in.to_string());
+        let settings = format!("coherence = \"flush\"\ncache_seed = {seed}\nevict_one_in = {one_in}\n");
+        let machine = Machine::up(&file(&window, 64, &settings));
+        let as_said = ["--coherence", "flush", "--cache-seed", &seed, "--evict-one-in", &one_in];
+
+        // What is said of coherence must be the same on both sides.
+        join(&machine, &window, &["--timeout", "20"])
+            .finish()
+            .fails_with(1, &["different things about coherence", "coherent here, flush, emulated"]);
+        is_down(&machine, "different things about coherence");
+
+        let joined = join(&machine, &window, &as_said);
+        is_up(&machine);
+        actor(&machine, "host,card0", &["exchange", "2000"]).ok();
+        actor(&machine, "card0,card0", &["exchange", "200"]).ok();
+        let said = actor(&machine, "host,card0,host", &["bulk-chain", "full", "card0", "20"]).ok();
+        assert!((0..3).all(|rank| said.contains(&format!("rank {rank} is done"))), "{said}");
+        let frames = image("frames").display().to_string();
+        let said = machine.tombolo(["run", "--on", "host,card0,host", &frames]).ok();
+        assert!(said.contains("200 frames of 640x480 in 4 buffers") && said.contains("by card0"), "{said}");
+
+        // A peer learns of the death of the other, and the node comes back by itself.
+        let peer = start_actor(&machine, "card0", &["hold", "victim"]);
+        peer.wait_for("serving");
+        let survivor = start_actor(&machine, "host", &["lose-peer", "recv", "victim"]);
+        survivor.wait_for("connected");
+        peer.wait_for("holding");
+        machine.kill(joined.pid());
+        assert!(survivor.finish().ok().contains("peer died"));
+        assert_ne!(peer.finish().status, 0);
+        let _ = joined.finish();
+        is_down(&machine, "no sign of life");
+        assert!(eventually(|| lent_bytes(&machine) == 0), "{}", machine.node("card0"));
+        let joined = join(&machine, &window, &as_said);
+        is_up(&machine);
+        actor(&machine, "host,card0", &["exchange", "200"]).ok();
+        joined.signal(Signal::TERM);
+        joined.finish().ok();
+        machine.down();
+    }
+}
+
 #[test]
 fn a_joiner_without_a_machine_gives_up_when_told_to() {
     let window = WindowFile::new(1);
@@ -227,10 +279,10 @@ fn a_joiner_without_a_machine_gives_up_when_told_to() {
     join(&machine, &window, &["--timeout", "1"])
         .finish()
         .fails_with(1, &["no machine offered the window", "within 1 s", "tombolo up"]);
-    let small = WindowFile(PathBuf::from(format!("/dev/shm/window-of-e2e-{}-small", std::process::id())));
-    std::fs::write(&small.0, [0; 4096]).expect("a file");
+    let small = WindowFile::new(0);
+    std::fs::write(small.path(), [0; 4096]).expect("a file");
     join(&machine, &small, &[]).finish().fails_with(1, &["has 4096 bytes", "1048576 or more"]);
-    std::fs::write(&small.0, vec![7; 1 << 20]).expect("a file");
+    std::fs::write(small.path(), vec![7; 1 << 20]).expect("a file");
     join(&machine, &small, &[]).finish().fails_with(1, &["not a window of a Tombolo machine"]);
     machine.tombolo(["join", "nfs:/x"]).fails_with(2, &["invalid window 'nfs:/x'"]);
     machine.tombolo(["join"]).fails_with(2, &["WINDOW"]);

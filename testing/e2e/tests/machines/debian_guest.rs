@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo_e2e::{Machine, Running, eventually, has_virtual_machine, not_asked_for};
+use tombolo_e2e::{Machine, Running, WindowFile, eventually, has_virtual_machine, not_asked_for};
 
-use crate::attached::WindowFile;
 use crate::guests::{Computer, Device, is_up, is_used, machine, starts_anew, tool};
 
 const ISA: &str = std::env::consts::ARCH;

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tombolo_e2e::{
-    Finished, Machine, MachineFile, Running, eventually, has_virtual_machine, kit_folder, tombolo,
+    Finished, Machine, MachineFile, Running, WindowFile, eventually, has_virtual_machine, kit_folder, tombolo,
 };
 use tombolo_machine::vm::Archive;
-
-use crate::attached::WindowFile;
 
 /// After how long without a sign of life a side counts as lost: both are emulated on a host that is busy.
 const SILENCE_S: u32 = 5;
