@@ -1,5 +1,6 @@
-/* Calls a marked function from several threads, as often as its first word says, and checks what it returns. Says on how many nodes it
-   was called and where most often, and waits for a line before it ends if it has a second word. */
+/* Calls a marked function from several threads, as often as its first word says, and checks what it returns. The second
+   word is the number of a node: on others the function does thirty times as much. Says on how many nodes it was called and where most often,
+   and waits for a line before it ends if it has a third word. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <tombolo_migrate.h>
@@ -7,17 +8,17 @@
 #include "check.h"
 
 #define THREADS 3
-#define TURNS 100000
+#define TURNS 50000
 
 static atomic_long called[64];
-static int calls;
+static int calls, fast;
 
 static unsigned long turn(unsigned long value, int turns) {
     for (int index = 0; index < turns; index++) value = value * 6364136223846793005ul + 1442695040888963407ul;
     return value;
 }
 
-/* What emulated processors are slow at. Products and quotients are the same on all of them. */
+/* Products and quotients are the same on all of them. */
 static double heat(int turns) {
     double value = 1.5;
     for (int index = 0; index < turns; index++) value = value * 1.25 / (value / 1.0625);
@@ -30,7 +31,7 @@ TOMBOLO_MIGRATE(work)
 unsigned long work(unsigned long value, int turns, int again) {
     atomic_fetch_add(&called[tombolo_node()], 1);
     value = turn(value, turns);
-    CHECK(heat(turns) == heated);
+    for (int times = tombolo_node() == fast ? 1 : 30; times > 0; times--) CHECK(heat(turns) == heated);
     return again ? work(value, turns, 0) + 1 : value;
 }
 
@@ -59,6 +60,7 @@ static void *runs(void *argument) {
 int main(int count, char **words) {
     pthread_t threads[THREADS];
     calls = count > 1 ? atoi(words[1]) : 20;
+    fast = count > 2 ? atoi(words[2]) : 0;
     CHECK(expected(7, 1000) == turn(7, 1000));
     heated = heat(TURNS);
     for (long thread = 0; thread < THREADS; thread++) CHECK(pthread_create(&threads[thread], NULL, runs, (void *)thread) == 0);
@@ -77,6 +79,6 @@ int main(int count, char **words) {
     printf("balance: right on %d nodes, most on node %d\n", nodes, most);
     fflush(stdout);
     char byte;
-    if (count > 2) EQUAL(read(0, &byte, 1), 1);
+    if (count > 3) EQUAL(read(0, &byte, 1), 1);
     return 0;
 }

@@ -7,6 +7,12 @@
 #include <time.h>
 #include <tombolo_migrate.h>
 #include <unistd.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include "check.h"
 
 static int last;
@@ -200,7 +206,9 @@ static void exits(void) {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 static sem_t none, goes_on;
-static int ends_of_pipe[2], left_alone;
+static int ends_of_pipe[2], listens, left_alone;
+static pthread_t stays;
+static char fifo[64];
 static pthread_key_t key;
 
 static void unlock(void *mutex) {
@@ -211,6 +219,14 @@ static void unlock(void *mutex) {
 static void destroy_value(void *value) {
     EQUAL((long)value, 77);
     clean((void *)7);
+}
+
+/* Waits at no cancellation point. */
+static void usleep_here(int milliseconds) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < milliseconds);
 }
 
 TOMBOLO_MIGRATE(waits)
@@ -236,6 +252,10 @@ void waits(const char *how) {
         sem_wait(&none);
     } else if (!strcmp(how, "sleep")) sleep(100);
     else if (!strcmp(how, "read")) read(ends_of_pipe[0], &byte, 1);
+    else if (!strcmp(how, "poll")) poll(&(struct pollfd){ends_of_pipe[0], POLLIN, 0}, 1, -1);
+    else if (!strcmp(how, "accept")) accept(listens, NULL, NULL);
+    else if (!strcmp(how, "open")) open(fifo, O_RDONLY);
+    else if (!strcmp(how, "join")) pthread_join(stays, NULL);
     else if (!strcmp(how, "test")) {
         for (;;) pthread_testcancel();
     } else if (!strcmp(how, "later")) {
@@ -247,6 +267,9 @@ void waits(const char *how) {
         EQUAL(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before), 0);
         EQUAL(before, PTHREAD_CANCEL_DISABLE);
         pthread_testcancel();
+    } else if (!strcmp(how, "before")) {
+        while (!__atomic_load_n(&left_alone, __ATOMIC_SEQ_CST)) usleep_here(1);
+        read(ends_of_pipe[0], &byte, 1);
     }
     CHECK(!"went on");
     pthread_cleanup_pop(0);
@@ -285,24 +308,45 @@ void cancels(const char *how, int by) {
     EQUAL(cleaned, in_lock ? 5127 : !strcmp(how, "later") ? 3127 : 127);
 }
 
-static void cancel(int home) {
-    static const char *ways[] = {"condition", "timed", "semaphore", "sleep", "test", "later"};
+static void *reads(void *argument) {
+    char byte;
+    EQUAL(read(ends_of_pipe[0], &byte, 1), 1);
+    return argument;
+}
+
+static void cancel(void) {
+    static const char *ways[] = {"condition", "timed", "semaphore", "sleep", "test", "later", "read", "poll", "accept", "open", "join"};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int count = sizeof ways / sizeof *ways;
+    EQUAL(pipe(ends_of_pipe), 0);
+    snprintf(fifo, sizeof fifo, "fifo%d", getpid());
+    EQUAL(mkfifo(fifo, 0600), 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "socket%d", getpid());
+    listens = socket(AF_UNIX, SOCK_STREAM, 0);
+    EQUAL(bind(listens, (struct sockaddr *)&address, sizeof address) | listen(listens, 1), 0);
     EQUAL(pthread_key_create(&key, destroy_value), 0);
     EQUAL(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL), 0);
-    for (int turn = 0; turn < 24; turn++) {
-        migrates = turn % 2;
-        tombolo_migrate(turn / 12 ? last : 0);
-        cancels(ways[turn / 2 % 6], turn / 4 % 2);
-    }
-    /* A call of the C library is interrupted where the thread was made. */
-    if (home) {
-        EQUAL(pipe(ends_of_pipe), 0);
+    /* Each at once and a while later, of threads that migrate or not, made where the program began and on the last node. */
+    for (int turn = 0; turn < 8 * count; turn++) {
+        int joins = turn % count == count - 1;
+        if (joins) EQUAL(pthread_create(&stays, NULL, reads, NULL), 0);
+        migrates = turn / count % 2;
+        tombolo_migrate(turn / count / 4 ? last : 0);
+        cancels(ways[turn % count], turn / count / 2 % 2);
         tombolo_migrate(0);
-        migrates = 0;
-        cancels("read", 0);
-        cancels("read", 1);
+        if (joins) {
+            EQUAL(write(ends_of_pipe[1], "x", 1), 1);
+            EQUAL(pthread_join(stays, NULL), 0);
+        }
     }
+    EQUAL(unlink(fifo) | unlink(address.sun_path) | close(listens), 0);
+    /* What is cancelled before it waits does not read what is there. */
+    EQUAL(write(ends_of_pipe[1], "a", 1), 1);
+    tombolo_migrate(last);
+    cancels("before", 0);
     tombolo_migrate(0);
+    char byte;
+    EQUAL(read(ends_of_pipe[0], &byte, 1), 1);
     /* One that has not begun, and one that has ended. */
     for (int turn = 0; turn < 20; turn++) {
         pthread_t thread;
@@ -310,6 +354,63 @@ static void cancel(int home) {
         EQUAL(pthread_create(&thread, NULL, is_cancelled, NULL), 0);
         EQUAL(pthread_cancel(thread), 0);
         CHECK(joined(thread));
+    }
+}
+
+/* A handler, without SA_RESTART and with it, of a signal to a thread that waits for a call. */
+static volatile int handled;
+static pthread_t handles;
+
+static void handle(int signal) {
+    (void)signal;
+    CHECK(pthread_equal(pthread_self(), handles));
+    handled++;
+}
+
+TOMBOLO_MIGRATE(is_interrupted)
+void is_interrupted(int restarts) {
+    char byte;
+    EQUAL(sem_post(&goes_on), 0);
+    ssize_t length = read(ends_of_pipe[0], &byte, 1);
+    if (restarts) EQUAL(length, 1);
+    else {
+        EQUAL(length, -1);
+        EQUAL(errno, EINTR);
+    }
+    __atomic_store_n(&left_alone, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *waits_for_signal(void *restarts) {
+    tombolo_migrate(migrates ? last : tombolo_node());
+    is_interrupted(restarts != NULL);
+    return NULL;
+}
+
+TOMBOLO_MIGRATE(sends)
+void sends(int restarts) {
+    __atomic_store_n(&left_alone, 0, __ATOMIC_SEQ_CST);
+    handled = 0;
+    EQUAL(pthread_create(&handles, NULL, waits_for_signal, restarts ? &handles : NULL), 0);
+    EQUAL(sem_wait(&goes_on), 0);
+    for (int turn = 0; restarts ? handled < 3 : !__atomic_load_n(&left_alone, __ATOMIC_SEQ_CST); turn++) {
+        EQUAL(pthread_kill(handles, SIGUSR1), 0);
+        usleep(2000);
+        CHECK(turn < 5000);
+    }
+    if (restarts) EQUAL(write(ends_of_pipe[1], "x", 1), 1);
+    EQUAL(pthread_join(handles, NULL), 0);
+    CHECK(handled > 0);
+}
+
+static void interrupts(void) {
+    EQUAL(pipe(ends_of_pipe), 0);
+    for (int turn = 0; turn < 8; turn++) {
+        struct sigaction action = {.sa_handler = handle, .sa_flags = turn % 2 ? SA_RESTART : 0};
+        EQUAL(sigaction(SIGUSR1, &action, NULL), 0);
+        migrates = turn / 2 % 2;
+        tombolo_migrate(turn / 4 ? last : 0);
+        sends(turn % 2);
+        tombolo_migrate(0);
     }
 }
 
@@ -332,7 +433,8 @@ int main(int count, char **words) {
         own_stack();
     } else if (!strcmp(what, "jumps")) jumps();
     else if (!strcmp(what, "exits")) exits();
-    else if (!strcmp(what, "cancel")) cancel(count > 2);
+    else if (!strcmp(what, "cancel")) cancel();
+    else if (!strcmp(what, "interrupts")) interrupts();
     else if (!strcmp(what, "main")) {
         pthread_t thread;
         EQUAL(pthread_create(&thread, NULL, says_last, NULL), 0);

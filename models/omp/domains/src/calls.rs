@@ -3,6 +3,7 @@
 //! A call may take for ever, a read from a pipe say, and the first thread of a process has to be there for
 //! all others. So calls wait for a thread that has none, and one is started if there is no such thread.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +13,14 @@ use crate::request::Request;
 
 /// The threads of this process.
 static CALLS: Threads<&'static Request> = Threads::new();
+
+thread_local!(static ENDS: Cell<bool> = const { Cell::new(false) });
+
+/// Has the calling thread, which makes a call for another, end after that: the C library was asked to cancel
+/// it, which cannot be taken back.
+pub fn end_thread() {
+    ENDS.set(true);
+}
 
 /// What is to be done, and the threads that do it.
 struct Threads<T> {
@@ -59,6 +68,10 @@ impl<T: Send + 'static> Threads<T> {
             if let Some(work) = state.waiting.pop_front() {
                 drop(state);
                 what(work);
+                // Whatever is entered has an idle thread, or one of its own.
+                if ENDS.get() {
+                    return;
+                }
                 state = self.state();
             } else {
                 state.idle += 1;
@@ -86,6 +99,21 @@ mod tests {
     use super::*;
 
     type Call = (Receiver<u32>, Sender<u32>);
+
+    #[test]
+    fn a_thread_that_ends_takes_nothing_with_it() {
+        static CALLS: Threads<Sender<std::thread::ThreadId>> = Threads::new();
+        fn say_and_end(to: Sender<std::thread::ThreadId>) {
+            end_thread();
+            to.send(std::thread::current().id()).expect("a receiver");
+        }
+        let (sender, said) = channel();
+        for _ in 0..20 {
+            CALLS.enter(sender.clone(), say_and_end).expect("a thread");
+        }
+        let all: std::collections::HashSet<_> = (0..20).map(|_| said.recv().expect("a thread")).collect();
+        assert_eq!(all.len(), 20);
+    }
 
     #[test]
     fn a_call_that_takes_long_does_not_hold_up_others() {

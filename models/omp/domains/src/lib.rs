@@ -12,7 +12,7 @@
 //! worker's process that thread is a [`worker_main`], which executes the hub's requests. The domains of a
 //! team trust each other as threads do: any domain that can write to the arena controls all of them.
 
-mod calls;
+pub mod calls;
 mod death;
 pub mod hub;
 pub mod memory;

@@ -1,44 +1,41 @@
-//! C++ exceptions: one that is thrown or handled belongs to its thread of the C library, and could not be
-//! thrown again or freed by another.
+//! What a program in C++ has for its exceptions, which go with threads to other nodes.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the C++ run-time keeps of a thread (`__cxa_eh_globals` of the Itanium C++ ABI).
-#[repr(C)]
-struct Globals {
-    /// Those that are being handled.
-    caught: *const c_void,
-    /// Those that are on their way to a handler.
-    uncaught: c_uint,
-}
+use tombolo_omp_team::device::exceptions::{self, Exceptions};
 
-// A reference that is 0 in a program without exceptions, which has no such function.
+// References that are 0 in a program without exceptions, which has no such functions. The second comes with
+// the code in front of marked functions (`tombolo ompcc`).
 std::arch::global_asm!(
     ".weak __cxa_get_globals",
+    ".weak __tombolo_catch",
     ".pushsection .data.rel.ro.tombolo_omp_exceptions, \"aw\"",
     ".balign 8",
     ".globl tombolo_omp_exceptions",
     ".hidden tombolo_omp_exceptions",
-    "tombolo_omp_exceptions: .quad __cxa_get_globals",
+    "tombolo_omp_exceptions: .quad __cxa_get_globals, __tombolo_catch",
     ".popsection",
 );
 
-// SAFETY: the word above, which nothing writes.
+// SAFETY: the words above, which nothing writes.
 unsafe extern "C" {
-    static tombolo_omp_exceptions: AtomicPtr<c_void>;
+    static tombolo_omp_exceptions: [AtomicPtr<c_void>; 2];
 }
 
-/// Whether this thread handles an exception, or one is on its way through it.
-pub(crate) fn is_held() -> bool {
-    // SAFETY: the word above.
-    let function = unsafe { tombolo_omp_exceptions.load(Ordering::Relaxed) };
-    if function.is_null() {
-        return false;
+/// Has exceptions of the program go with its threads. Called in each process, before it has any.
+pub(crate) fn begin() {
+    // SAFETY: the words above.
+    let [held, catch] =
+        unsafe { &tombolo_omp_exceptions }.each_ref().map(|word| word.load(Ordering::Relaxed));
+    if held.is_null() {
+        return;
     }
-    // SAFETY: the C++ run-time's function of this name and type.
-    let get: unsafe extern "C" fn() -> *const Globals = unsafe { std::mem::transmute(function) };
-    // SAFETY: it has no arguments, and what it returns is this thread's.
-    let globals = unsafe { &*get() };
-    !globals.caught.is_null() || globals.uncaught > 0
+    // SAFETY: the functions of these names, which have these types; a null pointer is no function.
+    exceptions::are_in_program(unsafe {
+        Exceptions {
+            held: std::mem::transmute::<*mut c_void, exceptions::Find>(held),
+            catch: std::mem::transmute::<*mut c_void, Option<exceptions::Catch>>(catch),
+        }
+    });
 }

@@ -12,7 +12,7 @@ use tombolo_omp_team::job::{env, stack};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::root;
 
-use crate::{cancellation, heap, process, symbols, thread_objects, threads, variables};
+use crate::{cancellation, exceptions, heap, process, symbols, thread_objects, threads, variables};
 
 // SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
 // library's.
@@ -70,6 +70,7 @@ pub(crate) fn join() {
         memory::set_memory(heap::OWN);
         say_what_is_shared();
         process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
+        exceptions::begin();
         create_first_thread();
         // SAFETY: the variables are those of the program, of which nothing has run.
         unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
@@ -95,6 +96,7 @@ unsafe extern "C" fn main_of_program(
     sys::handle_signals();
     threads::is_main();
     cancellation::begin();
+    exceptions::begin();
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
     while at < end {

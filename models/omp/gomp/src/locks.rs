@@ -220,10 +220,17 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     let clock = condition.clock.load(Ordering::Relaxed);
     let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
     // SAFETY: the caller says so.
-    let ended = unsafe { look_until(clock, time, || signalled() || cancellation::is_due()) };
+    let ended = unsafe {
+        if exclusive::is_on() {
+            look_until(clock, time, || signalled() || cancellation::is_due())
+        } else {
+            cancellation::sleep_until(&condition.signals, signals, clock, time)
+        }
+    };
     mutex.take_again(taken);
     follow_unless_signalled(condition, signals);
-    ended
+    // What interrupted it is to the program a wake-up without a reason.
+    if matches!(ended, libc::EINTR | libc::ECANCELED) { 0 } else { ended }
 }
 
 fn signal(condition: &Condition, count: u32) -> c_int {
@@ -318,8 +325,10 @@ pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
     known();
     cancellation::follow();
     while !semaphore.try_take() {
-        if cancellation::sleep(&semaphore.0, 0) {
-            cancellation::follow();
+        match cancellation::sleep(&semaphore.0, 0) {
+            libc::ECANCELED => cancellation::follow(),
+            libc::EINTR => return status(libc::EINTR),
+            _ => {}
         }
     }
     0
@@ -339,6 +348,10 @@ pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
 pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
     known();
     cancellation::follow();
+    if !exclusive::is_on() {
+        // SAFETY: the caller says so.
+        return status(unsafe { take_until(semaphore, time) });
+    }
     let mut is_taken = false;
     let mut holds = || {
         is_taken = semaphore.try_take();
@@ -350,6 +363,22 @@ pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *cons
         cancellation::follow();
     }
     status(ended)
+}
+
+/// Takes from a semaphore before a time, in a program that is no job; 0 or the number of an error.
+///
+/// # Safety
+/// The time can be read.
+unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
+    while !semaphore.try_take() {
+        // SAFETY: the caller says so.
+        match unsafe { cancellation::sleep_until(&semaphore.0, 0, libc::CLOCK_REALTIME, time) } {
+            0 => {}
+            libc::ECANCELED => cancellation::follow(),
+            error => return error,
+        }
+    }
+    0
 }
 
 /// A lock that many readers or one writer have, in the place of musl's.

@@ -2,6 +2,7 @@
 //! functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 
 use tombolo_omp_team::device::migrate::{self, Called};
 use tombolo_omp_team::job::start;
@@ -9,8 +10,8 @@ use tombolo_omp_team::primitives::{handlers, sys};
 use tombolo_omp_team::team::task::Function;
 use tombolo_omp_team::team::thread::{self, Left};
 
+use crate::jumps;
 use crate::threads::{__wrap_pthread_exit, status};
-use crate::{exceptions, jumps};
 
 /// Why a handler of a signal cannot migrate: what it interrupts may be elsewhere, or about to go there.
 const IN_HANDLER: &str = "a thread cannot migrate in a signal handler: have the handler set a variable, and call tombolo_migrate and marked functions where the program reads it";
@@ -57,48 +58,31 @@ pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
     start::root().nodes().find(&name).map_or_else(|| status(libc::ENOENT), number)
 }
 
-/// Calls a function with a frame on the node that the caller is to migrate to. 0, and the function was not
-/// called, if the caller is there. A thread that executes a signal handler or holds a C++ exception is not
-/// moved by the run-time, and may not ask for it.
+/// Calls a function with a frame on the node that the caller is to migrate to. The frame once that has
+/// returned; null, and the function was not called, if the caller is there; otherwise what the function
+/// threw, which the caller throws again. A thread that executes a signal handler is not moved by the
+/// run-time, and may not ask for it.
 ///
 /// # Safety
 /// The function may be called with the frame. It can be left as `longjmp` and `pthread_exit` leave it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> c_int {
+pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> *mut c_void {
     if handlers::is_running() {
         // One that has no record has never asked to.
         if thread::known().is_some_and(migrate::is_asked_to) {
             sys::fatal(IN_HANDLER);
         }
-        return 0;
+        return ptr::null_mut();
     }
-    let me = start::current();
-    if exceptions::is_held() {
-        if migrate::is_asked_to(me) {
-            sys::fatal(
-                "a thread cannot migrate while it throws or handles a C++ exception: call the marked function after the handler, or tombolo_migrate(tombolo_node()) before",
-            );
-        }
-        return 0;
-    }
-    match migrate::call(me, function, frame) {
-        Called::NotYet => 0,
-        Called::Returned => 1,
+    match migrate::call(start::current(), function, frame) {
+        Called::NotYet => ptr::null_mut(),
+        Called::Returned => frame,
+        Called::Left(Left::Throw(exception)) => exception as *mut c_void,
         // SAFETY: the caller says so.
-        Called::Left(left) => unsafe { go_on(left) },
-    }
-}
-
-/// Goes on as a call went on that this thread had made on another node and that was left there.
-///
-/// # Safety
-/// As `longjmp`, and as `pthread_exit`.
-unsafe fn go_on(left: Left) -> ! {
-    // SAFETY: the caller says so.
-    unsafe {
-        match left {
-            Left::Jump(place, value) => jumps::__wrap_longjmp(place as *const usize, value),
-            Left::Exit(value) => __wrap_pthread_exit(value as *mut c_void),
-        }
+        Called::Left(Left::Jump(place, value)) => unsafe {
+            jumps::__wrap_longjmp(place as *const usize, value)
+        },
+        // SAFETY: as above.
+        Called::Left(Left::Exit(value)) => unsafe { __wrap_pthread_exit(value as *mut c_void) },
     }
 }

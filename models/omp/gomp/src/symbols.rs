@@ -28,21 +28,21 @@ pub fn of_program() -> Vec<Symbol> {
 
 /// What a function is called, or its address.
 pub fn name(symbols: &[Symbol], address: usize) -> String {
-    match symbols.binary_search_by_key(&address, |symbol| symbol.address) {
-        Ok(index) => symbols[index].name.clone(),
-        Err(_) => format!("{address:#x}"),
-    }
+    find(symbols, address).unwrap_or_else(|| format!("{address:#x}"))
 }
 
-/// What a function is called that runs on another node: the code in front of a marked function has its name.
-/// `None` for a program without names.
-#[cfg(target_env = "musl")]
-pub fn name_of_called(address: usize) -> Option<String> {
-    static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
-    let symbols = SYMBOLS.get_or_init(of_program);
+/// What a function is called. The code in front of a marked function has its name.
+fn find(symbols: &[Symbol], address: usize) -> Option<String> {
     let index = symbols.binary_search_by_key(&address, |symbol| symbol.address).ok()?;
     let name = &symbols[index].name;
     Some(name.strip_prefix("__tombolo_there_").unwrap_or(name).to_owned())
+}
+
+/// What a function is called that runs on another node. `None` for a program without names.
+#[cfg(target_env = "musl")]
+pub fn name_of_called(address: usize) -> Option<String> {
+    static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
+    find(SYMBOLS.get_or_init(of_program), address)
 }
 
 /// By how much addresses differ from those in the file: 0 where the program has a fixed place.

@@ -18,7 +18,7 @@ use tombolo_omp_team::team::root;
 use tombolo_omp_team::team::thread::{self, Left, Thread, WayOut};
 
 use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
-use crate::process::signals;
+use crate::process::{handlers, interrupts, signals};
 use crate::{cancellation, jumps, thread_objects};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
@@ -30,6 +30,11 @@ unsafe extern "C" {
         argument: *mut c_void,
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
+    fn pthread_timedjoin_np(
+        thread: libc::pthread_t,
+        value: *mut *mut c_void,
+        until: *const libc::timespec,
+    ) -> c_int;
     fn __real_pthread_cancel(thread: libc::pthread_t) -> c_int;
     fn __real_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int;
     fn __real_pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int;
@@ -124,13 +129,52 @@ fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
 /// As `pthread_join`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int {
-    cancellation::point(|| {
-        if is_made_elsewhere(thread) {
-            return where_made(Own::Join, thread, value as u64);
-        }
+    if is_made_elsewhere(thread) {
+        return cancellation::point_elsewhere(|| where_made(Own::Join, thread, value as u64));
+    }
+    cancellation::point_here(|| {
         // SAFETY: the caller says so.
-        unsafe { __real_pthread_join(thread, value) }
+        unsafe {
+            if !cancellation::is_elsewhere_than_made() {
+                return __real_pthread_join(thread, value);
+            }
+            let joined = join_unless(thread, value, cancellation::is_due);
+            joined.unwrap_or_else(|| {
+                cancellation::follow();
+                libc::ECANCELED
+            })
+        }
     })
+}
+
+/// How long a thread waits for the end of another before it looks whether it is to end itself, where the C
+/// library does not interrupt it.
+const SLICE_NS: i64 = 20_000_000;
+
+/// Waits for the end of a thread, unless something else is due. The number of an error, or 0.
+///
+/// # Safety
+/// As `pthread_join`.
+unsafe fn join_unless(
+    thread: libc::pthread_t,
+    value: *mut *mut c_void,
+    is_due: impl Fn() -> bool,
+) -> Option<c_int> {
+    while !is_due() {
+        let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the time is ours to write; the caller says the rest.
+        let failed = unsafe {
+            libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+            let nanoseconds = until.tv_nsec + SLICE_NS;
+            until.tv_sec += nanoseconds / 1_000_000_000;
+            until.tv_nsec = nanoseconds % 1_000_000_000;
+            pthread_timedjoin_np(thread, value, &raw const until)
+        };
+        if failed != libc::ETIMEDOUT {
+            return Some(failed);
+        }
+    }
+    None
 }
 
 /// Makes such a call for another process.
@@ -142,8 +186,21 @@ pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
     if !is_here(thread) {
         return NOT_HERE;
     }
+    let value = value as *mut *mut c_void;
     // SAFETY: a thread of the job waits for this, and had these words.
-    u64::from(unsafe { __real_pthread_join(thread, value as *mut *mut c_void) }.unsigned_abs())
+    let error = unsafe {
+        match interrupts::caller() {
+            None => __real_pthread_join(thread, value),
+            Some(caller) => {
+                let joined = join_unless(thread, value, || caller.cancellation.is_due());
+                joined.unwrap_or_else(|| {
+                    interrupts::is_interrupted();
+                    libc::ECANCELED
+                })
+            }
+        }
+    };
+    u64::from(error.unsigned_abs())
 }
 
 /// `pthread_kill`. A thread gets the signal in the process that made it, where it waits while it is
@@ -160,7 +217,35 @@ pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_
         return where_made(Own::Kill, thread, u64::from(signal.unsigned_abs()));
     }
     // SAFETY: the caller says so.
+    unsafe { kill(thread, signal) }
+}
+
+/// Sends a signal to a thread of this process. If it waits for a call that the program's process makes, the
+/// signal interrupts that.
+///
+/// # Safety
+/// As `pthread_kill`.
+unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
+    if signal > 0
+        && exclusive::is_on()
+        && let Some(record) = record_of(thread)
+        && record.cancellation.calls_in() == Some(PROGRAM)
+        && interrupt(record, PROGRAM, signal.unsigned_abs())
+    {
+        return 0;
+    }
+    if signal > 0 && exclusive::is_worker() {
+        handlers::adopt(signal);
+    }
+    // SAFETY: the caller says so.
     unsafe { __real_pthread_kill(thread, signal) }
+}
+
+/// Interrupts the call that a process makes for a thread, by a signal, or by its cancellation, which is 0.
+/// Whether there is such a call.
+fn interrupt(record: &Thread, process: u64, signal: u32) -> bool {
+    let words = [ptr::from_ref(record) as u64, u64::from(signal)];
+    ask_in(process, Own::Interrupt as usize, &words) == Some(1)
 }
 
 /// Makes such a call for another process.
@@ -173,7 +258,7 @@ pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
         return NOT_HERE;
     }
     // SAFETY: this process has made the thread, which a thread of the job says is there.
-    let error = unsafe { __real_pthread_kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
+    let error = unsafe { kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
     u64::from(error.unsigned_abs())
 }
 
@@ -210,14 +295,26 @@ pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
 unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     // SAFETY: the caller says so.
     let failed = unsafe { __real_pthread_cancel(thread) };
+    if !exclusive::is_on() {
+        return failed;
+    }
     // A thread that begins has its record before it looks for the C library's request.
     sys::full_fence();
-    if let Some(root) = root::current()
-        && let Some(record) = root.threads().find(|record| is_of(record, thread))
-    {
+    if let Some(record) = record_of(thread) {
         record.cancellation.ask();
+        // A call that is under way; one that begins from here on is not made.
+        if let Some(process) = record.cancellation.calls_in()
+            && record.cancellation.is_due()
+        {
+            interrupt(record, process, 0);
+        }
     }
     failed
+}
+
+/// The record of a thread of the program, by what the C library calls it.
+fn record_of(thread: libc::pthread_t) -> Option<&'static Thread> {
+    root::current()?.threads().find(|record| is_of(record, thread))
 }
 
 /// Whether a record is that of a thread of the program, by what the C library calls it.
@@ -244,8 +341,11 @@ pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int
 pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
     match thread::known().and_then(migrate::name) {
         Some(name) => name as libc::pthread_t,
-        // SAFETY: the call has no arguments.
-        None => unsafe { __real_pthread_self() },
+        None => match interrupts::caller() {
+            Some(caller) => caller.shown.handle() as libc::pthread_t,
+            // SAFETY: the call has no arguments.
+            None => unsafe { __real_pthread_self() },
+        },
     }
 }
 

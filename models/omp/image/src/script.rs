@@ -70,7 +70,8 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
         "  .eh_frame_hdr {:#x} : {{ *(.eh_frame_hdr) }} :constants :unwinding",
         plan.unwinding.start
     );
-    text.push_str("  .eh_frame : { KEEP(*(.eh_frame .eh_frame.*)) } :constants\n");
+    // With an end, where what unwinds stops looking for a function that the table does not have.
+    text.push_str("  .eh_frame : { KEEP(*(.eh_frame .eh_frame.*)) LONG(0) } :constants\n");
     text.push_str("  .gcc_except_table : { *(.gcc_except_table .gcc_except_table.*) } :constants\n");
     let (data, zeros) = (plan.area(Area::ThreadData), plan.area(Area::ThreadZeros));
     // The block begins where the plan says in every build, also where it begins with zeros.

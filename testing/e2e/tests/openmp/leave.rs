@@ -21,9 +21,12 @@ fn are_left(machine: &Machine, variables: &[&str]) {
     }
 }
 
-fn cancels(machine: &Machine, variables: &[&str], words: &[&str]) {
-    let said = run(machine, variables, &leave(&[&["cancel"], words].concat())).ok();
-    assert_eq!(said, "cancel: right\n", "{variables:?}");
+/// Threads are cancelled wherever they wait; a handler of a signal interrupts calls that wait.
+fn cancels(machine: &Machine, variables: &[&str]) {
+    for word in ["cancel", "interrupts"] {
+        let said = run(machine, variables, &leave(&[word])).ok();
+        assert_eq!(said, format!("{word}: right\n"), "{variables:?}");
+    }
 }
 
 const IN_HANDLER: &str = "a thread cannot migrate in a signal handler";
@@ -33,13 +36,15 @@ fn calls_on_an_emulated_node_are_left() {
     let Some(machine) = machine(&with_user(), &["leave"]) else { return };
     for mode in [HYBRID, EXCLUSIVE] {
         are_left(&machine, &[mode, USER]);
-        cancels(&machine, &[mode, USER], &["home"]);
-        cancels(&machine, &[mode, USER, OTHERS], &[]);
-        cancels(&machine, &[mode, USER, SPREAD], &[]);
+        cancels(&machine, &[mode, USER]);
+        cancels(&machine, &[mode, USER, OTHERS]);
+        cancels(&machine, &[mode, USER, SPREAD]);
     }
     are_left(&machine, &[]);
     are_left(&machine, &[HYBRID]);
-    cancels(&machine, &[HYBRID], &["home"]);
+    cancels(&machine, &[HYBRID]);
+    // Without the run-time's part, where all is the C library's.
+    cancels(&machine, &[]);
     // What would migrate in a handler ends the program, wherever the handler runs.
     for (word, node) in [("moves", "host"), ("moves-there", "arm-user"), ("calls", "host")] {
         let ended = run(&machine, &[HYBRID, USER], &leave(&[word]));
@@ -61,12 +66,52 @@ fn calls_on_virtual_machines_are_left() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["leave"]) else { return };
     are_left(&machine, &[HYBRID, VM]);
-    cancels(&machine, &[HYBRID, VM], &["home"]);
-    cancels(&machine, &[HYBRID, VM, OTHERS], &[]);
+    cancels(&machine, &[HYBRID, VM]);
+    cancels(&machine, &[HYBRID, VM, OTHERS]);
     // Three nodes, of which two share no memory: jumps lead over nodes to others.
     let both = [HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES];
     are_left(&machine, &both);
-    cancels(&machine, &[&both[..], &[SPREAD]].concat(), &[]);
+    cancels(&machine, &[&both[..], &[SPREAD]].concat());
+    machine.down();
+}
+
+/// Exceptions are caught on the node where they are thrown, and on that of a caller; what none catches ends
+/// the program as everywhere, and nothing is left.
+fn are_caught(machine: &Machine, on: &str, variables: &[&str], nodes: u32) {
+    let begin = ["run", "--on", on];
+    let variables: Vec<&str> = variables.iter().flat_map(|variable| ["--env", variable]).collect();
+    let run = |word: &str| machine.tombolo([&begin[..], &variables, &["exceptions.tbi", word]].concat());
+    assert_eq!(run("all").ok(), format!("all: right on {nodes} nodes\n"), "{on} {variables:?}");
+    for (word, thrown) in [("nobody", "'failure'"), ("noexcept", "'int'"), ("thread", "'std::runtime_error'")]
+    {
+        run(word).fails_with(134, &["terminate called after throwing an instance of", thrown]);
+        for node in [on, "host"] {
+            let none = || machine.domains_on(node).is_empty();
+            assert!(eventually(none), "{word}: {:?}", machine.domains_on(node));
+        }
+    }
+}
+
+#[test]
+fn exceptions_leave_calls_on_an_emulated_node() {
+    let Some(machine) = machine(&with_user(), &["exceptions"]) else { return };
+    are_caught(&machine, "host", &[], 1);
+    for mode in [HYBRID, EXCLUSIVE] {
+        for place in ["OMP_TOMBOLO_PTHREADS=here", OTHERS] {
+            are_caught(&machine, "host", &[mode, USER, place], 2);
+        }
+        are_caught(&machine, "arm-user", &[mode, "OMP_TOMBOLO_NODES=host", SPREAD], 2);
+    }
+    machine.down();
+}
+
+#[test]
+fn exceptions_leave_calls_on_virtual_machines() {
+    let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
+    let Some(machine) = machine(&file, &["exceptions"]) else { return };
+    are_caught(&machine, "host", &[HYBRID, VM, OTHERS], 2);
+    are_caught(&machine, "arm0", &[HYBRID, "OMP_TOMBOLO_NODES=host"], 2);
+    are_caught(&machine, "host", &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], 3);
     machine.down();
 }
 

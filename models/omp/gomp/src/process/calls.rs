@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::cancellation;
 
-use super::forward::{Call, OWN, WORDS, Word, ask, is_elsewhere};
+use super::forward::{self, Call, OWN, WORDS, Word, ask};
 
 /// Memory that the call reads or writes, or an address that is the same everywhere.
 type Pointer = *mut c_void;
@@ -16,6 +16,8 @@ type Pointer = *mut c_void;
 /// The C library's functions of these names: in a worker's process the program's process calls them. `point`
 /// stands before those that are cancellation points.
 macro_rules! forwarded {
+    (@make) => { forward::call };
+    (@make point) => { cancellation::point };
     ($($(#[$point:ident])? fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*
     ) => {
         #[allow(non_camel_case_types, reason = "the names are those of the functions")]
@@ -63,15 +65,12 @@ macro_rules! forwarded {
             /// As the C library's function of this name.
             #[unsafe(export_name = concat!("__wrap_", stringify!($name)))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                let call = || {
-                    if is_elsewhere() {
-                        return <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]));
-                    }
-                    // SAFETY: the caller says so.
-                    unsafe { real::$name($($argument),*) }
+                let ask = || {
+                    <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]))
                 };
-                $(let call = || cancellation::$point(call);)?
-                call()
+                // SAFETY: the caller says so.
+                let here = || unsafe { real::$name($($argument),*) };
+                forwarded!(@make $($point)?)(ask, here)
             }
         )*
     };

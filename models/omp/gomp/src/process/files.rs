@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 
 use tombolo_omp_team::primitives::sys;
 
+use crate::cancellation;
+
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 
 // SAFETY: the C library's functions of these names; the linker has named them so.
@@ -50,14 +52,10 @@ fn received(flags: c_int) -> c_int {
 /// As the C library's function of this name.
 #[unsafe(export_name = "__wrap_open")]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-    if is_elsewhere() {
-        return c_int::from_word(ask(
-            Own::Open as usize,
-            &[path.to_word(), sent(flags).to_word(), mode.to_word()],
-        ));
-    }
+    let words = [path.to_word(), sent(flags).to_word(), mode.to_word()];
     // SAFETY: the caller says so.
-    unsafe { __real_open(path, flags, mode) }
+    let here = || unsafe { __real_open(path, flags, mode) };
+    cancellation::point(|| c_int::from_word(ask(Own::Open as usize, &words)), here)
 }
 
 /// Makes such a call for another process.
@@ -82,12 +80,10 @@ pub unsafe extern "C" fn openat(
     flags: c_int,
     mode: libc::mode_t,
 ) -> c_int {
-    if is_elsewhere() {
-        let words = [folder.to_word(), path.to_word(), sent(flags).to_word(), mode.to_word()];
-        return c_int::from_word(ask(Own::Openat as usize, &words));
-    }
+    let words = [folder.to_word(), path.to_word(), sent(flags).to_word(), mode.to_word()];
     // SAFETY: the caller says so.
-    unsafe { __real_openat(folder, path, flags, mode) }
+    let here = || unsafe { __real_openat(folder, path, flags, mode) };
+    cancellation::point(|| c_int::from_word(ask(Own::Openat as usize, &words)), here)
 }
 
 /// Makes such a call for another process.

@@ -1,15 +1,17 @@
 //! Handlers of signals. Those of the program are called by one of ours, so that a thread knows when it
 //! executes one. `sigaction` and `signal` tell the program of its own.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use tombolo_omp_team::job::fault;
+use tombolo_omp_team::job::{fault, start};
 use tombolo_omp_team::primitives::handlers;
 use tombolo_omp_team::primitives::lock::Spinlock;
 
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+use super::interrupts;
 
 type Action = libc::sigaction;
 pub(super) type Function = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -136,13 +138,44 @@ pub extern "C" fn bsd_signal(number: c_int, handler: usize) -> usize {
     signal(number, handler)
 }
 
+/// Has this process, which is a worker's, handle a signal by the handler of the program, which was set in the
+/// program's process: a thread of this process is about to get it. Without a handler nothing changes.
+pub(crate) fn adopt(signal: c_int) {
+    let Some((handler, flags)) = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal)) else {
+        return;
+    };
+    let store = start::current().store();
+    // SAFETY: an action object is plain data, for which zeros are valid.
+    let action: &UnsafeCell<Action> = store.place(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+    let words = [signal.to_word(), ptr::null::<Action>().to_word(), action.get().to_word()];
+    let failed = c_int::from_word(ask(Own::Sigaction as usize, &words));
+    // SAFETY: the program's process has written it; it came from the store, and nothing else refers to it.
+    let mut known = unsafe {
+        let known = action.get().read();
+        store.release(action.get().cast());
+        known
+    };
+    if failed != 0 || known.sa_sigaction == libc::SIG_DFL {
+        return;
+    }
+    if known.sa_sigaction != libc::SIG_IGN {
+        handler.store(known.sa_sigaction, Ordering::Relaxed);
+        flags.store(known.sa_flags, Ordering::Relaxed);
+        known.sa_sigaction = handle as *const () as usize;
+        known.sa_flags |= libc::SA_SIGINFO;
+    }
+    // SAFETY: the action is ours, and what restores is the C library's concern.
+    unsafe { __real_sigaction(signal, &raw const known, ptr::null_mut()) };
+}
+
 /// What the kernel calls in place of the program's handlers.
 extern "C" fn handle(signal: c_int, about: *mut libc::siginfo_t, context: *mut c_void) {
     let known = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal));
     let Some((handler, _)) = known else { return };
     // SAFETY: the kernel tells a handler in which context the signal came.
     let interrupted = fault::stack_pointer(unsafe { &*context.cast() });
-    call(handler.load(Ordering::Relaxed), interrupted, (signal, about, context));
+    let handler = handler.load(Ordering::Relaxed);
+    interrupts::handle(|| call(handler, interrupted, (signal, about, context)));
 }
 
 /// Calls a handler of the program, which interrupts code that has its stack there.

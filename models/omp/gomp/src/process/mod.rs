@@ -13,6 +13,7 @@ pub mod files;
 pub mod forward;
 pub mod handlers;
 pub mod identity;
+pub mod interrupts;
 pub mod signals;
 pub mod stdio;
 
@@ -34,6 +35,7 @@ pub(crate) fn serve(join: Call, kill: Call, cancel: Call) {
         join,
         kill,
         cancel,
+        interrupts::serve_interrupt,
     ];
     forward::serve(own, calls::CALLS);
 }

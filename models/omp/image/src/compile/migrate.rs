@@ -12,13 +12,21 @@ use super::{Build, CompileError, Part};
 use crate::marks::Marks;
 use crate::types::{self, MARK};
 
-/// The source, and the object that is made of it.
-const FILE: &str = "migrate.c";
+/// The code that a program in C++ gets besides.
+const EXCEPTIONS: &str = include_str!("exceptions.cpp");
 
-/// Adds the code to each build; the words are those that begin a compiler's command line.
+/// The words that begin a compiler's command line, by the language.
+pub(super) struct Words {
+    /// For C.
+    pub(super) c: Vec<String>,
+    /// For C++, if the program is in that.
+    pub(super) cxx: Option<Vec<String>>,
+}
+
+/// Adds the code to each build.
 pub(super) fn add_thunks(
     builds: &mut [Build],
-    words: &[Vec<String>],
+    words: &[Words],
     scratch: &Path,
     outcome: &mut Outcome,
 ) -> Result<(), CompileError> {
@@ -39,22 +47,38 @@ pub(super) fn add_thunks(
         return Err(CompileError::Stays { refused: thunks.refused });
     }
     for ((build, words), source) in builds.iter_mut().zip(words).zip(&thunks.sources) {
-        let isa = build.installation.isa();
-        let folder = scratch.join(isa.name());
-        let path = folder.join(FILE);
-        fs::write(&path, source).map_err(file_error("write", &path))?;
-        let object = path.with_extension("o");
-        let mut command = Command::new(&build.tool);
-        command
-            .args(words)
-            .args(["-x", "c", "-O2", "-w", "-fno-builtin", "-g0", "-c", "-o"])
-            .arg(&object)
-            .arg(&path);
-        let output = start(&mut command)?;
-        outcome.take(isa, output.stderr, output.status.success());
+        let folder = scratch.join(build.installation.isa().name());
+        // Exceptions pass through what is compiled as C.
+        let object = compile(build, (&words.c, "c"), &folder.join("migrate.c"), source, outcome)?;
         build.parts.push(Part::Object(object));
+        if let Some(words) = &words.cxx {
+            let path = folder.join("exceptions.cpp");
+            let object = compile(build, (words, "c++"), &path, EXCEPTIONS, outcome)?;
+            build.parts.push(Part::Object(object));
+        }
     }
     Ok(())
+}
+
+/// Compiles a source of ours for a build, to an object beside it.
+fn compile(
+    build: &Build,
+    (words, language): (&[String], &str),
+    path: &Path,
+    source: &str,
+    outcome: &mut Outcome,
+) -> Result<PathBuf, CompileError> {
+    fs::write(path, source).map_err(file_error("write", path))?;
+    let object = path.with_extension("o");
+    let mut command = Command::new(&build.tool);
+    command
+        .args(words)
+        .args(["-x", language, "-O2", "-w", "-fno-builtin", "-fexceptions", "-g0", "-c", "-o"])
+        .arg(&object)
+        .arg(path);
+    let output = start(&mut command)?;
+    outcome.take(build.installation.isa(), output.stderr, output.status.success());
+    Ok(object)
 }
 
 /// The functions that are marked, which all builds agree on.

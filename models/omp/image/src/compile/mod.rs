@@ -248,12 +248,12 @@ impl Compilation {
     }
 
     /// The words that begin the command line for code that is not the caller's.
-    fn words_of_thunks(&self, build: &Build) -> Result<Vec<String>, CompileError> {
+    fn words_of_thunks(&self, build: &Build) -> Result<migrate::Words, CompileError> {
         let mut words = self.first_words(&build.installation, &build.tool)?;
         words.extend(laid_out(build.installation.isa(), false));
-        // What is C in any language.
+        let cxx = (self.line.language == Language::Cxx).then(|| words.clone());
         words.retain(|word| !cxx::WORDS.contains(&word.as_str()));
-        Ok(words)
+        Ok(migrate::Words { c: words, cxx })
     }
 
     fn first(&self) -> Isa {
@@ -303,7 +303,7 @@ impl Compilation {
         );
         let mut builds = self.builds.clone();
         let words = builds.iter().map(|build| self.words_of_thunks(build));
-        let words: Vec<Vec<String>> = words.collect::<Result<_, _>>()?;
+        let words: Vec<migrate::Words> = words.collect::<Result<_, _>>()?;
         migrate::add_thunks(&mut builds, &words, self.scratch.path(), &mut compiled.outcome)?;
         if !compiled.outcome.failed.is_empty() {
             return Ok(());

@@ -72,7 +72,8 @@ pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, Types
 }
 
 /// What sources begin with.
-const HEAD: &str = "int __tombolo_migrate_call(void (*function)(void *), void *frame);\n";
+const HEAD: &str = "void *__tombolo_migrate_call(void (*function)(void *), void *frame);\n\
+    __attribute__((weak, noreturn)) void __tombolo_throw_again(void *exception);\n";
 
 /// A marked function in a build.
 struct Function<'a> {
@@ -193,7 +194,9 @@ impl<'a> Function<'a> {
             "{types}{of_body};\nstruct frame_{name} {{{fields} }};\n\
              void __tombolo_there_{name}(void *memory)\n{{ struct frame_{name} *frame = memory; {store}{MARK}{name}({there}); }}\n\
              {declared}\n{{ struct frame_{name} frame = {{{values} }};\n\
-             if (!__tombolo_migrate_call(__tombolo_there_{name}, &frame)) {{ {give}{MARK}{name}({here});{leave} }}\n{load} }}\n",
+             void *left = __tombolo_migrate_call(__tombolo_there_{name}, &frame);\n\
+             if (!left) {{ {give}{MARK}{name}({here});{leave} }}\n\
+             if (left != &frame) __tombolo_throw_again(left);\n{load} }}\n",
             types = types.text,
         ))
     }

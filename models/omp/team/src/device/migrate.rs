@@ -139,6 +139,7 @@ fn visit(
     let order = executed(me, migrant, order);
     let (errno, run_ns) = (order.errno(), order.result() as u64);
     let called = called_as(order.left());
+    order.hold_exceptions();
     order.release(me.store());
     sys::set_errno(errno);
     (called, run_ns)

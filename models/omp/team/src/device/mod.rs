@@ -8,6 +8,7 @@
 
 pub mod alone;
 pub mod calls;
+pub mod exceptions;
 pub mod mapping;
 pub mod memory;
 mod migrant;

@@ -5,6 +5,7 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::exceptions::{self, Held};
 use super::mapping::{self, Item, Work};
 use super::migrant::Migrant;
 use super::{alone, memory};
@@ -103,6 +104,8 @@ pub struct Order {
     event: Cell<usize>,
     caller: Cell<Option<&'static Thread>>,
     done: AtomicU32,
+    /// The exceptions that the thread holds.
+    exceptions: Cell<Held>,
     /// The thread that migrates, in a visit.
     migrant: Cell<Option<&'static Migrant>>,
     /// How the function of a visit was left, if it did not return.
@@ -146,6 +149,7 @@ impl Order {
             event: Cell::new(0),
             caller: Cell::new(None),
             done: AtomicU32::new(0),
+            exceptions: Cell::new(exceptions::NONE),
             migrant: Cell::new(None),
             left: Cell::new(None),
             around: Cell::new(None),
@@ -168,6 +172,12 @@ impl Order {
         self.function.set(Some(function));
         self.migrant.set(Some(migrant));
         self.words.set([frame, sys::errno(), 0]);
+        self.exceptions.set(exceptions::held());
+    }
+
+    /// The calling thread holds the exceptions that it holds after a visit.
+    pub(super) fn hold_exceptions(&self) {
+        exceptions::hold(self.exceptions.get());
     }
 
     /// What a thread that the program creates begins with.
@@ -340,6 +350,7 @@ impl Order {
         let way_out = me.way_out.get();
         let program = self.migrant.get().map_or(me, Migrant::origin);
         let block = thread_block::enter(program.block.get());
+        let held = exceptions::hold(self.exceptions.get());
         sys::set_errno(errno);
         let result = if let Some(begin) = self.begin.get() {
             let mut stack = 0;
@@ -356,6 +367,7 @@ impl Order {
             began_ns.map_or(0, |began_ns| sys::now_ns().saturating_sub(began_ns)) as usize
         };
         self.words.set([argument as usize, sys::errno(), result]);
+        self.exceptions.set(exceptions::hold(held));
         thread_block::leave(&block);
         me.way_out.set(way_out);
         me.shown.does(activity);
@@ -434,9 +446,9 @@ pub(super) unsafe fn visit(
     let mut called = Called { function, frame };
     let called = (&raw mut called).cast();
     // SAFETY: the caller says so; the place is ours.
-    handlers::within(|| unsafe { leavable::call(visited, called, visit.stack.as_ptr()) });
+    let thrown = handlers::within(|| unsafe { leavable::call(visited, called, visit.stack.as_ptr()) });
     me.way_out.set(way_out);
-    visit.left.get()
+    visit.left.get().or_else(|| (!thrown.is_null()).then_some(Left::Throw(thrown as usize)))
 }
 
 /// What a visit calls.
@@ -445,7 +457,7 @@ struct Called {
     frame: *mut libc::c_void,
 }
 
-/// Calls the function of a visit.
+/// Calls the function of a visit. What it throws, or null.
 ///
 /// # Safety
 /// The argument is a [`Called`] whose function may be called.
@@ -453,9 +465,8 @@ unsafe extern "C" fn visited(called: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the caller says so.
     unsafe {
         let Called { function, frame } = called.cast::<Called>().read();
-        function(frame);
+        exceptions::call(function, frame)
     }
-    ptr::null_mut()
 }
 
 /// Carries out the order that a worker was given.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::sync::OnceLock;
 
+use crate::primitives::balance::Known;
 use crate::primitives::nodes::Node;
 use crate::primitives::sys;
 use crate::team::root::Root;
@@ -207,6 +208,14 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
             }
         }
     });
+    for (node, known) in functions(root) {
+        let (run, there) = (milliseconds(known.run_ns), milliseconds(known.move_ns));
+        let (name, calls) = (name(known.key), known.calls);
+        let _ = writeln!(
+            text,
+            "function {name} on {node}: {calls} calls, one takes {run} ms, and {there} ms more from another node"
+        );
+    }
     let moved = root.tallies.moved_outside();
     if moved > 0 {
         let _ = writeln!(text, "tombolo omp: outside of regions {moved} bytes were moved");
@@ -222,6 +231,12 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
         }
     }
     text
+}
+
+/// What `--balance` knows of functions, and of which node.
+fn functions(root: &Root) -> Vec<(String, Known)> {
+    let known = root.balancer().map_or_else(Vec::new, |balancer| balancer.known(root.nodes()));
+    known.into_iter().map(|known| (root.nodes().at(known.node).name(), known)).collect()
 }
 
 fn speed(node: &Node) -> String {
@@ -276,6 +291,14 @@ fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
             );
         }
     });
+    for (node, known) in functions(root) {
+        let (name, node) = (quoted(&name(known.key)), quoted(&node));
+        let Known { calls, run_ns, move_ns, .. } = known;
+        let _ = writeln!(
+            text,
+            "{{\"function\":{name},\"node\":{node},\"calls\":{calls},\"run_ns\":{run_ns},\"move_ns\":{move_ns}}}"
+        );
+    }
     let _ = writeln!(text, "{{\"moved_outside_bytes\":{}}}", root.tallies.moved_outside());
     text
 }

@@ -12,8 +12,12 @@ pub const FUNCTIONS: usize = 64;
 /// How often a function is tried on a node before its time there is believed: the first call also loads code
 /// and data.
 const TRIES: u32 = 2;
-/// A new measurement's part of the time that is kept is 1 to this.
-const SMOOTH: u64 = 2;
+/// A measurement below the time that is kept lowers that by 1 to this of what it is below.
+const FALL: u64 = 2;
+/// A measurement above the time that is kept raises that by at most 1 to this of itself. A thread that loses
+/// its processor in a short function can measure a thousand times too much, but nothing makes it measure too
+/// little.
+const RISE: u64 = 8;
 /// Trying a node again costs at most 1 to this of the time that calls take.
 const PROBE_SHARE: u64 = 32;
 /// A move has to gain at least 1 to this of the time of a call that stays.
@@ -53,7 +57,8 @@ impl Measured {
         let smooth = |kept: u64, new: u64| match kept {
             0 => new,
             kept if self.count < TRIES => kept.min(new),
-            kept => kept - kept / SMOOTH + new / SMOOTH,
+            kept if new <= kept => kept - (kept - new).div_ceil(FALL),
+            kept => kept + (new - kept).min((kept / RISE).max(1)),
         };
         let (run_ns, move_ns) =
             (smooth(self.run_ns, run_ns.max(1)), move_ns.map(|new| smooth(self.move_ns, new.max(1))));
@@ -79,6 +84,21 @@ pub struct Balance {
     /// Threads in such functions, by the node whose processors they use.
     busy: [u32; NODES],
     functions: [Function; FUNCTIONS],
+}
+
+/// What is known of a function on a node, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The function.
+    pub key: usize,
+    /// The node.
+    pub node: u32,
+    /// Calls that were given to the node.
+    pub calls: u32,
+    /// The time that is kept of a call on a processor of its own; 0 if none has returned.
+    pub run_ns: u64,
+    /// The time that is kept of a move there; 0 if no caller was on another node.
+    pub move_ns: u64,
 }
 
 /// Where a call is executed, to be given back to [`Balance::end`].
@@ -148,6 +168,19 @@ impl Balance {
     #[must_use]
     pub fn busy(&self, node: u32) -> u32 {
         self.busy.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// What is known of functions, on those of the first nodes that were given calls of them.
+    pub fn known(&self, nodes: usize) -> impl Iterator<Item = Known> {
+        let of_function = move |function: &Function| {
+            let (key, all) = (function.key, function.on);
+            let of_node = move |(node, on): (usize, Measured)| {
+                let Measured { given, run_ns, move_ns, .. } = on;
+                Known { key, node: node as u32, calls: given, run_ns, move_ns }
+            };
+            all.into_iter().take(nodes).enumerate().map(of_node).filter(|known| known.calls > 0)
+        };
+        self.functions.iter().take_while(|function| function.key != 0).flat_map(of_function)
     }
 
     fn find(&mut self, key: usize) -> Option<usize> {
@@ -276,6 +309,48 @@ mod tests {
         assert!(had[1] > 20_000, "{had:?}");
     }
 
+    /// The time that is kept of a function on a node, and of a move there.
+    fn kept(balance: &Balance, key: usize, node: u32) -> (u64, u64) {
+        let is_it = |known: &Known| known.key == key && known.node == node;
+        let known = balance.known(NODES).find(is_it).expect("it was called there");
+        (known.run_ns, known.move_ns)
+    }
+
+    #[test]
+    fn calls_whose_thread_lost_its_processor_move_nothing() {
+        let mut balance = Balance::default();
+        let (times, move_ns) = ([1_000_000, 5_000_000], 10_000);
+        calls(&mut balance, 1, &times, move_ns, 4);
+        let places = places(&[1, 1]);
+        // Three calls of ten take fifty times as long on the fast node, which is then ten times as slow.
+        let mut elsewhere = 0;
+        for call in 0..1000 {
+            let choice = balance.begin(1, 0, None, &places);
+            let outlier = if choice.node == 0 && call % 10 < 3 { 50 } else { 1 };
+            let run_ns = times[choice.node as usize] * outlier;
+            let moved = if choice.node == 0 { 0 } else { move_ns };
+            balance.end(choice, (run_ns, run_ns + moved), &places);
+            elsewhere += choice.node;
+            let (kept, _) = kept(&balance, 1, 0);
+            assert!((1_000_000..1_500_000).contains(&kept), "call {call}: {kept}");
+        }
+        // It is tried again, for a 32th of the time that calls took.
+        assert!((1..150).contains(&elsewhere), "{elsewhere}");
+    }
+
+    #[test]
+    fn a_function_that_stays_slower_moves_within_log_calls() {
+        for (factor, within) in [(2, 9), (10, 23), (100, 43), (1000, 62)] {
+            let mut balance = Balance::default();
+            calls(&mut balance, 1, &[1_000_000, 1_000_000 * factor * 8 / 10], 1000, 200);
+            // The other node would be better by a fifth now.
+            let slow = [1_000_000 * factor, 1_000_000 * factor * 8 / 10];
+            calls(&mut balance, 1, &slow, 1000, within);
+            let had = calls(&mut balance, 1, &slow, 1000, 20);
+            assert!(had[1] >= 19, "{factor} times as slow: {had:?}");
+        }
+    }
+
     #[test]
     fn the_first_call_of_a_node_is_not_what_counts() {
         let mut balance = Balance::default();
@@ -332,6 +407,29 @@ mod tests {
     }
 
     proptest! {
+        /// However long single calls take, with three usual ones between: what is kept is at most an eighth
+        /// more than a usual call takes, and never less.
+        #[test]
+        fn single_measurements_do_not_count(
+            usual in 8_u64..1_000_000_000,
+            outliers in prop::collection::vec((3_usize..6, 1_u64..10_000), 1..50),
+        ) {
+            let mut measured = Measured::default();
+            let mut keep = |run_ns| {
+                measured.keep(run_ns, Some(run_ns));
+                (measured.run_ns, measured.move_ns)
+            };
+            keep(usual);
+            for (between, factor) in outliers {
+                for _ in 0..between {
+                    keep(usual);
+                }
+                let (run_ns, move_ns) = keep(usual * factor);
+                prop_assert!((usual..=usual + usual / 6).contains(&run_ns), "{run_ns} of {usual}");
+                prop_assert_eq!(run_ns, move_ns);
+            }
+        }
+
         /// Whatever is called, and in whatever order calls return, the counts are those of the calls that
         /// run; and a call is given to a node that is there.
         #[test]

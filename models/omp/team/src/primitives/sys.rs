@@ -18,6 +18,12 @@ pub fn keep_futexes() {
     FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
 }
 
+/// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or 0.
+#[must_use]
+pub fn kind_of_futexes() -> i32 {
+    FUTEX.load(Ordering::Relaxed)
+}
+
 /// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device.
 /// Whether it did.
 pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
@@ -348,6 +354,19 @@ pub fn handle_signals() {
     if let Some(before) = BLOCKED.get() {
         // SAFETY: the set is only read.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+    }
+}
+
+/// Does something while no signal is handled by the calling thread.
+pub fn without_signals<T>(run: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of ours, which the calls write and read.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        let result = run();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        result
     }
 }
 

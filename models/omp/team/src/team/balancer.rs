@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-use crate::primitives::balance::{Balance, Choice, Place};
+use crate::primitives::balance::{Balance, Choice, Known, Place};
 use crate::primitives::lock::Spinlock;
 use crate::primitives::nodes::{NODES, Nodes};
 
@@ -30,6 +30,11 @@ impl Balancer {
     /// As [`Balance::leave`].
     pub fn leave(&self, choice: Choice, nodes: &Nodes) {
         self.with(nodes, |balance, places| balance.leave(choice, places));
+    }
+
+    /// As [`Balance::known`].
+    pub fn known(&self, nodes: &Nodes) -> Vec<Known> {
+        self.with(nodes, |balance, places| balance.known(places.len()).collect())
     }
 
     fn with<R>(&self, nodes: &Nodes, run: impl FnOnce(&mut Balance, &[Place]) -> R) -> R {

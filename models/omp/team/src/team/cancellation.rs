@@ -1,7 +1,7 @@
 //! A request to a thread of the program to end (`pthread_cancel`), which it follows where it comes to a
 //! cancellation point, on whichever node.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::primitives::{park, sys};
 
@@ -16,6 +16,9 @@ pub struct Cancellation {
     is_disabled: AtomicBool,
     /// The word that it sleeps on at a cancellation point, or is about to; 0 is none.
     sleeps_on: AtomicUsize,
+    /// The process that makes a call for it which can be interrupted, or is about to: its number plus one; 0
+    /// is none.
+    calls_in: AtomicU64,
 }
 
 impl Cancellation {
@@ -60,6 +63,24 @@ impl Cancellation {
         self.sleeps_on.store(0, Ordering::SeqCst);
     }
 
+    /// Has a process make a call for the thread, by its number, which a request to end interrupts. `None` if
+    /// it was asked before. The thread does so; the call is made under way by `call`, which returns once it
+    /// is over.
+    pub fn call<T>(&self, process: u64, call: impl FnOnce() -> T) -> Option<T> {
+        self.calls_in.store(process + 1, Ordering::SeqCst);
+        let result = (!self.is_due()).then(call);
+        self.calls_in.store(0, Ordering::SeqCst);
+        result
+    }
+
+    /// The process that makes a call for the thread, or is about to. Who asks the thread to end asks first
+    /// and looks for this then, and has that process interrupt the call; the process looks whether the thread
+    /// is to end once it can be told.
+    #[must_use]
+    pub fn calls_in(&self) -> Option<u64> {
+        self.calls_in.load(Ordering::SeqCst).checked_sub(1)
+    }
+
     /// Another thread gets the record.
     pub(crate) fn begin_anew(&self) {
         self.asked.store(false, Ordering::SeqCst);
@@ -89,6 +110,33 @@ mod tests {
             }
             shared.0.ask();
             thread.join().expect("no panic");
+        }
+    }
+
+    /// The thread and who asks it, with the process between them as a thread that waits for either.
+    #[test]
+    fn a_call_is_told_of_a_request_or_not_made() {
+        for round in 0..500_u32 {
+            let shared = Arc::new((Cancellation::default(), AtomicU32::new(0)));
+            let caller = Arc::clone(&shared);
+            let thread = std::thread::spawn(move || {
+                let (cancellation, interrupted) = &*caller;
+                cancellation.call(7, || {
+                    while interrupted.load(Ordering::SeqCst) == 0 && !cancellation.is_due() {
+                        std::thread::yield_now();
+                    }
+                })
+            });
+            for _ in 0..round % 4 {
+                std::thread::yield_now();
+            }
+            let (cancellation, interrupted) = &*shared;
+            cancellation.ask();
+            if cancellation.calls_in() == Some(7) {
+                interrupted.store(1, Ordering::SeqCst);
+            }
+            let _ = thread.join().expect("no panic");
+            assert_eq!(cancellation.calls_in(), None);
         }
     }
 

@@ -66,6 +66,8 @@ pub enum Left {
     Jump(usize, i32),
     /// By the end of the thread, with what it ends with.
     Exit(usize),
+    /// By an exception of C++, which its caller is to throw again.
+    Throw(usize),
 }
 
 /// A thread of the job. The first cache line is what others write, the rest is its own.

@@ -1,0 +1,147 @@
+//! Calls of the C library that wait, made for threads of other nodes, and how they are interrupted.
+//!
+//! The thread that makes such a call does so as a cancellation point, with requests of the C library masked:
+//! one has the call fail with `ECANCELED`, whether it comes before the thread waits in its kernel or later. A
+//! request cannot be taken back, so that thread ends after the call.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tombolo_omp_domains::calls;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::thread::Thread;
+
+use super::forward::WORDS;
+use crate::cancellation::{self, DISABLE, MASKED};
+
+/// What a call fails with that a signal interrupts.
+const EINTR: usize = libc::EINTR as usize;
+
+// SAFETY: the C library's functions of these names; the linker has named them so.
+unsafe extern "C" {
+    fn __real_pthread_self() -> libc::pthread_t;
+    fn __real_pthread_cancel(thread: libc::pthread_t) -> libc::c_int;
+    fn __real_pthread_kill(thread: libc::pthread_t, signal: libc::c_int) -> libc::c_int;
+}
+
+/// A call under way in this process.
+struct Call {
+    /// For which thread of the program.
+    caller: &'static Thread,
+    /// The thread of this process that makes it, as the C library calls it.
+    made_by: usize,
+    is_cancelled: bool,
+}
+
+static CALLS: Mutex<Vec<Call>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The thread of the program for which the calling thread makes a call.
+    static CALLER: Cell<Option<&'static Thread>> = const { Cell::new(None) };
+    static IS_INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+    /// Whether a handler of the program was executed during the call.
+    static HAS_HANDLED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calls under way, with all signals blocked: a handler may look for them too.
+fn with_calls<T>(run: impl FnOnce(&mut Vec<Call>) -> T) -> T {
+    sys::without_signals(|| {
+        let mut calls: MutexGuard<'_, _> = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+        run(&mut calls)
+    })
+}
+
+/// Makes a call for a thread of the program, which its cancellation interrupts. What it returns, and whether
+/// it was interrupted.
+pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bool) {
+    // SAFETY: the call has no arguments.
+    let made_by = unsafe { __real_pthread_self() } as usize;
+    cancellation::let_in(MASKED);
+    CALLER.set(Some(caller));
+    with_calls(|calls| calls.push(Call { caller, made_by, is_cancelled: false }));
+    // Who asks it to end from here on finds the call.
+    let is_due = caller.cancellation.is_due();
+    let result = if is_due { 0 } else { until_interrupted(caller, call) };
+    let errno = sys::errno();
+    let is_cancelled = with_calls(|calls| {
+        let index = calls.iter().position(|call| call.made_by == made_by);
+        index.is_some_and(|index| calls.swap_remove(index).is_cancelled)
+    });
+    CALLER.set(None);
+    // A request that has interrupted a call has disabled further ones. Calls that are not restarted after a
+    // signal end by that of the request.
+    let by_request = cancellation::let_in(DISABLE) == DISABLE || is_cancelled && errno == EINTR;
+    let is_interrupted = by_request || IS_INTERRUPTED.take() || is_due;
+    if is_cancelled {
+        calls::end_thread();
+    }
+    sys::set_errno(errno);
+    (result, is_interrupted)
+}
+
+/// Makes the call, and makes it again if it fails as one that a signal interrupted without a handler of the
+/// program: the C library's request came for a thread that the program has ended or that disables it.
+fn until_interrupted(caller: &Thread, call: impl Fn() -> u64) -> u64 {
+    loop {
+        HAS_HANDLED.set(false);
+        sys::set_errno(0);
+        let result = call();
+        if sys::errno() != EINTR || HAS_HANDLED.get() || caller.cancellation.is_due() {
+            return result;
+        }
+    }
+}
+
+/// The thread of the program for which the calling thread makes a call that can be interrupted.
+pub(crate) fn caller() -> Option<&'static Thread> {
+    CALLER.get()
+}
+
+/// The call that the calling thread makes was interrupted in another way.
+pub(crate) fn is_interrupted() {
+    IS_INTERRUPTED.set(true);
+}
+
+/// Executes a handler of a signal. In a thread that makes a call that can be interrupted, no request
+/// interrupts what the handler calls; one that comes meanwhile interrupts the call after it.
+pub(super) fn handle(handler: impl FnOnce()) {
+    if CALLER.get().is_none() {
+        return handler();
+    }
+    // SAFETY: the call has no arguments.
+    let me = unsafe { __real_pthread_self() };
+    let before = cancellation::let_in(DISABLE);
+    handler();
+    HAS_HANDLED.set(true);
+    let is_cancelled =
+        with_calls(|calls| calls.iter().any(|call| call.made_by == me as usize && call.is_cancelled));
+    cancellation::let_in(before);
+    if is_cancelled && before == MASKED {
+        // SAFETY: it is the calling thread.
+        unsafe { __real_pthread_cancel(me) };
+    }
+}
+
+/// Interrupts the call that this process makes for a thread, or has it handle a signal. Whether there is such
+/// a call.
+///
+/// # Safety
+/// The words are the address of the thread's record, and the signal or 0.
+pub(super) unsafe fn serve_interrupt(&[caller, signal, ..]: &[u64; WORDS]) -> u64 {
+    let caller = caller as *const Thread;
+    with_calls(|calls| {
+        let Some(call) = calls.iter_mut().find(|call| ptr::eq(call.caller, caller)) else { return 0 };
+        let made_by = call.made_by as libc::pthread_t;
+        // SAFETY: that thread takes the call from the list before it ends.
+        let failed = unsafe {
+            if signal == 0 {
+                call.is_cancelled = true;
+                __real_pthread_cancel(made_by)
+            } else {
+                __real_pthread_kill(made_by, libc::c_int::try_from(signal).unwrap_or(-1))
+            }
+        };
+        u64::from(failed == 0)
+    })
+}
