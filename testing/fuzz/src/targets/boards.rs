@@ -109,6 +109,9 @@ impl DeviceMemory for Entries {
 
 const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
 
+/// The addresses that there are for windows.
+const SPACE_BYTES: u64 = 256 << 30;
+
 pub(super) fn pci_bus(input: &[u8]) {
     let mut bus = Bus { words: HashMap::from([(0, 0x1110_1af4)]), masks: HashMap::new() };
     let mut choices = Choices::new(input);
@@ -118,10 +121,17 @@ pub(super) fn pci_bus(input: &[u8]) {
         bus.masks.insert(offset, (both >> 32) as u32);
     }
     let mut entries = Entries(0);
-    match pci::set_up(&mut bus, &mut entries, PLACES, Messages { address: 0x802_0040, first: 80 }) {
-        Ok(device) => {
-            assert!(device.window_bytes > 0 && (1..=2048).contains(&device.vectors));
-            assert_eq!(entries.0, 4 * u64::from(device.vectors));
+    let messages = Messages { address: 0x802_0040, first: 80 };
+    match pci::set_up(&mut bus, &mut entries, PLACES, SPACE_BYTES, messages) {
+        Ok(devices) => {
+            let mut vectors = 0;
+            for device in devices.iter().flatten() {
+                assert!(device.window_bytes > 0 && (1..=2048).contains(&device.vectors));
+                assert!(device.places.window + device.window_bytes <= PLACES.window + SPACE_BYTES);
+                vectors += u64::from(device.vectors);
+            }
+            assert!(vectors > 0, "a window with doorbells was found");
+            assert_eq!(entries.0, 4 * vectors);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
