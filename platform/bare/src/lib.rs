@@ -9,8 +9,8 @@
 //! * [`board`] is the monitor's half. Each instruction set has its own folder.
 //! * [`program`] is the program's half.
 //!
-//! [`pci`], [`fdt`], [`console`], [`elf`], [`ticks`] and [`bytes`] do not depend on a processor and are tested on any
-//! host.
+//! [`pci`], [`fdt`], [`console`], [`elf`], [`ticks`] and [`bytes`] do not depend on a processor and are
+//! tested on any host.
 #![cfg_attr(not(test), no_std)]
 
 pub mod board;
