@@ -26,6 +26,6 @@ pub use attached::{AttachedNode, KeyError, WindowKey};
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};
-pub use model::{BareNode, Boot, Folder, Link, Machine, Node, NodeSettings, UserNode, VmNode};
+pub use model::{Accelerator, BareNode, Boot, Folder, Link, Machine, Node, NodeSettings, UserNode, VmNode};
 pub use tombolo_link::TransportKind;
 pub use windows::Window;

@@ -108,6 +108,8 @@ pub struct VmNode {
     pub doorbells: u16,
     /// How each side keeps its view of the window; `None` where it is coherent.
     pub caches: Option<Caches>,
+    /// What executes its instructions.
+    pub accelerator: Accelerator,
     /// The emulator's processor model; that of its [`Architecture`](crate::vm::Architecture) when `None`.
     pub cpu: Option<String>,
     /// Folders whose contents it has from its start, the later over the earlier; see
@@ -117,6 +119,22 @@ pub struct VmNode {
     pub emulator: Option<PathBuf>,
     /// What it boots, where that is not what the kit has.
     pub boot: Boot,
+}
+
+/// What executes the instructions of a virtual machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Accelerator {
+    /// The emulator translates them: any instruction set on any host.
+    #[default]
+    Tcg,
+    /// The host's processor executes them, by its kernel: the host's instruction set, where there is
+    /// `/dev/kvm`.
+    Kvm,
+}
+
+impl Accelerator {
+    /// The names, as machine files have them.
+    pub const NAMES: [&str; 2] = ["tcg", "kvm"];
 }
 
 /// What a virtual machine boots, where it is not what the kit has, and its disks.
@@ -163,6 +181,7 @@ impl Default for VmNode {
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
             caches: None,
+            accelerator: Accelerator::Tcg,
             cpu: None,
             files: Vec::new(),
             emulator: None,

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
 use super::{attached, boot, coherence};
-use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
+use crate::model::{Accelerator, BareNode, Folder, NodeSettings, UserNode, VmNode};
 use crate::suggest;
 use crate::vm::Architecture;
 
@@ -31,7 +31,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 23] = [
+const KEYS: [(&str, &[&str]); 24] = [
     ("name", &["host", "user", "vm", "bare", "attached"]),
     ("kind", &["host", "user", "vm", "bare", "attached"]),
     ("isa", &["user", "vm", "bare", "attached"]),
@@ -47,6 +47,7 @@ const KEYS: [(&str, &[&str]); 23] = [
     ("cache_seed", &["vm", "bare", "attached"]),
     ("evict_one_in", &["vm", "bare", "attached"]),
     ("silence_s", &["attached"]),
+    ("accelerator", &["vm"]),
     ("cpu", &["user", "vm", "bare"]),
     ("instruction_clock", &["bare"]),
     ("files", &["user", "vm"]),
@@ -92,7 +93,10 @@ pub(super) fn read(
             files: read_files(reader, table, around.folder, UserNode::FOLDERS).pop(),
             emulator: read_emulator(reader, table, around.folder),
         })),
-        "vm" => Some(NodeSettings::Vm(read_vm(reader, table, around.folder))),
+        "vm" => Some(NodeSettings::Vm(VmNode {
+            accelerator: read_accelerator(reader, table, isa, around.host_isa),
+            ..read_vm(reader, table, around.folder)
+        })),
         "attached" => {
             attached::read(reader, table, header.clone(), around.folder).map(NodeSettings::Attached)
         }
@@ -262,10 +266,37 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         window_mib,
         doorbells,
         caches: coherence::read(reader, table),
+        accelerator: usual.accelerator,
         cpu: read_cpu(reader, table),
         files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),
         boot: boot::read(reader, table, folder),
+    }
+}
+
+/// Whether `/dev/kvm` is there shows when the node starts.
+fn read_accelerator(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    isa: Option<Isa>,
+    host_isa: Isa,
+) -> Accelerator {
+    let Some(value) = reader.value(table, "accelerator") else { return Accelerator::Tcg };
+    let note = format!("accelerator: one of {}", quoted_list(Accelerator::NAMES));
+    let Some(word) = reader.text("accelerator", value, &note) else { return Accelerator::Tcg };
+    match word.text.as_str() {
+        "tcg" => Accelerator::Tcg,
+        "kvm" => {
+            if let Some(isa) = isa.filter(|isa| *isa != host_isa) {
+                let message = format!("KVM executes no {isa}: this host is {host_isa}");
+                reader.report(Problem::new(word.span, message).label("\"tcg\" emulates it").note(note));
+            }
+            Accelerator::Kvm
+        }
+        _ => {
+            reader.report(unknown_word(&word, "accelerator", Accelerator::NAMES).note(note));
+            Accelerator::Tcg
+        }
     }
 }
 

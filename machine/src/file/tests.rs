@@ -9,7 +9,7 @@ mod windows;
 
 use crate::file::MAX_NODES;
 use crate::limits::{Limit, Limits};
-use crate::model::{BareNode, Boot, Folder, Machine, VmNode};
+use crate::model::{Accelerator, BareNode, Boot, Folder, Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -120,6 +120,7 @@ fn a_machine_reads_as_written() {
         window_mib: 16384,
         doorbells: 64,
         caches: None,
+        accelerator: Accelerator::Tcg,
         cpu: Some("max,pauth-impdef=on".to_owned()),
         files: vec![
             Folder::At("root".into()),
@@ -233,7 +234,7 @@ error: unknown key `memroy_mib` in a vm node
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
   |
-  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, coherence, cache_seed, evict_one_in, cpu, files, kernel, modules, root, disks, emulator"
+  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, coherence, cache_seed, evict_one_in, accelerator, cpu, files, kernel, modules, root, disks, emulator"
     );
 }
 
@@ -317,6 +318,27 @@ error: unknown kind of node `VM`
   |
   = note: kind: one of `host`, `user`, `vm`, `bare` or `attached`"
     );
+}
+
+#[test]
+fn a_virtual_machine_of_the_hosts_kind_may_have_kvm() {
+    let parsed = |isa: &str, accelerator: &str| {
+        let text = format!(
+            "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"vm0\"\n\
+             kind = \"vm\"\nisa = \"{isa}\"\naccelerator = \"{accelerator}\"\n"
+        );
+        let machine = Machine::parse(&text, Path::new("m.toml"), Isa::X86_64);
+        machine.map(|machine| machine.node_named("vm0").unwrap().as_vm().unwrap().accelerator)
+    };
+    assert_eq!(parsed("x86_64", "kvm").unwrap(), Accelerator::Kvm);
+    assert_eq!(parsed("aarch64", "tcg").unwrap(), Accelerator::Tcg);
+    for (isa, accelerator, said) in [
+        ("aarch64", "kvm", "KVM executes no aarch64: this host is x86_64"),
+        ("x86_64", "kvn", "did you mean \"kvm\"?"),
+    ] {
+        let error = parsed(isa, accelerator).unwrap_err().to_string();
+        assert!(error.contains(said) && error.contains("m.toml:9:"), "{error}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct Architecture {
     pub has_root: bool,
     /// The emulator's machine.
     pub(super) machine: &'static str,
+    /// The same where KVM runs it, with the host's processor model.
+    pub(super) machine_with_kvm: &'static str,
     /// Devices that come before the windows.
     pub(super) devices: &'static [&'static str],
     /// The kernel's parameters: its serial line, and what is of this instruction set alone.
@@ -42,6 +44,8 @@ impl Architecture {
         // What images hold for this host is linked to its libraries.
         has_root: true,
         machine: "q35",
+        // Interrupts are remapped by the emulator's part of the controllers.
+        machine_with_kvm: "q35,accel=kvm,kernel-irqchip=split",
         // vfio needs an IOMMU. Interrupts that are remapped count as isolated.
         devices: &["-device intel-iommu,intremap=on"],
         // `pti=off` as `kpti=off` of Arm. `i8042` and `tsc`: the kernel would wait for a keyboard that is
@@ -64,6 +68,7 @@ impl Architecture {
         has_root: false,
         // Interrupts through GICv2m wake a sleeping guest fastest; vfio needs an IOMMU.
         machine: "virt,gic-version=2,iommu=smmuv3",
+        machine_with_kvm: "virt,accel=kvm,gic-version=host,iommu=smmuv3",
         devices: &[],
         // `cma=0`: no memory set aside for devices that are not there. `kpti=off`: programs keep the kernel's
         // pages, unreadable, in their page tables. The kernel takes them out against processors that read
@@ -81,6 +86,7 @@ impl Architecture {
         remedy: "cargo xtask kit --vm riscv64",
         has_root: false,
         machine: "virt",
+        machine_with_kvm: "virt,accel=kvm",
         devices: &[],
         kernel_line: "console=ttyS0",
     };

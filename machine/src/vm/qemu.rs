@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::architecture::Architecture;
 use super::hardware::{Hardware, Launch};
+use crate::model::Accelerator;
 
 /// The default memory, in MiB. The emulator takes of its host what the machine has touched and about 180 MiB
 /// more.
@@ -69,6 +70,7 @@ pub struct Qemu {
     program: PathBuf,
     kernel: PathBuf,
     initramfs: PathBuf,
+    accelerator: Accelerator,
     hardware: Hardware,
     parameters: Vec<(String, String)>,
     disks: Vec<PathBuf>,
@@ -89,6 +91,7 @@ impl Qemu {
             program: program.into(),
             kernel: kernel.into(),
             initramfs: initramfs.into(),
+            accelerator: Accelerator::Tcg,
             hardware: Hardware {
                 cpu: None,
                 memory_mib: DEFAULT_MEMORY_MIB,
@@ -98,6 +101,14 @@ impl Qemu {
             parameters: Vec::new(),
             disks: Vec::new(),
         }
+    }
+
+    /// Sets what executes its instructions. With [`Accelerator::Kvm`] the processor model is the host's
+    /// unless one is set.
+    #[must_use]
+    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
+        self.accelerator = accelerator;
+        self
     }
 
     /// Sets the processor model, one that the emulator has; the [architecture's](Architecture::cpu) if
@@ -210,7 +221,11 @@ impl Qemu {
         if !(1..=MAX_PROCESSORS).contains(&processors) {
             return Err(QemuError::Processors(processors));
         }
-        let Architecture { machine, cpu, devices: first, .. } = *self.architecture;
+        let Architecture { machine, machine_with_kvm, cpu, devices: first, .. } = *self.architecture;
+        let (machine, cpu) = match self.accelerator {
+            Accelerator::Tcg => (machine, cpu),
+            Accelerator::Kvm => (machine_with_kvm, "host"),
+        };
         let devices: Vec<String> =
             first.iter().map(|device| (*device).to_owned()).chain(devices.iter().cloned()).collect();
         let mut arguments = self.hardware.arguments(machine, cpu, serial, &devices);
@@ -302,6 +317,9 @@ mod tests {
         assert!(words[at("-append") + 1].starts_with("console=ttyS0 intel_iommu=on "));
         let named = line(&qemu_of(Isa::X86_64).cpu(Some("max".to_owned()))).unwrap();
         assert_eq!(named[at("-cpu") + 1], "max");
+        let by_kvm = line(&qemu_of(Isa::X86_64).accelerator(Accelerator::Kvm)).unwrap();
+        assert_eq!(by_kvm[at("-machine") + 1], "q35,accel=kvm,kernel-irqchip=split");
+        assert_eq!(by_kvm[at("-cpu") + 1], "host");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Starting nodes: the emulator of a virtual machine, or an agent under an emulator on this kernel.
 
+use std::fs::File;
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::CONTROL_VECTOR;
 use tombolo_machine::vm::{Architecture, Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
-use tombolo_machine::{BareNode, Boot, Kit, Node, NodeSettings, VmNode, kit};
+use tombolo_machine::{Accelerator, BareNode, Boot, Kit, Node, NodeSettings, VmNode, kit};
 use tombolo_platform::guest::init;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
@@ -120,12 +121,16 @@ impl Root {
         }
         let parts = if images.is_empty() { parts } else { parts.with_disks().map_err(text)? };
         let architecture = Architecture::of(node.isa).ok_or("there is no virtual machine of it yet")?;
+        if vm.accelerator == Accelerator::Kvm {
+            can_use_kvm()?;
+        }
         // The user's files come last, so that they are the ones that are there.
         let own = parts.root.iter().cloned().map(Ok);
         let folders = own.chain(vm.files.iter().map(|folder| folder.locate(kit)));
         let folders = folders.collect::<Result<Vec<_>, _>>().map_err(text)?;
         let initrd = self.boot_image(&parts, node.isa, (folders, vm.memory_mib))?;
         let qemu = Qemu::new(architecture, program, &parts.kernel, initrd)
+            .accelerator(vm.accelerator)
             .cpu(vm.cpu.clone())
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
@@ -226,6 +231,15 @@ impl Root {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// Whether the host's kernel lets this process run virtual machines.
+fn can_use_kvm() -> Result<(), String> {
+    const DEVICE: &str = "/dev/kvm";
+    let opened = File::options().read(true).write(true).open(DEVICE);
+    opened.map(drop).map_err(|error| {
+        format!("cannot open {DEVICE}: {error}; accelerator = \"tcg\" in the machine file does without")
+    })
 }
 
 /// A part that the kit does not have, and why it was looked for there.

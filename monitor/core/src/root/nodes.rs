@@ -7,7 +7,7 @@ use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
-use tombolo_machine::{Limit, Node, NodeSettings};
+use tombolo_machine::{Accelerator, Limit, Node, NodeSettings};
 
 use super::observing::cut;
 use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, shown};
@@ -161,9 +161,21 @@ impl Core {
             .collect();
         for id in late {
             self.effects.push(Effect::Destroy { node: id });
-            self.node_lost(id, &format!("it did not report within {} s", BOOT_TIMEOUT.as_secs()));
+            self.node_lost(id, &self.silence(id));
         }
         self.give_up_joins(now);
+    }
+
+    /// Why a node that boots is given up.
+    fn silence(&self, id: NodeId) -> String {
+        let vm = self.machine.node(id).and_then(|node| node.as_vm());
+        let hint = match vm.map(|vm| vm.accelerator) {
+            Some(Accelerator::Kvm) => {
+                "; on a host that is itself a virtual machine KVM may hang: accelerator = \"tcg\" does without"
+            }
+            _ => "",
+        };
+        format!("it did not report within {} s{hint}", BOOT_TIMEOUT.as_secs())
     }
 
     /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its

@@ -70,6 +70,30 @@ fn deaths_are_known(machine: &Machine) {
     assert!(eventually(|| machine.node("vm0")["state"] == "down"), "{}", machine.node("vm0"));
 }
 
+/// Where KVM works the node is one like others. Where its device is there and guests hang, as in some virtual
+/// machines, or the emulator cannot use it, the node is given up in words.
+#[test]
+fn a_node_by_kvm_comes_up_or_is_given_up() {
+    let isa = std::env::consts::ARCH;
+    if !has_virtual_machine(isa) {
+        return;
+    }
+    let settings = "memory_mib = 256\naccelerator = \"kvm\"\ncpu = \"qemu64\"";
+    let machine = Machine::new(&MachineFile::host().with_node("vm0", "vm", isa, settings));
+    let file = machine.file().to_owned();
+    let up = machine.tombolo(["up".as_ref(), file.as_os_str()]);
+    if up.status == 0 {
+        exchanges_messages(&machine, isa);
+        machine.down();
+        return;
+    }
+    up.fails_with(1, &["node vm0 did not come up"]);
+    let said = up.to_string();
+    let causes = ["accelerator = \"tcg\"", "its process was ended"];
+    assert!(causes.iter().any(|cause| said.contains(cause)), "{said}");
+    machine.assert_gone();
+}
+
 /// A kit without its kernel names the command that fetches it.
 #[test]
 fn a_kit_without_the_kernel_says_what_fetches_it() {
