@@ -102,9 +102,11 @@ pub trait Board {
 ///
 /// A processor that has halted is late: the emulator's thread has to be woken by the host. One that looks is
 /// not, and on a clock that counts instructions it ends its sleep at the same instruction in every run.
+#[cfg(any(target_os = "none", test))]
 const LOOKING_NS: u64 = 20_000;
 
 /// How a processor sleeps.
+#[cfg(any(target_os = "none", test))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sleep {
     /// It halts until an interrupt, or this time if there is one.
@@ -113,13 +115,30 @@ enum Sleep {
     Looking(u64),
 }
 
+#[cfg(any(target_os = "none", test))]
 impl Sleep {
-    #[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "boards are built for themselves only"))]
     fn of(now_ns: u64, until_ns: Option<u64>) -> Sleep {
         match until_ns {
             Some(until_ns) if until_ns.saturating_sub(now_ns) <= LOOKING_NS => Sleep::Looking(until_ns),
             until_ns => Sleep::Halted(until_ns.map(|until_ns| until_ns - LOOKING_NS)),
         }
+    }
+
+    /// Sleeps. `set_alarm` sets the time of the timer's interrupt, or that there is none.
+    fn run(self, set_alarm: impl Fn(Option<u64>), halt: impl Fn(), is_pending: impl Fn() -> bool) {
+        match self {
+            Sleep::Halted(until_ns) => {
+                set_alarm(until_ns);
+                halt();
+            }
+            Sleep::Looking(until_ns) => {
+                set_alarm(Some(until_ns));
+                while !is_pending() {
+                    core::hint::spin_loop();
+                }
+            }
+        }
+        set_alarm(None);
     }
 }
 
@@ -188,6 +207,8 @@ impl Division {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
     #[test]
@@ -197,6 +218,23 @@ mod tests {
         assert_eq!(Sleep::of(6, Some(6 + LOOKING_NS)), Sleep::Looking(6 + LOOKING_NS));
         // A time that has passed.
         assert_eq!(Sleep::of(5, Some(2)), Sleep::Looking(2));
+    }
+
+    #[test]
+    fn no_alarm_is_left_after_a_sleep() {
+        for (sleep, alarm, halts, looks) in [
+            (Sleep::Halted(None), None, 1, 0),
+            (Sleep::Halted(Some(7)), Some(7), 1, 0),
+            (Sleep::Looking(9), Some(9), 0, 3),
+        ] {
+            let (alarms, halted, looked) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
+            let is_pending = || {
+                looked.set(looked.get() + 1);
+                looked.get() == 3
+            };
+            sleep.run(|alarm| alarms.borrow_mut().push(alarm), || halted.set(halted.get() + 1), is_pending);
+            assert_eq!((alarms.into_inner(), halted.get(), looked.get()), (vec![alarm, None], halts, looks));
+        }
     }
 
     #[test]

@@ -115,19 +115,8 @@ impl Board for Virt {
 
     fn sleep(&mut self, until_ns: Option<u64>) {
         let at_tick = |until_ns| ticks::tick_at(until_ns, self.frequency_hz);
-        match Sleep::of(self.now_ns(), until_ns) {
-            Sleep::Halted(until_ns) => {
-                gic::set_alarm(until_ns.map(at_tick));
-                gic::wait();
-            }
-            Sleep::Looking(until_ns) => {
-                gic::set_alarm(Some(at_tick(until_ns)));
-                while !gic::is_pending() {
-                    core::hint::spin_loop();
-                }
-            }
-        }
-        gic::set_alarm(None);
+        let set_alarm = |until_ns: Option<u64>| gic::set_alarm(until_ns.map(at_tick));
+        Sleep::of(self.now_ns(), until_ns).run(set_alarm, gic::wait, gic::is_pending);
     }
 
     fn rung(&mut self) -> u64 {

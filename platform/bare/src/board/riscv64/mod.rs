@@ -104,19 +104,8 @@ impl Board for Virt {
 
     fn sleep(&mut self, until_ns: Option<u64>) {
         let at_tick = |until_ns| ticks::tick_at(until_ns, interrupts::FREQUENCY_HZ);
-        match Sleep::of(self.now_ns(), until_ns) {
-            Sleep::Halted(until_ns) => {
-                interrupts::set_alarm(until_ns.map(at_tick));
-                interrupts::wait();
-            }
-            Sleep::Looking(until_ns) => {
-                interrupts::set_alarm(Some(at_tick(until_ns)));
-                while !interrupts::is_pending() {
-                    core::hint::spin_loop();
-                }
-            }
-        }
-        interrupts::set_alarm(None);
+        let set_alarm = |until_ns: Option<u64>| interrupts::set_alarm(until_ns.map(at_tick));
+        Sleep::of(self.now_ns(), until_ns).run(set_alarm, interrupts::wait, interrupts::is_pending);
     }
 
     fn rung(&mut self) -> u64 {
