@@ -1,6 +1,6 @@
 /* Calls a marked function from several threads, as often as its first word says, and checks what it returns. The second
-   word is the number of a node: on others the function does thirty times as much. Says on how many nodes it was called and where most often,
-   and waits for a line before it ends if it has a third word. */
+   word is the number of a node: on others the function also sleeps for a second. Says on how many nodes it was called and where most
+   often, and waits for a line before it ends if it has a third word. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <tombolo_migrate.h>
@@ -18,20 +18,12 @@ static unsigned long turn(unsigned long value, int turns) {
     return value;
 }
 
-/* Products and quotients are the same on all of them. */
-static double heat(int turns) {
-    double value = 1.5;
-    for (int index = 0; index < turns; index++) value = value * 1.25 / (value / 1.0625);
-    return value;
-}
-static double heated;
-
 /* Calls itself once, so that a call is made in a call. */
 TOMBOLO_MIGRATE(work)
 unsigned long work(unsigned long value, int turns, int again) {
     atomic_fetch_add(&called[tombolo_node()], 1);
     value = turn(value, turns);
-    for (int times = tombolo_node() == fast ? 1 : 30; times > 0; times--) CHECK(heat(turns) == heated);
+    if (tombolo_node() != fast) EQUAL(sleep(1), 0);
     return again ? work(value, turns, 0) + 1 : value;
 }
 
@@ -62,7 +54,6 @@ int main(int count, char **words) {
     calls = count > 1 ? atoi(words[1]) : 20;
     fast = count > 2 ? atoi(words[2]) : 0;
     CHECK(expected(7, 1000) == turn(7, 1000));
-    heated = heat(TURNS);
     for (long thread = 0; thread < THREADS; thread++) CHECK(pthread_create(&threads[thread], NULL, runs, (void *)thread) == 0);
     for (int thread = 0; thread < THREADS; thread++) CHECK(pthread_join(threads[thread], NULL) == 0);
     runs((void *)99);
