@@ -320,18 +320,46 @@ impl<'a> Batch<'a> {
         match &mut self.add {
             BatchSink::Slots(batch) => Ok(batch.push(message)?),
             BatchSink::Flushed(batch) => Ok(batch.push(message)?),
-            BatchSink::OneByOne { send, max_message_bytes, sent } => {
-                send(message).map_err(|error| match error {
-                    EndError::Full => NotAdded::Full,
-                    EndError::TooLong => {
-                        NotAdded::TooLong { length_bytes: message.len(), max_bytes: *max_message_bytes }
-                    }
-                    EndError::Closed | EndError::PeerDied | EndError::Broken => NotAdded::Ended,
-                })?;
-                *sent += 1;
-                Ok(())
+            BatchSink::OneByOne { .. } => self.push_one(message),
+        }
+    }
+
+    /// As [`push`](Self::push), of a message of numbers, which is received as their little-endian bytes: a
+    /// quarter to a half faster in rings, as the message need not lie in memory before.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    #[inline(always)]
+    pub fn push_words<const N: usize>(&mut self, words: [u64; N]) -> Result<(), NotAdded> {
+        match &mut self.add {
+            BatchSink::Slots(batch) => Ok(batch.push_words(words)?),
+            BatchSink::Flushed(batch) => Ok(batch.push_words(words)?),
+            BatchSink::OneByOne { .. } => {
+                let mut copy = words;
+                self.push_words_one(&mut copy)
             }
         }
+    }
+
+    // By a mutable reference to a copy: the caller's array is then in memory on this way alone.
+    #[cold]
+    #[inline(never)]
+    fn push_words_one<const N: usize>(&mut self, words: &mut [u64; N]) -> Result<(), NotAdded> {
+        self.push_one(words.map(u64::to_le_bytes).as_flattened())
+    }
+
+    /// Sends a message by itself.
+    fn push_one(&mut self, message: &[u8]) -> Result<(), NotAdded> {
+        let BatchSink::OneByOne { send, max_message_bytes, sent } = &mut self.add else { return Ok(()) };
+        send(message).map_err(|error| match error {
+            EndError::Full => NotAdded::Full,
+            EndError::TooLong => {
+                NotAdded::TooLong { length_bytes: message.len(), max_bytes: *max_message_bytes }
+            }
+            EndError::Closed | EndError::PeerDied | EndError::Broken => NotAdded::Ended,
+        })?;
+        *sent += 1;
+        Ok(())
     }
 
     /// Messages added so far.

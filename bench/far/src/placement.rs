@@ -2,9 +2,11 @@
 
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SendError, SlotCount, SlotSize, Variant};
+use tombolo_ring::{
+    Batch, Consumer, Producer, RingConfig, RingMemory, SendError, SlotCount, SlotSize, Variant,
+};
 
-use crate::content::{check, corrupt, fill};
+use crate::content::{check, corrupt, fill, word};
 use crate::ring::command::COMMAND_BYTES;
 use crate::ring::end::{End, Ends};
 use crate::{Error, Patience, Side};
@@ -138,10 +140,8 @@ impl RingsEnd {
         while sequence < end {
             let before = sequence;
             let mut batch = self.producer.batch();
-            let mut message = [0; N];
             while sequence < end {
-                fill(&mut message, sequence);
-                match batch.push(&message) {
+                match push::<N>(&mut batch, sequence) {
                     Ok(()) => sequence += 1,
                     Err(SendError::Full) => break,
                     Err(error) => return Err(Error::of_placement(error)),
@@ -172,6 +172,21 @@ impl RingsEnd {
                 Ok(None) => patience.wait()?,
                 Err(error) => return Err(Error::of_placement(error)),
             }
+        }
+    }
+}
+
+/// Adds a message to a batch, by its numbers where it has as many as are compared with a ring in C.
+#[inline(always)]
+fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Result<(), SendError> {
+    let word = |index| word(sequence, index);
+    match N {
+        48 => batch.push_words([word(0), word(1), word(2), word(3), word(4), word(5)]),
+        64 => batch.push_words([word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]),
+        _ => {
+            let mut message = [0; N];
+            fill(&mut message, sequence);
+            batch.push(&message)
         }
     }
 }

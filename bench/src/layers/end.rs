@@ -11,7 +11,7 @@ use tombolo_transport::{EndError, MemoryChannel, Transport, shm};
 
 use crate::Patience;
 use crate::suite::content::{corrupt, fill};
-use crate::suite::peers::tombolo::{BATCH, wrong};
+use crate::suite::peers::tombolo::{BATCH, push, wrong};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 /// Its name in tables.
@@ -95,10 +95,8 @@ impl End for PolledEnd {
         let mut patience = Patience::default();
         while sequence < end {
             let sent = self.channel.try_send_batch(|batch| {
-                let mut message = [0; N];
                 for sequence in sequence..end {
-                    fill(&mut message, sequence);
-                    if batch.push(&message).is_err() {
+                    if push::<N>(batch, sequence).is_err() {
                         break;
                     }
                 }

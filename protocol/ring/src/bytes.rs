@@ -4,7 +4,7 @@
 //! Bytes keep their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and
 //! 1 bytes: the compiler would turn a copy of unknown length into a call.
 
-use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_block};
+use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_block, store_both};
 
 /// Stores `source` at the start of a slot's payload and zeroes the rest of the last word touched.
 ///
@@ -23,6 +23,30 @@ pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8
         && store_block::<6, WORDS>(words, source);
     let (blocks, rest) = source.as_chunks::<16>();
     store_words(words.get(2 * blocks.len()..).unwrap_or_default(), rest);
+}
+
+/// Stores `numbers` from the one with that index on in the payload of a slot of 64 bytes, as many as fit.
+///
+/// By constants throughout: where the array is inlined, the numbers come from registers.
+#[inline(always)]
+pub(crate) fn store_numbers<const FIRST: usize, const N: usize>(words: &[AtomicU64; 7], numbers: &[u64; N]) {
+    let ([pair_0, pair_2, pair_4], [last]) = words.as_chunks::<2>() else { return };
+    store_two::<FIRST, N>(pair_0, numbers, 0);
+    store_two::<FIRST, N>(pair_2, numbers, 2);
+    store_two::<FIRST, N>(pair_4, numbers, 4);
+    if FIRST + 6 < N {
+        last.store(numbers[FIRST + 6].to_le(), Relaxed);
+    }
+}
+
+/// Stores the numbers of two words, or of the first if that is the last.
+#[inline(always)]
+fn store_two<const FIRST: usize, const N: usize>(words: &[AtomicU64; 2], numbers: &[u64; N], at: usize) {
+    if FIRST + at + 1 < N {
+        store_both(words, [numbers[FIRST + at].to_le(), numbers[FIRST + at + 1].to_le()]);
+    } else if FIRST + at < N {
+        words[0].store(numbers[FIRST + at].to_le(), Relaxed);
+    }
 }
 
 /// Stores the last bytes of a message, fewer than sixteen.

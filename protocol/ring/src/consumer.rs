@@ -149,6 +149,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             && let Some(len_bytes) = self.pair_bytes(word)
         {
             self.note_credit(word);
+            self.prefetch_pair();
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
@@ -175,6 +176,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         if self.continues(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
                 self.note_credit(word);
+                self.prefetch_pair();
                 return FastRecv::Message(Message::new(self, len_bytes, 2));
             }
             let found = self.examine(word);
@@ -227,6 +229,15 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
         self.slots.invalidate_payload(self.position);
         Message::new(self, control::length_bytes(word), 1)
+    }
+
+    /// Prefetches both slots of a message that has yet to come, if this end lags behind.
+    #[inline(always)]
+    fn prefetch_pair(&self) {
+        if self.position >= self.prefetch_from {
+            self.slots.prefetch(self.position + PREFETCH_SLOTS);
+            self.slots.prefetch(self.position + PREFETCH_SLOTS + 1);
+        }
     }
 
     /// Stores the credit that came with a message.

@@ -128,6 +128,30 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
+    /// Whether slots are 64 bytes long, for [`fill_numbers`](Self::fill_numbers).
+    #[inline(always)]
+    pub(crate) fn hold_seven_words(&self) -> bool {
+        self.size == SlotSize::B64
+    }
+
+    /// As [`fill`](Self::fill), with the numbers of a message from `FIRST` on, where slots
+    /// [hold seven words](Self::hold_seven_words).
+    #[inline(always)]
+    pub(crate) fn fill_numbers<const FIRST: usize, const N: usize>(
+        &self,
+        position: u64,
+        numbers: &[u64; N],
+        word: u64,
+        order: Ordering,
+    ) {
+        if let Some((payload, [control])) = self.sized::<8>(position).split_first_chunk::<7>() {
+            bytes::store_numbers::<FIRST, N>(payload, numbers);
+            self.write_back_before_control(position);
+            control.store(word.to_le(), order);
+            self.write_back_control(position);
+        }
+    }
+
     /// Loads the start of the payload of the slot at `position`.
     #[inline(always)]
     pub(crate) fn load(&self, position: u64, target: &mut [u8]) {

@@ -148,6 +148,27 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
         self.push_slow(message)
     }
 
+    /// As [`push`](Self::push), of a message of numbers, which is received as their little-endian bytes. Up
+    /// to 14 of them in slots of 64 bytes go from registers to the slots, if the array is not in memory.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    #[inline(always)]
+    pub fn push_words<const N: usize>(&mut self, words: [u64; N]) -> Result<(), SendError> {
+        if self.producer.position != self.start.position && self.producer.put_words(&words, Relaxed) {
+            return Ok(());
+        }
+        let mut copy = words;
+        self.push_words_slow(&mut copy)
+    }
+
+    // By a mutable reference to a copy: the caller's array is then in memory on this way alone.
+    #[cold]
+    #[inline(never)]
+    fn push_words_slow<const N: usize>(&mut self, words: &mut [u64; N]) -> Result<(), SendError> {
+        self.push_slow(words.map(u64::to_le_bytes).as_flattened())
+    }
+
     #[inline(never)]
     fn push_slow(&mut self, message: &[u8]) -> Result<(), SendError> {
         let slots = self.producer.reserve(message.len())?;

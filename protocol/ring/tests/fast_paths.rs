@@ -36,6 +36,43 @@ fn the_fast_path_receives_messages_of_all_lengths() {
     }
 }
 
+/// Sends two messages of the numbers from 1 on, both in one batch, and receives their bytes.
+fn words_arrive<const N: usize>() {
+    for variant in VARIANTS {
+        for size in SlotSize::ALL {
+            let (_, mut producer, mut consumer) = ring(config(size, 16, variant));
+            for lap in 0..3 {
+                let numbers: [u64; N] = std::array::from_fn(|index| index as u64 + 1 + (lap << 56));
+                let mut batch = producer.batch();
+                batch.push_words(numbers).unwrap();
+                let second = batch.push_words(numbers.map(|number| !number));
+                batch.commit();
+                let bytes = |numbers: [u64; N]| Some(numbers.map(u64::to_le_bytes).concat());
+                assert_eq!(receive(&mut consumer), bytes(numbers), "{N} words in {size:?}, {variant:?}");
+                if second.is_ok() {
+                    assert_eq!(receive(&mut consumer), bytes(numbers.map(|number| !number)));
+                }
+                assert_eq!(receive(&mut consumer), None);
+            }
+            assert_eq!(producer.counters().messages, consumer.counters().messages);
+            assert_eq!(producer.counters().bytes, consumer.counters().messages * 8 * N as u64);
+        }
+    }
+}
+
+#[test]
+fn messages_of_words_arrive_as_their_bytes() {
+    words_arrive::<0>();
+    words_arrive::<1>();
+    words_arrive::<2>();
+    words_arrive::<6>();
+    words_arrive::<7>();
+    words_arrive::<8>();
+    words_arrive::<9>();
+    words_arrive::<14>();
+    words_arrive::<15>();
+}
+
 #[test]
 fn the_fast_path_leaves_returning_slots_to_a_poll() {
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));

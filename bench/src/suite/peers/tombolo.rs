@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
+use tombolo::channel::{Batch, NotAdded};
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_base::SharedMemory;
 use tombolo_bench_far::content::{check_words, fill_words};
@@ -205,10 +206,8 @@ impl End for ChannelEnd {
         let mut patience = Patience::default();
         while sequence < end {
             let sent = self.channel.try_send_batch(|batch| {
-                let mut message = [0; N];
                 for sequence in sequence..end {
-                    fill(&mut message, sequence);
-                    if batch.push(&message).is_err() {
+                    if push::<N>(batch, sequence).is_err() {
                         break;
                     }
                 }
@@ -258,6 +257,23 @@ impl End for ChannelEnd {
 
     fn rings(&self) -> u64 {
         self.channel.stats().rings
+    }
+}
+
+/// Adds a message to a batch: by its numbers where its length is one of those that are compared with a ring
+/// in C, which has them in registers as well.
+#[inline(always)]
+pub(crate) fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Result<(), NotAdded> {
+    let word = |index| word(sequence, index);
+    match N {
+        48 => batch.push_words([word(0), word(1), word(2), word(3), word(4), word(5)]),
+        56 => batch.push_words([word(0), word(1), word(2), word(3), word(4), word(5), word(6)]),
+        64 => batch.push_words([word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]),
+        _ => {
+            let mut message = [0; N];
+            fill(&mut message, sequence);
+            batch.push(&message)
+        }
     }
 }
 

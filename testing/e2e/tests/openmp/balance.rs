@@ -1,7 +1,7 @@
 //! `tombolo run --balance`: marked functions run where they are fastest (`testing/omp/programs/balance.c`).
 //!
-//! The function sleeps for a second on all nodes but one: more than a call and a move take on the slowest node
-//! of a busy host, so that what is fastest does not depend on how fast nodes are and what else the host does.
+//! The function sleeps for a second on all nodes but one: more than a call and a move take on the slowest
+//! node of a busy host. So what is fastest does not depend on how fast nodes are and what the host does.
 
 use std::io::Write as _;
 

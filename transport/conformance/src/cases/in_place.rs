@@ -56,9 +56,13 @@ pub(crate) fn a_batch_arrives_whole_and_in_order(subject: &Subject) {
         assert_eq!(a.try_send_batch(|_| ()).unwrap(), 0);
         for start in [0, 100] {
             let sent = a.try_send_batch(|batch| {
-                for number in start..start + 6_u64 {
+                for number in start..start + 3_u64 {
                     batch.push(&number.to_le_bytes()).unwrap();
                 }
+                // The same as words: one, of one slot, of two.
+                batch.push_words([start + 3]).unwrap();
+                batch.push_words([start + 4, 1, 2, 3, 4, 5, 6]).unwrap();
+                batch.push_words([start + 5, 1, 2, 3, 4, 5, 6, 7]).unwrap();
                 let too_long = [0; 9 * 56];
                 let refused = NotAdded::TooLong { length_bytes: too_long.len(), max_bytes: 8 * 56 };
                 assert_eq!(batch.push(&too_long), Err(refused));
@@ -68,7 +72,11 @@ pub(crate) fn a_batch_arrives_whole_and_in_order(subject: &Subject) {
             let mut numbers = Vec::new();
             while numbers.len() < 6 {
                 let room = 6 - numbers.len();
-                let count = b.try_recv_batch(room, |message| numbers.push(message.read_u64_le(0).unwrap()));
+                let count = b.try_recv_batch(room, |message| {
+                    numbers.push(message.read_u64_le(0).unwrap());
+                    let rest = (1..message.len() / 8).map(|index| message.read_u64_le(8 * index).unwrap());
+                    assert!(rest.eq(1..message.len() as u64 / 8));
+                });
                 assert!(count.unwrap() <= room);
             }
             assert_eq!(numbers, (start..start + 6).collect::<Vec<_>>());
