@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn both_kinds_open_and_carry_messages() {
-        let config = ChannelConfig::default();
+        // Few slots: an interpreter takes seconds for each that an emulated cache writes back.
+        let config = ChannelConfig { slots: 4, ..ChannelConfig::default() };
         for caches in [None, Some(Caches::Emulated(Evictions::default()))] {
             let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
             let views = [(); 2].map(|()| EitherMemory::view(memory.clone(), caches).unwrap());

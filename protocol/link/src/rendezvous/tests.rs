@@ -10,7 +10,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SILENCE_NS: u64 = 1_000 * MS;
 /// Holds what the two sides tell each other; an interpreter takes seconds to clear a long one.
-const WINDOW_BYTES: usize = if cfg!(miri) { 1 << 13 } else { 1 << 16 };
+const WINDOW_BYTES: usize = if cfg!(miri) { 1 << 12 } else { 1 << 16 };
 
 struct Key(u64);
 
@@ -110,7 +110,7 @@ fn every_difference_is_found_on_both_sides() {
             |error| std::format!("{error}").contains("cache_seed 3 and evict_one_in 0"),
         ),
     ];
-    for (change, is_it) in cases {
+    for (change, is_it) in cases.into_iter().step_by(if cfg!(miri) { 4 } else { 1 }) {
         let window = SharedMemory::zeroed(WINDOW_BYTES);
         let mut host = open(&window, 5);
         let mut other = terms();
@@ -257,7 +257,7 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
     let stores = |joiner: &Joiner| joiner.claim_stores(nonce(5), 0, &Key(1)).collect::<std::vec::Vec<_>>();
     let window = SharedMemory::zeroed(4096);
     let all = stores(&joiner(&window, 11)).len();
-    let every = if cfg!(miri) { 29 } else { 1 };
+    let every = if cfg!(miri) { 40 } else { 1 };
     for stopped in (0..=all).step_by(every) {
         for cut in (0..=all).step_by(every) {
             let window = SharedMemory::zeroed(4096);
@@ -306,7 +306,8 @@ fn a_claim_that_never_reads_as_it_was_written_is_refused() {
     let mut a = joiner(&window, 11);
     step(&window, &mut host, &mut a, 0, 1);
     let mut said = std::vec::Vec::new();
-    for now in (0..40).map(|tick| tick * 100 * MS) {
+    let tick_ms = if cfg!(miri) { 1_000 } else { 100 };
+    for now in (0..40).map(|tick| tick * tick_ms * MS) {
         window.store_le(134, 7, Ordering::Relaxed);
         host.beat(&window);
         match host.poll(&window, now, &Key(1)) {
@@ -339,7 +340,8 @@ fn a_claim_that_was_overwritten_is_made_again() {
 /// Each side has a cache of its own, and sees only what the other writes back.
 #[test]
 fn two_sides_come_together_in_memory_that_is_not_coherent() {
-    for one_in in [0, 1, 4] {
+    let rates: &[u32] = if cfg!(miri) { &[4] } else { &[0, 1, 4] };
+    for &one_in in rates {
         let caches = Evictions { seed: 9, one_in: core::num::NonZeroU32::new(one_in) };
         let memory = SharedMemory::zeroed(4096);
         let [of_host, of_joiner] = [(); 2].map(|()| Caches::Emulated(caches).view(memory.clone()).unwrap());
