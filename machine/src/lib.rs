@@ -13,6 +13,7 @@
 mod attached;
 pub mod build;
 pub mod file;
+mod found;
 pub mod image;
 pub mod kit;
 mod limits;
@@ -23,6 +24,7 @@ pub mod vm;
 mod windows;
 
 pub use attached::{AttachedNode, KeyError, WindowKey};
+pub use found::{Found, FoundCost, FoundMemory, Order};
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};

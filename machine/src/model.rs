@@ -8,6 +8,7 @@ use tombolo_base::{Isa, NodeId, Target, WindowId};
 use tombolo_link::TransportKind;
 
 use crate::attached::AttachedNode;
+use crate::found::Found;
 use crate::limits::Limits;
 use crate::vm::{board, ivshmem, qemu};
 use crate::windows::{CommonWindows, OwnWindow, Window};
@@ -22,6 +23,8 @@ pub struct Machine {
     pub(crate) links: Vec<Link>,
     /// Indexed by window id; those of nodes with the host are first.
     pub(crate) windows: Vec<Window>,
+    /// What was found of links, `a < b`, sorted.
+    pub(crate) found: Vec<Found>,
     pub(crate) limits: Limits,
 }
 
@@ -257,6 +260,7 @@ impl Machine {
             nodes: vec![Node::host("host", Isa::current())],
             links: Vec::new(),
             windows: Vec::new(),
+            found: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -370,6 +374,21 @@ impl Machine {
         self.links.get(found)
     }
 
+    /// What was found of links, ordered by their ends.
+    #[must_use]
+    pub fn found(&self) -> &[Found] {
+        &self.found
+    }
+
+    /// What was found of the link between two nodes, in either order.
+    #[must_use]
+    pub fn found_between(&self, a: NodeId, b: NodeId) -> Option<&Found> {
+        let pair = (a.min(b), a.max(b));
+        // They are in this order.
+        let found = self.found.binary_search_by_key(&pair, |found| (found.a, found.b)).ok()?;
+        self.found.get(found)
+    }
+
     /// The window that carries what domains on `a` and on `b` send each other, if one does.
     #[must_use]
     pub fn window_between(&self, a: NodeId, b: NodeId) -> Option<&Window> {
@@ -481,7 +500,7 @@ mod tests {
     fn machine(nodes: Vec<Node>) -> Machine {
         let windows = own_windows(&nodes);
         let links = default_links(&nodes, &CommonWindows::of(&windows));
-        Machine { name: "m".to_owned(), nodes, links, windows, limits: Limits::default() }
+        Machine { name: "m".to_owned(), nodes, links, windows, found: Vec::new(), limits: Limits::default() }
     }
 
     #[test]

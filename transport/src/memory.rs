@@ -83,11 +83,11 @@ impl<C: InSlots> MemoryChannel<C> {
     }
 }
 
-impl MemoryChannel {
+impl<C: CacheMaintenance> MemoryChannel<C> {
     /// The memory of the channel, header and rings, for measuring the bare memory. The two programs may use
     /// it as they like; the rings no longer work.
     #[must_use]
-    pub fn into_raw_memory(self) -> RawMemory {
+    pub fn into_raw_memory(self) -> RawMemory<C> {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 }
@@ -210,9 +210,9 @@ impl<C: CacheMaintenance> Drop for MemoryChannel<C> {
 
 /// The bare memory of a former channel.
 #[derive(Debug)]
-pub struct RawMemory {
+pub struct RawMemory<C: CacheMaintenance = Coherent> {
     /// The header, then the rings.
-    pub memory: SharedMemory,
+    pub memory: SharedMemory<C>,
     /// Keeps the lifeline, so that the peer's end stays open while the memory is in use.
-    _channel: MemoryChannel,
+    _channel: MemoryChannel<C>,
 }

@@ -1,5 +1,6 @@
 //! Figures that nodes take of themselves, beside those of the thesis that Tombolo follows: `tombolo bench
-//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages` and `messages`.
+//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages`,
+//! `messages` and `link`.
 //!
 //! The thesis is "Message passing and bulk transport on heterogeneous multiprocessors" (Achermann, ETH Zurich
 //! 2014), measured on a Xeon E5 v2 host and Xeon Phi cards. Its times in cycles are given here in ns, by the
@@ -7,6 +8,7 @@
 
 pub mod boot;
 pub mod compute;
+pub mod link;
 pub mod map;
 pub mod memory;
 pub mod messages;

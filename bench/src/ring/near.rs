@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tombolo_bench_far::lines::Lines;
 use tombolo_bench_far::ring::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
 use tombolo_bench_far::ring::end::{STALL, recv_polling, send_polling};
-use tombolo_bench_far::ring::peer::{stream, take};
+use tombolo_bench_far::ring::lead::{end_peer, stream_back, stream_out};
 
 use super::placed::{self, PlacedFigures};
 use super::{End, Ends, Error, Schedule};
@@ -150,14 +150,6 @@ pub(super) fn measure<E: End>(
     Ok(figures)
 }
 
-/// Ends the peer; returns how long it waited for a processor, in nanoseconds.
-fn end_peer(ring: &mut impl End) -> Result<u64, Error> {
-    let mut answer = Vec::with_capacity(64);
-    ring.send(&Command::Bye.to_bytes(), STALL)?;
-    ring.recv_into(&mut answer, STALL)?;
-    command::answered(&answer)
-}
-
 impl Figures {
     fn measure_part<E: End>(
         &mut self,
@@ -174,12 +166,12 @@ impl Figures {
             Part::Usual => (echo::<USUAL_BYTES>(&mut ends.ring, clock, slice)?, &mut self.usual),
             Part::Small => (echo::<SMALL_BYTES>(&mut ends.ring, clock, slice)?, &mut self.small),
             Part::StreamOut => {
-                let (messages, elapsed) = stream_out(&mut ends.ring, slice)?;
+                let (messages, elapsed) = stream_out::<USUAL_BYTES>(&mut ends.ring, slice)?;
                 self.out.add(messages, elapsed);
                 return Ok(());
             }
             Part::StreamBack => {
-                let (messages, elapsed) = stream_back(&mut ends.ring, slice)?;
+                let (messages, elapsed) = stream_back::<USUAL_BYTES>(&mut ends.ring, slice)?;
                 self.back.add(messages, elapsed);
                 return Ok(());
             }
@@ -268,31 +260,6 @@ impl<const N: usize> Echoes<N> {
             last => Err(Error::Corrupt { message: last }),
         }
     }
-}
-
-/// A stream to the peer; ends when the peer has received and checked all of it.
-fn stream_out(ring: &mut impl End, slice: Duration) -> Result<(u64, Duration), Error> {
-    let mut answer = Vec::with_capacity(64);
-    ring.send(&Command::Take.to_bytes(), STALL)?;
-    let start = Instant::now();
-    let sent = stream(ring, slice)?;
-    send_polling(ring, &Command::Count.to_bytes())?;
-    recv_polling(ring, &mut answer)?;
-    let elapsed = start.elapsed();
-    let received = command::answered(&answer)?;
-    if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
-}
-
-/// A stream from the peer, from its first message on.
-fn stream_back(ring: &mut impl End, slice: Duration) -> Result<(u64, Duration), Error> {
-    let length_ns = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
-    let mut buffer = Vec::with_capacity(64);
-    ring.send(&Command::Give { length_ns }.to_bytes(), STALL)?;
-    let start = Instant::now();
-    let received = take(ring, &mut buffer)?;
-    let elapsed = start.elapsed();
-    let sent = command::answered(&buffer)?;
-    if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
 }
 
 /// Round trips of 48-byte messages, each of which has to wake its receiver.

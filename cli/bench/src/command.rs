@@ -40,6 +40,7 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   tombolo bench ring                     the links of the machine that is up
+  tombolo bench link                     what each link costs, by the length of messages
   tombolo bench layers                   what each layer of a channel adds
   tombolo bench all --json here.json     this host, beside what else there is
   tombolo bench waitset                  waiting for many channels
@@ -73,6 +74,7 @@ pub(crate) struct Options {
 #[derive(Subcommand, Debug)]
 enum BenchCommand {
     Ring(RingOptions),
+    Link(figures::LinkOptions),
     Layers(LayersOptions),
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
@@ -310,6 +312,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Placement(options) => suite::run_placement(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
         BenchCommand::Memory(options) => figures::memory(context, options),
+        BenchCommand::Link(options) => figures::link(context, options),
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),

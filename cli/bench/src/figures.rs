@@ -1,5 +1,5 @@
 //! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes take of themselves, beside those
-//! of the thesis; and `pages` and `messages`, which two take together.
+//! of the thesis; and `pages`, `messages` and `link`, which two take together.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
-use tombolo_bench::figures::{boot, compute, gather, map, memory, messages, pages};
-use tombolo_machine::Kit;
+use tombolo_bench::figures::{boot, compute, gather, link, map, memory, messages, pages};
+use tombolo_cli_common::found::{Finding, FoundFile, HINT, Part};
+use tombolo_machine::{FoundCost, Kit};
 use tombolo_platform::memory::create_sealed as memory_file;
 
 use super::brought::Brought;
@@ -107,6 +108,84 @@ pub(super) fn memory(context: &Context, options: &MemoryOptions) -> Result<u8, F
         .common
         .measure(context, |domain, image, progress| Ok(memory::run((domain, image), &bench, progress)?))?;
     show(&report, options.common.json)
+}
+
+/// Measures the links of the machine: round trips by length, and the rate of long messages
+///
+/// For every two nodes that have a link, a program on each measures round trips of 8 B to 64 KiB, medians and
+/// 99th percentiles, and messages of 64 KiB one after another in both directions. Beside them is what the
+/// memory under the channel takes: a ping-pong of two bare cache lines, and copies of 64 KiB. Boards are left
+/// out: `tombolo bench rcce` measures them.
+///
+/// With --write, what was measured is written into the machine file as [[found]] tables, beside which
+/// everything else stays as it is. From the next `tombolo up` on the figures are facts of the links, which
+/// `near` and `message-round-trip` of `tombolo place` use.
+///
+/// The JSON has, for each of `links`: nodes, transport, limit with p50_ns and p99_ns, round_trips with bytes,
+/// p50_ns and p99_ns, bytes_per_s, bytes_per_s_back and limit_bytes_per_s.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench link                   every link of the machine that is up
+  tombolo bench link arm0              the links of one node
+  tombolo bench link --write lab.toml  and keep the figures in the machine file
+  tombolo bench link --json | jq '.links[] | {nodes, p50: .round_trips[0].p50_ns}'")]
+pub(super) struct LinkOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// Links of these nodes alone
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+
+    /// Write what was found into this machine file, that of the machine that is up
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+
+    /// Do not pin programs of the host's kernel to processors
+    #[arg(long)]
+    no_pin: bool,
+
+    /// Time for each figure, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+}
+
+pub(super) fn link(context: &Context, options: &LinkOptions) -> Result<u8, Failure> {
+    let bench = link::Options {
+        nodes: options.nodes.clone(),
+        slice: Duration::from_millis(options.slice_ms),
+        pin: !options.no_pin,
+    };
+    let (report, file) = options.common.measure(context, |domain, image, progress| {
+        let write = options.write.as_deref();
+        let file = write.map(|path| FoundFile::open(path, domain.machine_name())).transpose()?;
+        Ok((link::run((domain, image), &bench, progress)?, file))
+    })?;
+    let status = show(&report, options.common.json)?;
+    let found: Vec<Finding> = report.links.iter().filter_map(finding).collect();
+    match &file {
+        Some(file) => {
+            file.write(&found)?;
+            context.say(file.done(found.len()));
+        }
+        None if !options.common.json && !found.is_empty() => context.say(HINT),
+        None => {}
+    }
+    Ok(status)
+}
+
+/// What a machine file says of it.
+fn finding(link: &link::Link) -> Option<Finding> {
+    let whole = |value: f64| (value.round() as u64).max(1);
+    let one_way = |it: &link::RoundTrip| (it.bytes as u64, whole(it.times.p50_ns / 2.0));
+    let cost = FoundCost {
+        round_trip_ns: whole(link.round_trips.first()?.times.p50_ns),
+        latency_ns: link.round_trips.iter().map(one_way).collect(),
+        bytes_per_s: whole(link.bytes_per_s),
+        bytes_per_s_back: whole(link.bytes_per_s_back),
+    };
+    Some(Finding { nodes: link.nodes.clone(), transport: link.transport_kind()?, part: Part::Cost(cost) })
 }
 
 /// Measures additions per second of one processor of each node

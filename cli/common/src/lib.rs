@@ -8,6 +8,7 @@ pub mod arguments;
 pub mod compilers;
 pub mod context;
 pub mod failure;
+pub mod found;
 pub mod heard;
 pub mod help;
 pub mod input;

@@ -1,5 +1,7 @@
 //! `tombolo litmus`
 
+mod findings;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +12,12 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::admin::NodeInfo;
 use tombolo::{Domain, Error, Exit, SpawnOptions};
+use tombolo_cli_common::found::{Finding, FoundFile, HINT, Part};
 use tombolo_cli_common::heard::Heard;
 use tombolo_cli_common::nodes::named;
 use tombolo_machine::Kit;
+
+use findings::{Findings, Verdict};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -22,7 +27,7 @@ use crate::text::{Table, one_line};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Tests of a pair.
-const TESTS: u32 = 3;
+const TESTS: u32 = 4;
 
 /// How long to wait before looking whether this was told to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -35,17 +40,23 @@ const AFTER: Duration = Duration::from_secs(10);
 
 /// Tests the memory between the host and every node
 ///
-/// A program here and one on the node test the three properties of shared memory that channels depend on: a
-/// fence keeps stores and loads in order (otherwise wake-ups are lost); a reader that sees a published word
-/// sees everything stored before it (otherwise messages are torn); and, where the link promises atomic
-/// operations, concurrent additions lose nothing.
+/// A program here and one on the node test the properties of shared memory that channels depend on: a fence
+/// keeps stores and loads in order (otherwise wake-ups are lost); a reader that sees a published word sees
+/// everything stored before it, and stores of 8 bytes are seen whole (otherwise messages are torn). It also
+/// finds the widest store that is whole, and whether concurrent additions lose nothing, which emulated nodes
+/// must have and the bus of an attached node need not. In memory that is not coherent, lines are written back
+/// and invalidated as channels do.
 ///
 /// Do not use a node that fails: its emulator is misconfigured, or its bus is not what the machine file says.
 /// The exit status is 1 if a node failed or could not be tested. On a busy host a test may run out of time:
 /// the table shows "cut short", and the status is 3. Ctrl-C shows the findings so far, and the status is 130.
 ///
+/// With --write, what was found is written into the machine file as [[found]] tables, beside which everything
+/// else stays as it is; `tombolo up` then refuses a link that was found unfit.
+///
 /// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared, partial if it was cut short, or
-/// failed), rounds and both_old, messages and torn, additions and lost, and error.
+/// failed), rounds and both_old, messages and torn, additions and lost, widest_store_bytes, coherence, order
+/// and atomics, and error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,6 +64,7 @@ Examples:
   tombolo litmus --on arm0,bare0      two nodes
   tombolo litmus --rounds 5000        a short test
   tombolo litmus --seconds 60         on a busy host
+  tombolo litmus --write lab.toml     and keep what was found in the machine file
   tombolo litmus --json | jq '.nodes[] | select(.verdict != \"sound\")'")]
 pub(crate) struct Options {
     /// The nodes to test [default: all; one that is down counts as not tested]
@@ -70,6 +82,10 @@ pub(crate) struct Options {
     /// The image of the test program [default: that of the kit]
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+
+    /// Write what was found into this machine file, that of the machine that is up
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -94,53 +110,11 @@ struct NodeReport {
     verdict: Verdict,
     #[serde(flatten)]
     findings: Option<Findings>,
+    /// Which orders hold, and whether additions lose nothing; where something was found.
+    order: Option<&'static str>,
+    atomics: Option<bool>,
     /// Why it could not be tested.
     error: Option<String>,
-}
-
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    Sound,
-    Unsound,
-    /// No memory is shared, so there is none to trust.
-    Unshared,
-    /// Sound as far as it was tested, which is not as far as was asked for.
-    Partial,
-    Failed,
-}
-
-/// As the program counts them.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-struct Findings {
-    rounds: u64,
-    both_old: u64,
-    messages: u64,
-    torn: u64,
-    additions: u64,
-    lost: u64,
-}
-
-impl Findings {
-    /// From the program's line: `found` and six numbers.
-    fn parse(line: &str) -> Option<Findings> {
-        let numbers: Vec<u64> =
-            line.strip_prefix("found ")?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [rounds, both_old, messages, torn, additions, lost] = numbers[..] else { return None };
-        Some(Findings { rounds, both_old, messages, torn, additions, lost })
-    }
-
-    /// The verdict on a run that was asked for `rounds` rounds. A complete run passes `rounds / 4` messages,
-    /// and each side makes `rounds` additions.
-    fn verdict(&self, rounds: u64) -> Verdict {
-        if (self.both_old, self.torn, self.lost) != (0, 0, 0) {
-            Verdict::Unsound
-        } else if self.rounds < rounds || self.messages < rounds / 4 || self.additions < 2 * rounds {
-            Verdict::Partial
-        } else {
-            Verdict::Sound
-        }
-    }
 }
 
 /// What was heard of a pair's end.
@@ -158,6 +132,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         None => Kit::locate()?.image("litmus"),
     };
     let domain = context.attach()?;
+    let file = options.write.as_ref().map(|path| FoundFile::open(path, domain.machine_name())).transpose()?;
     let nodes = choose(domain.nodes()?, &options.on)?;
     let output = Heard::of(&domain);
     let told = Told::listen()?;
@@ -166,7 +141,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         here: domain.node_name().to_owned(),
         nodes: Vec::new(),
     };
-    for node in nodes {
+    for node in &nodes {
         let outcome = if told.to_stop() {
             Outcome::Failed(INTERRUPTED.into())
         } else if node.up {
@@ -174,7 +149,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         } else {
             Outcome::Failed(format!("it is down: {}", one_line(&node.cause)))
         };
-        report.nodes.push(NodeReport::new(&node, outcome, options.rounds));
+        report.nodes.push(NodeReport::new(node, outcome, options.rounds));
     }
     if options.json {
         print_json(&report)?;
@@ -186,10 +161,33 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             context.say(advice);
         }
     }
+    let found = report.found(&nodes);
+    match &file {
+        Some(file) => {
+            file.write(&found)?;
+            context.say(file.done(found.len()));
+        }
+        None if !options.json && !found.is_empty() => {
+            context.say(HINT);
+        }
+        None => {}
+    }
     Ok(told.status().unwrap_or_else(|| report.status()))
 }
 
 impl Report {
+    /// What can be written: all tests were run to their end, or found a fault.
+    fn found(&self, nodes: &[NodeInfo]) -> Vec<Finding> {
+        let of = |node: &NodeReport| {
+            let transport = nodes.iter().find(|it| it.name == node.node)?.transport?;
+            let complete = matches!(node.verdict, Verdict::Sound | Verdict::Unsound);
+            (complete && node.node != self.here).then_some(())?;
+            let part = Part::Memory(node.findings?.memory());
+            Some(Finding { nodes: [self.here.clone(), node.node.clone()], transport, part })
+        };
+        self.nodes.iter().filter_map(of).collect()
+    }
+
     fn status(&self) -> u8 {
         let any = |wanted: &[Verdict]| self.nodes.iter().any(|node| wanted.contains(&node.verdict));
         if any(&[Verdict::Unsound, Verdict::Failed]) {
@@ -317,7 +315,7 @@ fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2], patience: Duration) ->
 impl NodeReport {
     fn new(node: &NodeInfo, outcome: Outcome, rounds: u64) -> NodeReport {
         let (verdict, findings, error) = match outcome {
-            Outcome::Found(findings) => (findings.verdict(rounds), Some(findings), None),
+            Outcome::Found(findings) => (findings.verdict(rounds, node.kind), Some(findings), None),
             Outcome::Unshared => (Verdict::Unshared, None, None),
             Outcome::Failed(error) => (Verdict::Failed, None, Some(error)),
         };
@@ -328,6 +326,8 @@ impl NodeReport {
             link: node.transport.map(|transport| transport.name()),
             verdict,
             findings,
+            order: findings.map(|found| found.memory().order.name()),
+            atomics: findings.map(|found| found.memory().atomics),
             error,
         }
     }
@@ -366,6 +366,7 @@ fn table(nodes: &[NodeReport]) -> Table {
         "ISA",
         "LINK",
         "MEMORY",
+        "WHOLE>",
         "BOTH OLD>",
         "OF>",
         "TORN>",
@@ -389,7 +390,11 @@ fn table(nodes: &[NodeReport]) -> Table {
             node.kind.to_owned(),
             node.isa.to_owned(),
             node.link.unwrap_or("-").to_owned(),
-            verdict.to_owned(),
+            match &node.findings {
+                Some(found) if !found.coherent => format!("{verdict}, not coherent"),
+                _ => verdict.to_owned(),
+            },
+            number(|found| found.widest_store_bytes),
             number(|found| found.both_old),
             number(|found| found.rounds),
             number(|found| found.torn),
@@ -406,29 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_program_found_is_read_whole_or_not_at_all() {
-        let found = Findings::parse("found 8 0 2 0 16 0").unwrap();
-        assert_eq!((found.rounds, found.messages, found.additions), (8, 2, 16));
-        for wrong in ["found 8 0 2 0 16", "found 8 0 2 0 16 0 0", "found 8 0 2 0 16 x", "8 0 2 0 16 0", ""] {
-            assert_eq!(Findings::parse(wrong), None, "{wrong}");
-        }
-        for unsound in ["found 8 1 2 0 16 0", "found 8 0 2 1 16 0", "found 8 0 2 0 16 1"] {
-            assert_eq!(Findings::parse(unsound).unwrap().verdict(8), Verdict::Unsound, "{unsound}");
-        }
-    }
-
-    #[test]
-    fn less_than_was_asked_for_is_not_said_to_be_sound() {
-        for (line, verdict) in [
-            ("found 8 0 2 0 16 0", Verdict::Sound),
-            ("found 7 0 2 0 16 0", Verdict::Partial),
-            ("found 8 0 1 0 16 0", Verdict::Partial),
-            ("found 8 0 2 0 15 0", Verdict::Partial),
-            ("found 0 0 0 0 0 0", Verdict::Partial),
-            ("found 7 1 2 0 16 0", Verdict::Unsound),
-        ] {
-            assert_eq!(Findings::parse(line).unwrap().verdict(8), verdict, "{line}");
-        }
+    fn the_status_tells_the_worst_verdict() {
         let report = |verdicts: &[Verdict]| {
             let node = |verdict: &Verdict| NodeReport {
                 node: "x".into(),
@@ -437,6 +420,8 @@ mod tests {
                 link: None,
                 verdict: *verdict,
                 findings: None,
+                order: None,
+                atomics: None,
                 error: None,
             };
             let (machine, here) = (String::new(), String::new());

@@ -39,6 +39,7 @@ Needs:
   idle>=0.5, load<2       processors that are idle, or busy
   memory>=1G, free>256M   bytes: memory, free, window (free bytes of the window to the host)
   round-trip<50us         to the nodes to be near, else to the host; also rate>=1G/s
+  message-round-trip<5us  the same, as `tombolo bench link --write` found it
   near=arm0               orders by round trips to that node")]
 pub(crate) struct Options {
     /// List only nodes for which this image has a build

@@ -20,8 +20,8 @@ use signal_hook::iterator::Signals;
 use tombolo::Domain;
 use tombolo::admin::NodeInfo;
 use tombolo::find::{find_tombolod, machines_up, start_monitor};
-use tombolo_machine::Machine;
 use tombolo_machine::file::{DEFAULT_MACHINE_FILE, FileError};
+use tombolo_machine::{FoundMemory, Machine};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -45,10 +45,15 @@ const STOPPING: Duration = Duration::from_secs(60);
 #[command(after_help = "\
 Examples:
   tombolo up                      this host and a small Arm virtual machine
-  tombolo up machines/zoo.toml    the machine of this file")]
+  tombolo up machines/zoo.toml    the machine of this file
+  tombolo up lab.toml --force     also over links that `tombolo litmus` found unfit")]
 pub(crate) struct Options {
     /// The machine file [default: machines/default.toml, or the same machine built in]
     file: Option<PathBuf>,
+
+    /// Use links that a [[found]] of the machine file says are unfit for channels
+    #[arg(long)]
+    force: bool,
 
     /// Stay in the foreground until the machine has ended, and take it down on SIGTERM or SIGINT, as systemd
     /// expects
@@ -66,6 +71,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     // Mistakes in the file are shown here, in colour, rather than through the monitor.
     let machine = source.read()?;
     check_name(context, machine.name())?;
+    check_found(context, &machine, options.force)?;
     if machines_up()?.iter().any(|name| name == machine.name()) {
         return Err(Failure::UpAlready(machine.name().to_owned()));
     }
@@ -91,6 +97,30 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     interruption.finish()?;
     started?;
     announce()
+}
+
+/// Refuses a machine whose file says that a link cannot carry channels, unless `force` says otherwise.
+fn check_found(context: &Context, machine: &Machine, force: bool) -> Result<(), Failure> {
+    let name = |id| machine.node(id).map_or("?", |node| node.name.as_str());
+    for found in machine.found() {
+        let Some(fault) = found.memory.as_ref().and_then(FoundMemory::fault) else { continue };
+        let message = format!(
+            "what `tombolo litmus` found of the link between {} and {} is unfit for channels: {fault}",
+            name(found.a),
+            name(found.b)
+        );
+        if !force {
+            return Err(Failure::Usage {
+                message,
+                hint: Some(
+                    "correct the node or its bus, and delete this [[found]] to test again; `tombolo up --force` \
+                     uses the link all the same",
+                ),
+            });
+        }
+        context.say(format!("warning: {message}"));
+    }
+    Ok(())
 }
 
 /// Where the machine is described.
@@ -240,7 +270,9 @@ mod tests {
     #[test]
     fn the_built_in_machine_can_be_read_by_another_program() {
         // The tests run in the folder of this crate, which has no machine files.
-        let source = Source::choose(&Options { file: None, foreground: false, until_eof: false }).unwrap();
+        let source =
+            Source::choose(&Options { file: None, foreground: false, force: false, until_eof: false })
+                .unwrap();
         let read = Command::new("cat").arg(source.path()).output().unwrap();
         assert_eq!(String::from_utf8(read.stdout).unwrap(), DEFAULT_MACHINE_FILE);
         assert_eq!(source.to_string(), "the built-in machine file");

@@ -34,8 +34,8 @@ pub(super) fn read<'t, 'i: 't>(
     let mut seen = Vec::new();
     for (table, header) in tables {
         reader.refuse_unknown_keys(table, &KEYS, "a link");
-        let pair = read_between(reader, table, header.clone(), ends);
-        let transport = read_transport(reader, table, header);
+        let pair = read_between(reader, table, header.clone(), ends, ("this link", None));
+        let transport = read_transport(reader, table, header, "this link");
         let window = read_window(reader, table, windows);
         if let Some((a, b)) = &pair {
             let mut names = [a.text.clone(), b.text.clone()];
@@ -57,15 +57,17 @@ pub(super) fn read<'t, 'i: 't>(
     links
 }
 
-/// The two ends; `None` when they are wrong, which is then reported.
-fn read_between(
+/// The two ends; `None` when they are wrong, which is then reported. `what` is what has them, with what to do
+/// about nodes that are unknown.
+pub(super) fn read_between(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
     ends: &Ends<'_>,
+    (what, remedy): (&str, Option<&str>),
 ) -> Option<(Text, Text)> {
     let Some(value) = reader.value(table, "between") else {
-        reader.missing(header, "between", "this link", BETWEEN_NOTE);
+        reader.missing(header, "between", what, BETWEEN_NOTE);
         return None;
     };
     let DeValue::Array(array) = value.get_ref() else {
@@ -81,8 +83,12 @@ fn read_between(
         );
         return None;
     }
+    let known = reader.problems.len();
     let a = read_node(reader, "between", &array[0], BETWEEN_NOTE, ends);
     let b = read_node(reader, "between", &array[1], BETWEEN_NOTE, ends);
+    for problem in &mut reader.problems[known..] {
+        problem.notes.extend(remedy.map(str::to_owned));
+    }
     let (a, b) = (a?, b?);
     if a.text == b.text {
         reader.report(
@@ -113,15 +119,16 @@ pub(super) fn read_node(
     None
 }
 
-fn read_transport(
+pub(super) fn read_transport(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
+    what: &str,
 ) -> Option<(TransportKind, Range<usize>)> {
     let names = || TransportKind::ALL.into_iter().map(TransportKind::name);
     let note = format!("transport: one of {}", quoted_list(names()));
     let Some(value) = reader.value(table, "transport") else {
-        reader.missing(header, "transport", "this link", &note);
+        reader.missing(header, "transport", what, &note);
         return None;
     };
     let text = reader.text("transport", value, &note)?;

@@ -4,6 +4,7 @@
 mod attached;
 mod boot;
 mod coherence;
+mod found;
 mod limits;
 mod links;
 mod nodes;
@@ -31,7 +32,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The most nodes that a machine has.
 pub const MAX_NODES: usize = 1024;
 
-const KEYS: [&str; 5] = ["name", "node", "window", "link", "limits"];
+const KEYS: [&str; 6] = ["name", "node", "window", "link", "limits", "found"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
 
 /// Why a machine file cannot be used.
@@ -160,8 +161,11 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     let ends = links::Ends { nodes: &nodes, names: &names };
     let windows = windows::read(reader, window_tables.into_iter(), &ends);
     let links = links::read(reader, link_tables.into_iter(), &ends, &windows);
+    let found_tables = tables(reader, root, "found");
+    let of = found::Links { ends, links: &links, windows: &windows };
+    let found = found::read(reader, found_tables.into_iter(), &of);
     let limits = limits::read(reader, root);
-    Some(Machine { name: name?.text, nodes, links, windows, limits })
+    Some(Machine { name: name?.text, nodes, links, windows, found, limits })
 }
 
 /// The tables `[[key]]` of the file, with where each begins.

@@ -5,6 +5,7 @@ use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::TransportKind;
 
+mod found;
 mod windows;
 
 use crate::file::MAX_NODES;

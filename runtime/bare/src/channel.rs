@@ -8,8 +8,10 @@ use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
+use tombolo_base::coherence::{Coherent, Flushed};
 use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory, WindowId};
 use tombolo_control::{Grant, RelayNode, WindowPlace};
+pub use tombolo_link::either::Either;
 use tombolo_link::either::{EitherEnd, EitherMemory, EitherRings};
 pub use tombolo_link::end::Stats;
 use tombolo_link::end::{Announced, Awaited, EndError, Signals};
@@ -423,8 +425,20 @@ impl Channel {
     /// must do this: the rings are of no use afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
-        let EitherMemory::Coherent(memory) = self.memory.clone() else { return None };
-        Some(RawMemory { memory, _channel: self })
+        match self.into_any_raw_memory() {
+            Some(Either::Coherent(raw)) => Some(raw),
+            _ => None,
+        }
+    }
+
+    /// The bare memory under the channel, whether it is coherent or not. Both ends must do this: the rings
+    /// are of no use afterwards.
+    #[must_use]
+    pub fn into_any_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
+        Some(match self.memory.clone() {
+            Either::Coherent(memory) => Either::Coherent(RawMemory { memory, _channel: self }),
+            Either::Flushed(memory) => Either::Flushed(RawMemory { memory, _channel: self }),
+        })
     }
 
     /// Closes this end in order: the peer receives everything sent before.
@@ -445,9 +459,9 @@ impl Drop for Channel {
 }
 
 /// The bare memory of what was a channel.
-pub struct RawMemory {
+pub struct RawMemory<C = Coherent> {
     /// Header, then rings.
-    pub memory: SharedMemory,
+    pub memory: SharedMemory<C>,
     /// Keeps the channel, so that the peer's end stays open as long as the memory is used.
     _channel: Channel,
 }

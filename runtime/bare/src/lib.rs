@@ -42,7 +42,7 @@ pub mod region;
 mod start;
 pub mod time;
 
-pub use channel::{Channel, ChannelOptions, RawMemory, Stats, wait_any};
+pub use channel::{Channel, ChannelOptions, Either, RawMemory, Stats, wait_any};
 pub use domain::{Domain, Job, Listener};
 pub use error::Error;
 pub use start::Outcome;

@@ -4,7 +4,8 @@
 //! their cost, whose parts count in this order:
 //!
 //! 1. the distance: the sum of the round trips to the nodes that it should be near; an unknown one comes
-//!    last;
+//!    last. Where the machine file has those that `tombolo bench link` found for the ways of all candidates,
+//!    these count, and else those between monitors: the two are never compared with each other;
 //! 2. the free speed: idle processors × speed of one, the more the better. A busy node counts as 1 % idle,
 //!    so that a faster one still comes first. Where the speed is not known (an emulator of the host) it is 0;
 //! 3. live domains, then the number of the node.
@@ -90,13 +91,17 @@ pub fn choose(facts: &Facts, needs: &Needs, targets: Option<&[Target]>) -> Resul
         let fault = Fault::NoSuchNode { name: name.clone(), available: available() };
         return Err(PlacementError::Machine(fault.into()));
     }
+    let fitting = facts.nodes().iter().map(|node| (node, fits(facts, node, needs, targets)));
+    let fitting: Vec<(&NodeFact, _)> = fitting.collect();
+    let candidates = fitting.iter().filter(|(_, met)| met.is_ok()).map(|(node, _)| *node);
+    let round_trip = distance_by(facts, needs, candidates);
     let fastest = facts.nodes().iter().filter_map(|node| node.integer("rounds_per_ms")).max().unwrap_or(0);
     let mut choice = Choice::default();
-    for node in facts.nodes() {
-        match fits(facts, node, needs, targets) {
+    for (node, fits) in fitting {
+        match fits {
             Ok(met) => choice.candidates.push(Candidate {
                 node: node.name().to_owned(),
-                cost: cost(facts, node, needs),
+                cost: cost(facts, node, needs, round_trip),
                 why: why(node, fastest),
                 met,
             }),
@@ -172,10 +177,27 @@ fn show(need: &Need, value: Option<&Value>) -> String {
     }
 }
 
-fn cost(facts: &Facts, node: &NodeFact, needs: &Needs) -> Cost {
+/// The attribute of ways that tells how near the candidates are.
+fn distance_by<'a>(
+    facts: &Facts,
+    needs: &Needs,
+    mut candidates: impl Iterator<Item = &'a NodeFact>,
+) -> &'static str {
+    const FOUND: &str = "message_round_trip_ns";
+    let known = |node: &NodeFact, goal: &String| {
+        node.name() == goal || facts.way(node.name(), goal).is_some_and(|way| integer(way, FOUND).is_some())
+    };
+    if candidates.all(|node| needs.near.iter().all(|goal| known(node, goal))) {
+        FOUND
+    } else {
+        "round_trip_ns"
+    }
+}
+
+fn cost(facts: &Facts, node: &NodeFact, needs: &Needs, round_trip: &str) -> Cost {
     let to = |goal: &String| match goal == node.name() {
         true => Some(0),
-        false => facts.way(node.name(), goal).and_then(|way| integer(way, "round_trip_ns")),
+        false => facts.way(node.name(), goal).and_then(|way| integer(way, round_trip)),
     };
     let distance_ns: Option<u64> = needs.near.iter().map(to).sum();
     Cost {

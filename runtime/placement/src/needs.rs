@@ -85,7 +85,7 @@ const ISAS: &[&str] = &{
 };
 
 /// All keys, in the order in which help lists them.
-pub const KEYS: [Key; 16] = [
+pub const KEYS: [Key; 17] = [
     key("isa", "isa", Subject::Node, Unit::Word(ISAS), "instruction set"),
     key("kind", "kind", Subject::Node, Unit::Word(&[]), "what the node is made of: host, user, vm, …"),
     key("node", "node", Subject::Node, Unit::Word(&[]), "name"),
@@ -112,6 +112,13 @@ pub const KEYS: [Key; 16] = [
     key("window", "window_free_bytes", Subject::Node, Unit::Bytes, "free bytes of its window to the host"),
     key("domains", "domains", Subject::Node, Unit::Count, "live domains"),
     key("round-trip", "round_trip_ns", Subject::Way, Unit::Time, "round trip of the monitors, such as 50us"),
+    key(
+        "message-round-trip",
+        "message_round_trip_ns",
+        Subject::Way,
+        Unit::Time,
+        "round trip of 8 bytes between programs, as `tombolo bench link` found it",
+    ),
     key("rate", "bytes_per_s", Subject::Way, Unit::Rate, "measured rate of copies, per second"),
     key("hops", "hops", Subject::Way, Unit::Count, "links on the way"),
 ];

@@ -22,6 +22,7 @@ use tombolo_transport::{
 };
 
 pub use tombolo_link::TransportKind;
+pub use tombolo_link::either::Either;
 pub use tombolo_transport::memory::RawMemory;
 pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};
 
@@ -470,6 +471,17 @@ impl Channel {
         match unguarded(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(channel.into_raw_memory()),
             Plain::Flushed(_) | Plain::Stream(_) | Plain::Captured(_) => None,
+        }
+    }
+
+    /// The bare memory under the channel, whether it is coherent or not; `None` where none is shared. Both
+    /// ends must do this: the rings are of no use afterwards.
+    #[must_use]
+    pub fn into_any_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
+        match unguarded(self.carrier.into_inner()) {
+            Plain::Memory(channel) => Some(Either::Coherent(channel.into_raw_memory())),
+            Plain::Flushed(channel) => Some(Either::Flushed(channel.into_raw_memory())),
+            Plain::Stream(_) | Plain::Captured(_) => None,
         }
     }
 }

@@ -10,28 +10,40 @@
 //!   both load the old value. The doorbell protocol, which loses no wake-up, relies on this.
 //! * **publication**: a payload, then one word with release. A side that loads the word with acquire must see
 //!   the payload, and every word whole.
+//! * **whole stores**: each side stores two words at once, all of the same digits, as often as it can, and
+//!   looks at what the other stores. The widest part that never had digits of two stores is whole.
 //! * **read-modify-write**: both add to one word, and no addition is lost. The protocols do not need this
-//!   across a window, but a link that declares it must have it.
+//!   across a window, so it only says what the link can do, and whether an emulator is set up right.
+//!
+//! In memory that is not coherent, stores are written back and lines invalidated as channels do; there is no
+//! read-modify-write in such memory, and that test is left out.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 use core::fmt;
 
 use tombolo_base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use tombolo_base::sync::{AtomicU64, Ordering, fence, spin_hint};
-use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_base::sync::{AtomicU64, Ordering, fence, load_pair, spin_hint, store_both};
+use tombolo_base::{CacheMaintenance, Coherent, LINE_BYTES, OutOfRange, SharedMemory};
 
 /// Words of a line that one side writes.
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// Lines that the tests use.
-const LINES: usize = 10;
+const LINES: usize = 12;
 
 /// Memory that the tests take, in bytes.
 pub const MEMORY_BYTES: usize = LINES * LINE_BYTES;
 
 /// Words of a payload in the test of publication.
 const PAYLOAD_WORDS: usize = 7;
+
+/// Widths of stores that are tested, in bytes, beside those of 2 bytes.
+const WIDTHS: [usize; 3] = [4, 8, 16];
+
+/// The least number of times that a side must have found new digits before nothing that was torn says that
+/// stores of 16 bytes are whole. Those of 8 are tested by publication, too.
+const LEAST_CHANGES: u64 = 1000;
 
 /// A word that ends a test early.
 const STOP: u64 = u64::MAX;
@@ -94,13 +106,28 @@ pub struct Findings {
     pub additions: u64,
     /// Additions that were lost.
     pub lost: u64,
+    /// Looks at stores of the other side that found parts of two, by the width in which they did: 4, 8 and
+    /// 16 bytes.
+    pub parted: [u64; WIDTHS.len()],
+    /// Looks that found another store than the one before, of the side that found fewer.
+    pub changes: u64,
+    /// Whether the memory is coherent; else there is no read-modify-write.
+    pub coherent: bool,
 }
 
 impl Findings {
     /// Whether all invariants hold.
     #[must_use]
     pub fn are_sound(&self) -> bool {
-        (self.both_old, self.torn, self.lost) == (0, 0, 0)
+        (self.both_old, self.torn, self.lost) == (0, 0, 0) && self.widest_store_bytes() >= 8
+    }
+
+    /// The widest store that was never seen in parts, in bytes; 2 where there was no such.
+    #[must_use]
+    pub fn widest_store_bytes(&self) -> usize {
+        let seen = |index: usize| WIDTHS[index] < 16 || self.changes >= LEAST_CHANGES;
+        let whole = (0..WIDTHS.len()).take_while(|index| self.parted[*index] == 0 && seen(*index));
+        whole.last().map_or(2, |index| WIDTHS[index])
     }
 
     /// Whether all requested rounds were run: a test whose time is over ends early.
@@ -108,17 +135,18 @@ impl Findings {
     pub fn cover(&self, amount: Amount) -> bool {
         self.buffering_rounds >= amount.buffering_rounds
             && self.messages >= amount.messages
-            && self.additions >= amount.additions
+            && (self.additions >= amount.additions || !self.coherent)
     }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Findings { buffering_rounds, both_old, messages, torn, additions, lost } = self;
+        let Findings { buffering_rounds, both_old, messages, torn, additions, lost, .. } = self;
         write!(
             f,
             "store buffering: {both_old} of {buffering_rounds} both old; publication: {torn} of {messages} torn; \
-             read-modify-write: {lost} of {additions} lost"
+             stores of {} bytes are whole; read-modify-write: {lost} of {additions} lost",
+            self.widest_store_bytes()
         )
     }
 }
@@ -151,19 +179,19 @@ impl Amount {
 }
 
 /// One side of the tests.
-pub struct Litmus<'a, P> {
-    lines: [SharedMemory; LINES],
+pub struct Litmus<'a, P, C = Coherent> {
+    lines: [SharedMemory<C>; LINES],
     part: Part,
     patience: &'a mut P,
     steps: u64,
 }
 
-impl<'a, P: Patience> Litmus<'a, P> {
+impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
     /// One side, in `memory`.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is shorter than [`MEMORY_BYTES`].
-    pub fn new(memory: &SharedMemory, part: Part, patience: &'a mut P) -> Result<Self, OutOfRange> {
+    pub fn new(memory: &SharedMemory<C>, part: Part, patience: &'a mut P) -> Result<Self, OutOfRange> {
         let whole = memory.slice(0, MEMORY_BYTES)?;
         // Every line lies in what was just cut.
         let lines = core::array::from_fn(|index| {
@@ -177,7 +205,7 @@ impl<'a, P: Patience> Litmus<'a, P> {
     /// # Errors
     /// [`Alone`].
     pub fn run(&mut self, amount: Amount) -> Result<Findings, Alone> {
-        let mut findings = Findings::default();
+        let mut findings = Findings { coherent: C::COHERENT, ..Findings::default() };
         self.meet()?;
         self.patience.begins();
         self.buffering(amount.buffering_rounds, &mut findings)?;
@@ -185,13 +213,17 @@ impl<'a, P: Patience> Litmus<'a, P> {
         self.patience.begins();
         self.publication(amount.messages, &mut findings)?;
         self.meet()?;
-        self.additions(amount.additions, &mut findings)?;
-        self.meet()?;
+        self.patience.begins();
+        self.whole_stores(amount.buffering_rounds, &mut findings)?;
+        if C::COHERENT {
+            self.additions(amount.additions, &mut findings)?;
+            self.meet()?;
+        }
         Ok(findings)
     }
 
     /// Own line `group`, and the peer's.
-    fn pair(&self, group: usize) -> (SharedMemory, SharedMemory) {
+    fn pair(&self, group: usize) -> (SharedMemory<C>, SharedMemory<C>) {
         let own = self.part.index();
         (self.lines[2 * group + own].clone(), self.lines[2 * group + 1 - own].clone())
     }
@@ -200,16 +232,21 @@ impl<'a, P: Patience> Litmus<'a, P> {
     fn meet(&mut self) -> Result<(), Alone> {
         self.steps += 1;
         let (own, peer) = self.pair(0);
-        own.store_le(0, self.steps, Release);
+        own.store_through_le(0, self.steps, Release);
         let steps = self.steps;
         self.until(&peer, 0, |word| word >= steps).map(|_| ())
     }
 
     /// Polls a word of a line until it is so.
-    fn until(&mut self, line: &SharedMemory, word: usize, is_so: impl Fn(u64) -> bool) -> Result<u64, Alone> {
+    fn until(
+        &mut self,
+        line: &SharedMemory<C>,
+        word: usize,
+        is_so: impl Fn(u64) -> bool,
+    ) -> Result<u64, Alone> {
         loop {
             for _ in 0..1000 {
-                let found = line.load_le(word, Acquire);
+                let found = line.load_current_le(word, Acquire);
                 if is_so(found) {
                     return Ok(found);
                 }
@@ -225,12 +262,12 @@ impl<'a, P: Patience> Litmus<'a, P> {
         let ((own, peer), (own_result, peer_result)) = (self.pair(1), self.pair(2));
         for round in 1..=rounds {
             let last = self.part == Part::First && round % 1024 == 0 && self.patience.time_is_up();
-            own.store_le(0, round, Relaxed);
+            own.store_through_le(0, round, Relaxed);
             fence(Ordering::SeqCst);
-            let old = peer.load_le(0, Relaxed) < round;
+            let old = peer.load_current_le(0, Relaxed) < round;
             // A side can be one round ahead of the other, not two, so results take turns in two words.
             let turn = (round % 2) as usize;
-            own_result.store_le(turn, if last { STOP } else { round << 1 | u64::from(old) }, Release);
+            own_result.store_through_le(turn, if last { STOP } else { round << 1 | u64::from(old) }, Release);
             let theirs = self.until(&peer_result, turn, |word| word >> 1 >= round)?;
             if last || theirs == STOP {
                 return Ok(());
@@ -249,18 +286,60 @@ impl<'a, P: Patience> Litmus<'a, P> {
             for index in 1..=PAYLOAD_WORDS {
                 own.store_le(index, payload(number, index), Relaxed);
             }
-            own.store_le(0, if last { STOP } else { number }, Release);
+            own.write_back(1..PAYLOAD_WORDS + 1);
+            own.store_through_le(0, if last { STOP } else { number }, Release);
             let seen = self.until(&peer, 0, |word| word >= number)?;
             if last || seen == STOP {
                 return Ok(());
             }
             // The peer cannot continue before this side publishes its next value.
+            peer.invalidate(1..PAYLOAD_WORDS + 1);
             let right =
                 (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
             findings.torn += u64::from(!right);
             findings.messages = number;
             self.meet()?;
         }
+        Ok(())
+    }
+
+    /// Each side stores pairs of words and looks at the other's, without waiting for it.
+    fn whole_stores(&mut self, stores: u64, findings: &mut Findings) -> Result<(), Alone> {
+        /// The words behind the pair: that this side has ended, what it found in parts, and its changes.
+        const ENDED: usize = 2;
+        const PARTED: usize = 3;
+        const CHANGES: usize = PARTED + WIDTHS.len();
+        let (own, peer) = self.pair(5);
+        let (mut parted, mut changes, mut last) = ([0; WIDTHS.len()], 0, [0; 16]);
+        for number in 1..=stores {
+            let look = number % 1024 == 0;
+            let over = look && self.part == Part::First && self.patience.time_is_up();
+            if over || (look && peer.load_current_le(ENDED, Relaxed) == STOP) {
+                break;
+            }
+            let word = u64::from(number as u16) * 0x0001_0001_0001_0001;
+            if let Some(pair) = own.words().first_chunk() {
+                store_both(pair, [word; 2]);
+            }
+            own.write_back(0..2);
+            peer.invalidate(0..2);
+            let Some(found) = peer.words().first_chunk().map(load_pair) else { break };
+            changes += u64::from(found != last);
+            last = found;
+            for (width, parted) in WIDTHS.into_iter().zip(&mut parted) {
+                *parted += u64::from(!found.chunks(width).all(is_of_one_store));
+            }
+        }
+        own.store_through_le(ENDED, STOP, Relaxed);
+        for (index, parted) in parted.into_iter().enumerate() {
+            own.store_through_le(PARTED + index, parted, Relaxed);
+        }
+        own.store_through_le(CHANGES, changes, Relaxed);
+        self.meet()?;
+        for (index, parted) in parted.into_iter().enumerate() {
+            findings.parted[index] = parted.saturating_add(peer.load_current_le(PARTED + index, Relaxed));
+        }
+        findings.changes = changes.min(peer.load_current_le(CHANGES, Relaxed));
         Ok(())
     }
 
@@ -285,6 +364,11 @@ fn payload(number: u64, index: usize) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }
 
+/// Whether all two-byte parts are alike, as those of every store are.
+fn is_of_one_store(bytes: &[u8]) -> bool {
+    bytes.chunks(2).all(|part| part == &bytes[..2])
+}
+
 /// Adds one to a little-endian word, in one step.
 fn add_one(word: &AtomicU64) {
     if cfg!(target_endian = "little") {
@@ -304,6 +388,10 @@ fn add_one(word: &AtomicU64) {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
+    use tombolo_base::coherence::{Caches, Evictions};
+
     use super::*;
 
     /// Yields to other threads, and gives up after a long time.
@@ -343,7 +431,57 @@ mod tests {
             assert!(findings.are_sound(), "{findings}");
             assert_eq!((findings.buffering_rounds, findings.additions), (2000, 10_000));
             assert!(findings.cover(amount));
+            assert!(findings.coherent && findings.widest_store_bytes() >= 8, "{findings:?}");
         }
+    }
+
+    #[test]
+    fn memory_that_is_not_coherent_is_sound_if_lines_are_written_back() {
+        let memory = SharedMemory::zeroed(MEMORY_BYTES);
+        let amount = Amount { buffering_rounds: 500, messages: 200, additions: 500 };
+        let side = |part| {
+            let memory = memory.clone();
+            std::thread::spawn(move || {
+                let evictions = Evictions { seed: 3, one_in: NonZeroU32::new(2) };
+                let view = Caches::Emulated(evictions).view(memory).unwrap();
+                Litmus::new(&view, part, &mut Threads(0)).unwrap().run(amount)
+            })
+        };
+        for findings in [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap()) {
+            let findings = findings.unwrap();
+            assert!(findings.are_sound() && findings.cover(amount), "{findings:?}");
+            assert_eq!((findings.coherent, findings.additions), (false, 0));
+        }
+    }
+
+    #[test]
+    fn the_widest_store_is_the_last_that_was_never_seen_in_parts() {
+        let of = |parted, changes| {
+            let findings = Findings { parted, changes, ..Findings::default() };
+            (findings.widest_store_bytes(), findings.are_sound())
+        };
+        assert_eq!(of([0, 0, 0], LEAST_CHANGES), (16, true));
+        assert_eq!(of([0, 0, 0], LEAST_CHANGES - 1), (8, true), "too little was seen");
+        assert_eq!(of([0, 0, 1], LEAST_CHANGES), (8, true));
+        assert_eq!(of([0, 1, 1], LEAST_CHANGES), (4, false));
+        assert_eq!(of([1, 1, 1], LEAST_CHANGES), (2, false));
+        assert!(is_of_one_store(&[7, 1, 7, 1]) && !is_of_one_store(&[7, 1, 7, 2]));
+    }
+
+    /// The other side stores halves one after the other, as a bus of 32 bits does.
+    #[test]
+    fn a_store_in_parts_is_seen() {
+        let memory = SharedMemory::zeroed(MEMORY_BYTES);
+        let halves = memory.slice(11 * LINE_BYTES, LINE_BYTES).unwrap();
+        halves.store_le(0, 0x0005_0005_0004_0004, Relaxed);
+        halves.store_le(2, STOP, Relaxed);
+        // The other is where it meets this one.
+        memory.store_le(LINE_WORDS, 1, Relaxed);
+        let mut patience = Threads(0);
+        let mut litmus = Litmus::new(&memory, Part::First, &mut patience).unwrap();
+        let mut findings = Findings::default();
+        litmus.whole_stores(1023, &mut findings).unwrap();
+        assert_eq!((findings.parted, findings.widest_store_bytes()), ([0, 1023, 1023], 4));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the
 //! memory between them is not what the protocols rest on, or the emulator of one is set up wrongly. `tombolo
 //! litmus` runs it on all nodes and reads what it says where `TOMBOLO_LITMUS_REPORT` is set;
-//! `TOMBOLO_LITMUS_ROUNDS` is how much it tests, and `TOMBOLO_LITMUS_SECONDS` how long each of the first two
-//! tests may take.
+//! `TOMBOLO_LITMUS_ROUNDS` is how much it tests, and `TOMBOLO_LITMUS_SECONDS` how long each of the first
+//! three tests may take.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;
@@ -13,7 +13,12 @@ use std::{env, process::ExitCode, time::Instant};
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
 
+#[cfg(target_os = "none")]
+use tombolo::Either;
+#[cfg(not(target_os = "none"))]
+use tombolo::channel::Either;
 use tombolo::{Domain, Isa};
+use tombolo_base::{CacheMaintenance, SharedMemory};
 use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
 
 /// How long the other side may be missing, besides the time of the tests themselves.
@@ -45,7 +50,7 @@ impl Patience for Clock {
         // The other side may need this processor.
         #[cfg(not(target_os = "none"))]
         std::thread::yield_now();
-        self.start.elapsed() < PATIENCE + 3 * self.time
+        self.start.elapsed() < PATIENCE + 4 * self.time
     }
 
     fn begins(&mut self) {
@@ -85,7 +90,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
         Ok(seconds) => seconds.parse().map_err(|_| "TOMBOLO_LITMUS_SECONDS is no number")?,
         Err(_) => SECONDS,
     };
-    let Some(raw) = channel.into_raw_memory() else {
+    let Some(raw) = channel.into_any_raw_memory() else {
         if report {
             println!("unshared");
         } else {
@@ -93,14 +98,18 @@ fn run() -> Result<bool, Box<dyn Error>> {
         }
         return Ok(true);
     };
-    let memory = raw.memory.slice(HEADER_BYTES, tombolo_litmus::MEMORY_BYTES)?;
-    let start = Instant::now();
-    let mut clock = Clock { start, test_start: start, time: Duration::from_secs(seconds) };
-    let findings = Litmus::new(&memory, part, &mut clock)?.run(amount)?;
+    let findings = match &raw {
+        Either::Coherent(raw) => find(&raw.memory, part, amount, seconds)?,
+        Either::Flushed(raw) => find(&raw.memory, part, amount, seconds)?,
+    };
     if report {
         if part == Part::First {
-            let Findings { buffering_rounds, both_old, messages, torn, additions, lost } = findings;
-            println!("found {buffering_rounds} {both_old} {messages} {torn} {additions} {lost}");
+            let Findings { buffering_rounds, both_old, messages, torn, additions, lost, .. } = findings;
+            let coherence = if findings.coherent { "coherent" } else { "flush" };
+            println!(
+                "found {buffering_rounds} {both_old} {messages} {torn} {additions} {lost} {} {coherence}",
+                findings.widest_store_bytes()
+            );
         }
         return Ok(findings.are_sound());
     }
@@ -118,4 +127,17 @@ fn run() -> Result<bool, Box<dyn Error>> {
         );
     }
     Ok(findings.are_sound())
+}
+
+/// Runs the tests behind the header of a channel's memory.
+fn find<C: CacheMaintenance>(
+    memory: &SharedMemory<C>,
+    part: Part,
+    amount: Amount,
+    seconds: u64,
+) -> Result<Findings, Box<dyn Error>> {
+    let memory = memory.slice(HEADER_BYTES, tombolo_litmus::MEMORY_BYTES)?;
+    let start = Instant::now();
+    let mut clock = Clock { start, test_start: start, time: Duration::from_secs(seconds) };
+    Ok(Litmus::new(&memory, part, &mut clock)?.run(amount)?)
 }

@@ -152,7 +152,7 @@ fn between(job: &Job, name: &str) -> Result<String, Error> {
     Ok(job.name_between(name, 1 - job.rank().min(1)).map_err(tombolo::Error::from)?)
 }
 
-fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Channel, Error> {
+pub(super) fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Channel, Error> {
     let name = between(job, &format!("direct/{number}"))?;
     let options = ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?;
     Ok(if job.rank() == 0 {
@@ -196,7 +196,7 @@ fn answer(way: &mut impl Way, count: usize) -> Result<(), Error> {
 }
 
 /// A message of this length, told from others by its number.
-fn stamp(message: &mut [u8], number: usize) {
+pub(super) fn stamp(message: &mut [u8], number: usize) {
     let number = (number as u64).to_le_bytes();
     let at = message.len() - number.len();
     message[..number.len()].copy_from_slice(&number);

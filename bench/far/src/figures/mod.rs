@@ -4,6 +4,7 @@
 //! `figure NAME VALUE`, of its output; other lines are for people.
 
 mod compute;
+pub mod link;
 mod map;
 mod memory;
 pub mod messages;
@@ -49,6 +50,7 @@ pub fn run(words: &[&str]) -> Result<(), Error> {
             map::run(name, number(domains)?, number(bytes)?, number(rounds)?)
         }
         ["pages", rounds] => pages::run(rounds.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)?),
+        ["link", words @ ..] => link::run(link::Plan::of(words).ok_or_else(wrong)?),
         ["messages", words @ ..] => messages::run(messages::Plan::of(words).ok_or_else(wrong)?),
         _ => Err(wrong()),
     }
@@ -88,6 +90,9 @@ mod tests {
     fn other_words_are_refused() {
         for words in [
             &["messages", "1"][..],
+            &["link", "x", "-", "-"],
+            &["link", "0", "-", "-"],
+            &["link", "1", "-"],
             &["memory"],
             &["memory", "x", "1"],
             &["compute"],

@@ -12,6 +12,8 @@ pub const COMMAND_BYTES: usize = 16;
 pub const SMALL_BYTES: usize = 8;
 /// The size of streamed messages, too: they fill most of a 64-byte slot.
 pub const USUAL_BYTES: usize = 48;
+/// The size of streamed messages that tell the bandwidth.
+pub const LONG_BYTES: usize = 64 << 10;
 
 /// What the peer is to do until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,13 +23,18 @@ pub enum Command {
     /// Return every change of the raw line, until the stop value.
     Raw,
     /// Check and count a stream, until `Count`.
-    Take,
+    Take {
+        /// The length of each of its messages.
+        bytes: u32,
+    },
     /// End of a stream: answer with how many messages arrived.
     Count,
     /// Send a stream for the given number of nanoseconds, then the number of its messages.
     Give {
         /// The length of the time.
         length_ns: u64,
+        /// The length of each message: [`USUAL_BYTES`] or [`LONG_BYTES`].
+        bytes: u32,
     },
     /// Return the given number of messages of the channel whose two ends sleep.
     Wake {
@@ -53,9 +60,9 @@ impl Command {
         match self {
             Command::Echo => pack(1, 0),
             Command::Raw => pack(2, 0),
-            Command::Take => pack(3, 0),
+            Command::Take { bytes } => pack(3, bytes.into()),
             Command::Count => pack(4, 0),
-            Command::Give { length_ns } => pack(5, length_ns),
+            Command::Give { length_ns, bytes } => pack(5 | u64::from(bytes) << 32, length_ns),
             Command::Wake { rounds } => pack(6, rounds),
             Command::Bye => pack(7, 0),
             Command::Place { rings, rounds } => pack(8 + rings, rounds),
@@ -67,16 +74,20 @@ impl Command {
     /// # Errors
     /// [`Error::Unexpected`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Command, Error> {
-        match unpack(bytes) {
-            Some((1, _)) => Ok(Command::Echo),
-            Some((2, _)) => Ok(Command::Raw),
-            Some((3, _)) => Ok(Command::Take),
-            Some((4, _)) => Ok(Command::Count),
-            Some((5, length_ns)) => Ok(Command::Give { length_ns }),
-            Some((6, rounds)) => Ok(Command::Wake { rounds }),
-            Some((7, _)) => Ok(Command::Bye),
-            Some((code @ 8..ANSWER, rounds)) => Ok(Command::Place { rings: code - 8, rounds }),
-            _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
+        let unexpected = || Error::Unexpected { length_bytes: bytes.len() };
+        let (code, argument) = unpack(bytes).ok_or_else(unexpected)?;
+        if let (5, bytes @ 1..) = (code as u32, (code >> 32) as u32) {
+            return Ok(Command::Give { length_ns: argument, bytes });
+        }
+        match (code, argument) {
+            (1, _) => Ok(Command::Echo),
+            (2, _) => Ok(Command::Raw),
+            (3, bytes) => Ok(Command::Take { bytes: u32::try_from(bytes).map_err(|_| unexpected())? }),
+            (4, _) => Ok(Command::Count),
+            (6, rounds) => Ok(Command::Wake { rounds }),
+            (7, _) => Ok(Command::Bye),
+            (code @ 8..ANSWER, rounds) => Ok(Command::Place { rings: code - 8, rounds }),
+            _ => Err(unexpected()),
         }
     }
 }
@@ -145,9 +156,10 @@ mod tests {
         let commands = [
             Command::Echo,
             Command::Raw,
-            Command::Take,
+            Command::Take { bytes: 48 },
             Command::Count,
-            Command::Give { length_ns: 25_000_000 },
+            Command::Give { length_ns: 25_000_000, bytes: 65_536 },
+            Command::Give { length_ns: u64::MAX, bytes: u32::MAX },
             Command::Wake { rounds: u64::MAX },
             Command::Bye,
             Command::Place { rings: 7, rounds: 3200 },
@@ -158,6 +170,8 @@ mod tests {
         assert!(Command::from_bytes(&answer(3)).is_err());
         assert!(Command::from_bytes(&[0; 8]).is_err());
         assert!(Command::from_bytes(&[0; 17]).is_err());
+        assert!(Command::from_bytes(&pack(5, 1)).is_err(), "a stream of messages of no bytes");
+        assert!(Command::from_bytes(&pack(3, 1 << 32)).is_err());
         assert_eq!(answered(&answer(3)).expect("it is one"), 3);
         assert!(answered(&Command::Bye.to_bytes()).is_err());
     }
@@ -166,6 +180,7 @@ mod tests {
     fn no_measured_message_looks_like_a_command() {
         assert_ne!(SMALL_BYTES, COMMAND_BYTES);
         assert_ne!(USUAL_BYTES, COMMAND_BYTES);
+        assert!(crate::figures::link::LENGTHS.iter().all(|bytes| *bytes != COMMAND_BYTES));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod arguments;
 pub mod command;
 pub mod end;
+pub mod lead;
 pub mod peer;
 
 pub use arguments::{PeerArguments, Shape};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tombolo::{Channel, Domain, TransportKind};
 
 use super::PeerArguments;
-use super::command::{self, COMMAND_BYTES, Command, USUAL_BYTES};
+use super::command::{self, COMMAND_BYTES, Command, LONG_BYTES, USUAL_BYTES};
 use super::end::{End, Ends, recv_polling, send_polling};
 use crate::lines::Lines;
 use crate::{Error, Side, cpus, placement};
@@ -74,15 +74,22 @@ pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
                 echo(&mut ends.ring, &mut buffer)?;
                 continue;
             }
-            Command::Take => {
-                let count = take(&mut ends.ring, &mut buffer)?;
+            Command::Take { bytes } => {
+                let count = take(&mut ends.ring, &mut buffer, bytes as usize)?;
                 if Command::from_bytes(&buffer)? != Command::Count {
                     return Err(Error::Unexpected { length_bytes: buffer.len() });
                 }
                 send_polling(&mut ends.ring, &command::answer(count))?;
             }
             Command::Count => return Err(Error::Unexpected { length_bytes: buffer.len() }),
-            Command::Give { length_ns } => give(&mut ends.ring, Duration::from_nanos(length_ns))?,
+            Command::Give { length_ns, bytes } => {
+                let length = Duration::from_nanos(length_ns);
+                match bytes as usize {
+                    USUAL_BYTES => give::<USUAL_BYTES>(&mut ends.ring, length)?,
+                    LONG_BYTES => give::<LONG_BYTES>(&mut ends.ring, length)?,
+                    _ => return Err(Error::Unexpected { length_bytes: buffer.len() }),
+                }
+            }
             Command::Raw => {
                 let raw = ends.raw.as_ref().ok_or(Error::Unexpected { length_bytes: buffer.len() })?;
                 Lines::new(raw.memory.words())?.serve()?;
@@ -108,14 +115,14 @@ fn echo(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks and counts messages up to a command, which is left in `buffer`.
+/// Checks and counts messages of `bytes` bytes up to a command, which is left in `buffer`.
 ///
 /// # Errors
 /// When the channel fails, or something else than was sent arrives.
-pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<u64, Error> {
+pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>, bytes: usize) -> Result<u64, Error> {
     let mut count = 0;
     while recv_polling(ring, buffer)? != COMMAND_BYTES {
-        if !command::is_filled(buffer, USUAL_BYTES, count) {
+        if !command::is_filled(buffer, bytes, count) {
             return Err(Error::Corrupt { message: count });
         }
         count += 1;
@@ -124,20 +131,21 @@ pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<u64, Error> {
 }
 
 /// Sends a stream for `length`, then how many messages it had.
-fn give(ring: &mut impl End, length: Duration) -> Result<(), Error> {
-    let count = stream(ring, length)?;
+fn give<const N: usize>(ring: &mut impl End, length: Duration) -> Result<(), Error> {
+    let count = stream::<N>(ring, length)?;
     send_polling(ring, &command::answer(count))
 }
 
-/// Sends messages one by one for `length`; returns how many.
+/// Sends messages of `N` bytes one by one for `length`; returns how many.
 ///
 /// # Errors
 /// When the channel fails.
-pub fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
-    let mut message = [0; USUAL_BYTES];
+pub fn stream<const N: usize>(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
+    let mut message = [0; N];
     let mut count = 0_u64;
     let start = Instant::now();
-    while !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
+    // Some at least: a busy host may not run this program before a short time is over.
+    while count == 0 || !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
         command::fill(&mut message, count);
         send_polling(ring, &message)?;
         count += 1;

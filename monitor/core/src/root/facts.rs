@@ -142,8 +142,21 @@ impl Core {
             set("round_trip_ns", integer(time_ns));
             set("round_trip_measured", Value::Bool(measured));
         }
-        if let Some(bytes_per_s) = self.measured_rate(&from.name, &to.name) {
+        let found = self.machine.found_between(a, b);
+        let cost = found.and_then(|found| found.cost.as_ref());
+        // A record that a program has set since is newer than the machine file.
+        let found_rate = cost.map(|cost| cost.bytes_per_s.min(cost.bytes_per_s_back));
+        if let Some(bytes_per_s) = self.measured_rate(&from.name, &to.name).or(found_rate) {
             set("bytes_per_s", integer(bytes_per_s));
+        }
+        if let Some(cost) = cost {
+            set("message_round_trip_ns", integer(cost.round_trip_ns));
+            set("latency_ns", text(&curve(&cost.latency_ns)));
+        }
+        if let Some(memory) = found.and_then(|found| found.memory.as_ref()) {
+            set("order", text(memory.order.name()));
+            set("widest_store_bytes", integer(memory.widest_store_bytes.into()));
+            set("atomics", Value::Bool(memory.atomics));
         }
         if let Some(bytes) = self.window_between(a, b) {
             set("window_bytes", integer(bytes));
@@ -217,6 +230,13 @@ fn configured_bytes(node: &Node) -> Option<u64> {
         NodeSettings::Vm(vm) => Some(u64::from(vm.memory_mib) << 20),
         _ => None,
     }
+}
+
+/// Times by length: `8:450 64:480 …`.
+fn curve(latency_ns: &[(u64, u64)]) -> String {
+    let points: Vec<String> =
+        latency_ns.iter().map(|(bytes, time_ns)| format!("{bytes}:{time_ns}")).collect();
+    points.join(" ")
 }
 
 fn text(text: &str) -> Value {

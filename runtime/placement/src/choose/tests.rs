@@ -77,6 +77,32 @@ fn near_orders_by_round_trips_and_bounds_are_on_ways() {
     assert_eq!(error, "this machine has no node 'mars'; it has host, arm0, riscv, arm1 and board");
 }
 
+/// `tombolo bench link` found arm0 nearer than the monitors' round trips say.
+#[test]
+fn what_was_found_of_links_counts_where_it_is_known_of_all_candidates() {
+    let link = |to: &str, monitors_ns: u32, found: &str| {
+        format!("link/m/{to} {{ from: 'm', to: '{to}', hops: 1, round_trip_ns: {monitors_ns}{found} }}")
+    };
+    let node =
+        |name: &str| format!("node/{name} {{ node: '{name}', number: 9, kernel: '{name}', up: true }}");
+    let order = |near_found: &str, needs: &str| {
+        let lines = [
+            node("m"),
+            node("near"),
+            node("far"),
+            link("near", 50_000, near_found),
+            link("far", 9000, ", message_round_trip_ns: 4000"),
+        ];
+        let facts = Facts::of(lines.iter().map(|line| record(line)));
+        let choice = choose(&facts, &needs.parse().unwrap(), None).unwrap();
+        choice.candidates.into_iter().map(|it| it.node).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order(", message_round_trip_ns: 900", "near=m"), "m near far");
+    assert_eq!(order("", "near=m"), "m far near", "unlike figures are not compared");
+    assert_eq!(order("", "near=m,node=far"), "far");
+    assert_eq!(order(", message_round_trip_ns: 900", "message-round-trip<1us,near=m"), "m near");
+}
+
 #[test]
 fn an_image_runs_where_it_has_a_build() {
     let targets = [Target::linux(tombolo::Isa::Aarch64)];

@@ -261,6 +261,10 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
         is_up(&machine);
         actor(&machine, "host,card0", &["exchange", "2000"]).ok();
         actor(&machine, "card0,card0", &["exchange", "200"]).ok();
+        let report = machine.json(&["litmus", "--on", "card0", "--rounds", "4000", "--seconds", "60"]);
+        let found = &report["nodes"][0];
+        assert_eq!((&found["verdict"], &found["coherence"]), (&"sound".into(), &"flush".into()), "{report}");
+        assert_eq!((&found["additions"], &found["atomics"]), (&0.into(), &false.into()), "{report}");
         let said = actor(&machine, "host,card0,host", &["bulk-chain", "full", "card0", "20"]).ok();
         assert!((0..3).all(|rank| said.contains(&format!("rank {rank} is done"))), "{said}");
         let frames = image("frames").display().to_string();

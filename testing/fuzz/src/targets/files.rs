@@ -23,6 +23,10 @@ pub(super) fn machine_file(input: &[u8]) {
             assert_eq!(machine.host().settings.name(), "host");
             let named = |node: &Node| machine.node_named(&node.name).is_some_and(|found| found == node);
             assert!(machine.nodes().iter().all(named), "a name that is not its node's");
+            for found in machine.found() {
+                assert_eq!(machine.link_between(found.a, found.b), Some(found.transport));
+                assert!(found.a < found.b && (found.memory.is_some() || found.cost.is_some()));
+            }
         }
         Err(report) => assert!(report.to_string().contains("fuzz.toml")),
     }
@@ -33,7 +37,11 @@ pub(super) fn machine_file_seeds() -> Vec<Vec<u8>> {
                 isa = \"aarch64\"\nmemory_mib = 512\n[[node]]\nname = \"s390x-user\"\nkind = \"user\"\n\
                 isa = \"s390x\"\n[[link]]\nbetween = [\"host\", \"s390x-user\"]\ntransport = \"socket\"\n\
                 [limits]\nbacklog = 5\n";
-    vec![text.into(), tombolo_machine::file::DEFAULT_MACHINE_FILE.into()]
+    let found = "[[found]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\nmemory = { coherence = \
+                 \"coherent\", order = \"sequential\", widest_store_bytes = 8, atomics = true, on = 2026-11-27 }\n\
+                 cost = { round_trip_ns = 900, latency_ns = [[8, 450], [64, 480]], bytes_per_s = 7, \
+                 bytes_per_s_back = 9, by = \"0.1.0\" }\n";
+    vec![text.into(), format!("{text}{found}").into(), tombolo_machine::file::DEFAULT_MACHINE_FILE.into()]
 }
 
 pub(super) fn image(input: &[u8]) {

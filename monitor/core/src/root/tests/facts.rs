@@ -120,6 +120,23 @@ fn a_measured_rate_is_that_of_its_record() {
 }
 
 #[test]
+fn what_was_found_of_a_link_is_a_fact_of_it() {
+    let found = "[[found]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"window\"\nmemory = { \
+                 coherence = \"coherent\", order = \"sequential\", widest_store_bytes = 16, atomics = true }\n\
+                 cost = { round_trip_ns = 900, latency_ns = [[8, 450], [64, 480]], bytes_per_s = 7000, \
+                 bytes_per_s_back = 5000 }\n";
+    let mut bench = Bench::up_with(4, found);
+    bench.attach(ASKER);
+    let links = ask(&mut bench, 0, "link/host/*");
+    let integers = ["message_round_trip_ns", "bytes_per_s", "widest_store_bytes"];
+    assert_eq!(integers.map(|name| links[0].integer(name).unwrap()), [900, 5000, 16]);
+    assert_eq!((links[0].text("order"), links[0].text("latency_ns")), (Ok("sequential"), Ok("8:450 64:480")));
+    assert_eq!(links[0].bool("atomics"), Ok(true));
+    assert!(!links[1].attributes.contains_key("message_round_trip_ns"), "nothing was found of the other");
+    assert_eq!(ask(&mut bench, 0, "link/* { message_round_trip_ns < 1000 }").len(), 1);
+}
+
+#[test]
 fn many_facts_come_in_pages_and_bad_queries_are_refused() {
     let users: String = (0..120)
         .map(|n| format!("[[node]]\nname = \"u{n}\"\nkind = \"user\"\nisa = \"riscv64\"\n"))
