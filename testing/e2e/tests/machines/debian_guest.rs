@@ -64,7 +64,7 @@ fn a_debian_with_the_package_lives_as_a_node() {
     is_used(&machine, ISA);
     let service = systemctl(&machine, "is-active tombolo-join@card0").finish().ok();
     assert_eq!(service.trim(), "active");
-    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000"]);
+    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000", "--seconds", "60"]);
     assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
 
     starts_anew(&machine, ISA, &["killall", "-9", "tombolod"]);

@@ -270,7 +270,7 @@ fn lives(mut machine: Machine, isa: &str, guest: Running) {
     machine.bring_up();
     is_up(&machine, &guest, 1);
     is_used(&machine, isa);
-    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000"]);
+    let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000", "--seconds", "60"]);
     assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
 
     starts_anew(&machine, isa, &["killall", "-9", "tombolod"]);
