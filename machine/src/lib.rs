@@ -28,6 +28,8 @@ pub use found::{Found, FoundCost, FoundMemory, Order};
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};
-pub use model::{Accelerator, BareNode, Boot, Folder, Link, Machine, Node, NodeSettings, UserNode, VmNode};
+pub use model::{
+    Accelerator, BareNode, Boot, Folder, Link, Machine, Node, NodeSettings, UserNode, VmJoin, VmNode,
+};
 pub use tombolo_link::TransportKind;
 pub use windows::Window;

@@ -23,7 +23,8 @@ pub enum Limit {
     WaitingPerDomain,
     /// Channels of one listener that were opened and not accepted yet.
     Backlog,
-    /// Channels across windows that one domain opened and that are not given back yet.
+    /// Channels across windows, and in streams of virtual machines without one, that one domain opened and
+    /// that are not given back yet.
     WindowChannelsPerDomain,
     /// Domains that one domain started and that live.
     ChildrenPerDomain,
@@ -107,7 +108,9 @@ impl Limit {
             Limit::NamesPerDomain => "names that one domain exports at once",
             Limit::WaitingPerDomain => "requests of one domain that wait at once",
             Limit::Backlog => "channels of one listener that are not accepted yet",
-            Limit::WindowChannelsPerDomain => "channels across windows that one domain opened",
+            Limit::WindowChannelsPerDomain => {
+                "channels across windows or link streams that one domain opened"
+            }
             Limit::ChildrenPerDomain => "living domains that one domain started",
             Limit::Regions => "regions of the machine",
             Limit::RegionsPerDomain => "regions that one domain made",

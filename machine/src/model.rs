@@ -48,7 +48,7 @@ pub enum NodeSettings {
     Host,
     /// Foreign programs under an emulator on the host's kernel.
     User(UserNode),
-    /// A virtual machine joined by a shared window.
+    /// A virtual machine joined by a shared window, or by a stream of bytes.
     Vm(VmNode),
     /// A board without an operating system, joined by a shared window.
     Bare(BareNode),
@@ -105,6 +105,8 @@ pub struct VmNode {
     pub memory_mib: u32,
     /// How many processors it has, see [`VmNode::PROCESSORS`].
     pub processors: u8,
+    /// What joins it to the host.
+    pub join: VmJoin,
     /// The window it shares with the host, a power of two, see [`VmNode::WINDOW_MIB`].
     pub window_mib: u32,
     /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
@@ -122,6 +124,16 @@ pub struct VmNode {
     pub emulator: Option<PathBuf>,
     /// What it boots, where that is not what the kit has.
     pub boot: Boot,
+}
+
+/// What joins a virtual machine to the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum VmJoin {
+    /// A window.
+    #[default]
+    Window,
+    /// Streams of bytes alone: it shares no memory with any other node.
+    Streams,
 }
 
 /// What executes the instructions of a virtual machine.
@@ -181,6 +193,7 @@ impl Default for VmNode {
         VmNode {
             memory_mib: qemu::DEFAULT_MEMORY_MIB,
             processors: 1,
+            join: VmJoin::Window,
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
             caches: None,
@@ -345,7 +358,7 @@ impl Machine {
     /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
     #[must_use]
     pub fn kernel_of(&self, node: NodeId) -> NodeId {
-        if self.node(node).is_some_and(Node::behind_window) { node } else { NodeId::HOST }
+        self.node(node).map_or(NodeId::HOST, Node::kernel)
     }
 
     /// What its domains may use.
@@ -446,23 +459,26 @@ impl Node {
     /// Whether it has a memory of its own and reaches others through a window only.
     #[must_use]
     pub fn behind_window(&self) -> bool {
-        matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_) | NodeSettings::Attached(_))
+        self.own_window().is_some()
     }
 
     /// Its window with the host, if it has one.
     pub(crate) fn own_window(&self) -> Option<OwnWindow> {
         let (size_mib, doorbells, caches) = match &self.settings {
-            NodeSettings::Vm(vm) => (vm.window_mib, vm.doorbells, vm.caches),
+            NodeSettings::Vm(vm) if vm.join == VmJoin::Window => (vm.window_mib, vm.doorbells, vm.caches),
             NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, bare.caches),
             NodeSettings::Attached(attached) => (attached.window_mib, attached.doorbells, attached.caches),
-            NodeSettings::Host | NodeSettings::User(_) => return None,
+            NodeSettings::Host | NodeSettings::User(_) | NodeSettings::Vm(_) => return None,
         };
         Some(OwnWindow { size_mib, doorbells, caches })
     }
 
     /// The node whose kernel its programs run under.
     pub(crate) fn kernel(&self) -> NodeId {
-        if self.behind_window() { self.id } else { NodeId::HOST }
+        match self.settings {
+            NodeSettings::Vm(_) | NodeSettings::Bare(_) | NodeSettings::Attached(_) => self.id,
+            NodeSettings::Host | NodeSettings::User(_) => NodeId::HOST,
+        }
     }
 }
 
@@ -474,6 +490,11 @@ pub(crate) fn ways(
 ) -> Vec<(TransportKind, Option<WindowId>)> {
     if a.kernel() == b.kernel() {
         return [TransportKind::Shm, TransportKind::Socket].map(|kind| (kind, None)).to_vec();
+    }
+    let by_stream = |node: &Node| node.as_vm().is_some_and(|vm| vm.join == VmJoin::Streams);
+    let joined = [(a, b), (b, a)].iter().any(|(one, other)| by_stream(one) && other.kernel() == NodeId::HOST);
+    if joined {
+        return vec![(TransportKind::Socket, None)];
     }
     let common = windows.between(a.kernel(), b.kernel());
     common.map(|window| (TransportKind::Window, Some(window.id))).into_iter().collect()

@@ -1,10 +1,12 @@
-//! The control link between the root and an agent: packets on a socket, or a channel in a window.
+//! The control link between the root and an agent: packets on a socket, or a channel in a window or on a
+//! stream of bytes.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, socket};
+use tombolo_transport::stream::StreamChannel;
 use tombolo_transport::window::WindowChannel;
 use tombolo_transport::{EndError, Transport, TransportExt, wait};
 
@@ -15,6 +17,8 @@ enum Carrier {
     Packets(OwnedFd),
     /// Across a window.
     Window(WindowChannel),
+    /// On a stream of bytes.
+    Stream(Box<StreamChannel>),
 }
 
 /// One end of a control link.
@@ -39,23 +43,23 @@ impl ControlLink {
     /// Over a packet socket.
     #[must_use]
     pub fn over_socket(socket: OwnedFd) -> Self {
-        ControlLink {
-            carrier: Carrier::Packets(socket),
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            gone: false,
-        }
+        Self::over(Carrier::Packets(socket))
     }
 
     /// Over a channel in a window.
     #[must_use]
     pub fn over_window(channel: WindowChannel) -> Self {
-        ControlLink {
-            carrier: Carrier::Window(channel),
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            gone: false,
-        }
+        Self::over(Carrier::Window(channel))
+    }
+
+    /// Over a channel on a stream of bytes.
+    #[must_use]
+    pub fn over_stream(channel: StreamChannel) -> Self {
+        Self::over(Carrier::Stream(Box::new(channel)))
+    }
+
+    fn over(carrier: Carrier) -> Self {
+        ControlLink { carrier, queue: VecDeque::new(), queued_bytes: 0, gone: false }
     }
 
     /// Whether the other end is gone.
@@ -89,7 +93,7 @@ impl ControlLink {
     /// Sends what the other side takes.
     pub fn flush(&mut self) {
         while let Some((message, fds)) = self.queue.front() {
-            let sent = match &mut self.carrier {
+            let taken = match &mut self.carrier {
                 Carrier::Packets(socket) => {
                     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
                     match socket::send(&*socket, message, &fds) {
@@ -98,13 +102,10 @@ impl ControlLink {
                         Err(_) => Err(()),
                     }
                 }
-                Carrier::Window(channel) => match channel.try_send(message) {
-                    Ok(()) => Ok(true),
-                    Err(EndError::Full) => Ok(false),
-                    Err(_) => Err(()),
-                },
+                Carrier::Window(channel) => sent(channel.try_send(message)),
+                Carrier::Stream(channel) => sent(channel.try_send(message)),
             };
-            match sent {
+            match taken {
                 Ok(true) => {
                     self.queued_bytes -= message.len();
                     self.queue.pop_front();
@@ -133,10 +134,8 @@ impl ControlLink {
                     _ => Err(()),
                 }
             }
-            Carrier::Window(channel) => match channel.try_recv_into(&mut buffer) {
-                Ok(received) => Ok(received.map(|_| (buffer, Vec::new()))),
-                Err(_) => Err(()),
-            },
+            Carrier::Window(channel) => received(channel.try_recv_into(&mut buffer), buffer),
+            Carrier::Stream(channel) => received(channel.try_recv_into(&mut buffer), buffer),
         };
         arrived.unwrap_or_else(|()| {
             self.gone = true;
@@ -154,6 +153,7 @@ impl ControlLink {
         match &mut self.carrier {
             Carrier::Packets(_) => true,
             Carrier::Window(channel) => wait::about_to_sleep(channel, interest),
+            Carrier::Stream(channel) => wait::about_to_sleep(&mut **channel, interest),
         }
     }
 
@@ -163,14 +163,31 @@ impl ControlLink {
         match &self.carrier {
             Carrier::Packets(socket) => sources.push((socket.as_fd(), interest)),
             Carrier::Window(channel) => channel.sources(interest, sources),
+            Carrier::Stream(channel) => channel.sources(interest, sources),
         }
     }
 
     /// Takes back the announcement and sends what can be sent.
     pub fn wake_up(&mut self) {
-        if let Carrier::Window(channel) = &mut self.carrier {
-            channel.woken(true);
+        match &mut self.carrier {
+            Carrier::Packets(_) => {}
+            Carrier::Window(channel) => channel.woken(true),
+            Carrier::Stream(channel) => channel.woken(true),
         }
         self.flush();
     }
+}
+
+/// Whether a channel has taken a message.
+fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(EndError::Full) => Ok(false),
+        Err(_) => Err(()),
+    }
+}
+
+/// What a channel had.
+fn received<T>(outcome: Result<Option<T>, EndError>, buffer: Vec<u8>) -> Result<Option<Arrived>, ()> {
+    outcome.map(|something| something.map(|_| (buffer, Vec::new()))).map_err(|_| ())
 }

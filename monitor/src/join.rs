@@ -28,7 +28,7 @@ use tombolo_transport::window;
 
 use crate::agent::{GuestBells, GuestWindow};
 use crate::control_link::ControlLink;
-use crate::node_monitor::{self, NodeMonitorError};
+use crate::node_monitor::{self, Joined, NodeMonitorError};
 use crate::polled_bells::{End, PolledBells};
 use crate::random_nonce;
 
@@ -375,5 +375,6 @@ fn be_node(
     let bells = GuestBells::Polled { incoming, outgoing };
     let window = GuestWindow { memory: opened.file, bells, caches: header.caches };
     let windows = BTreeMap::from([(header.window, window)]);
-    node_monitor::run(ControlLink::over_window(channel), None, Some((header.window, windows)))
+    let joined = Joined::Windows(header.window, windows);
+    node_monitor::run_joined(ControlLink::over_window(channel), None, joined)
 }

@@ -14,6 +14,7 @@ mod orphans;
 mod polled_bells;
 pub mod root;
 mod shared_bells;
+pub mod streams;
 pub mod supervisor;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -11,15 +11,19 @@ use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, c
 use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::guest::init::Parameters;
 use tombolo_platform::guest::interrupts::Interrupts;
 use tombolo_platform::guest::pci::WindowDevice;
+use tombolo_platform::guest::ports;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, memory, socket};
+use tombolo_transport::stream::StreamChannel;
 use tombolo_transport::window;
 
 use crate::agent::{Agent, Emulator, GuestBells, GuestWindow};
 use crate::control_link::ControlLink;
 use crate::orphans;
+use crate::streams::{CONTROL_STREAM, LinkStreams};
 
 /// How long the root may take to answer a node that has just started.
 const ROOT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,6 +37,9 @@ pub enum NodeMonitorError {
     /// The root sent something invalid.
     #[error("the root broke the protocol: {0}")]
     Protocol(String),
+    /// The ports of the machine are not usable.
+    #[error("the link with the host is not usable: {0}")]
+    Link(String),
     /// The window is not usable.
     #[error("the window is not usable: {0}")]
     Window(String),
@@ -49,7 +56,7 @@ pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), NodeM
     rustix::io::ioctl_fionbio(&socket, true).context("use the control link to the root")?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
         .context("use the control link to the root")?;
-    run(ControlLink::over_socket(socket), emulator, None)
+    run_joined(ControlLink::over_socket(socket), emulator, Joined::Kernel)
 }
 
 /// Runs the monitor of a virtual machine.
@@ -57,6 +64,26 @@ pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), NodeM
 /// # Errors
 /// [`NodeMonitorError`]; a stop order of the root is not an error.
 pub fn run_guest() -> Result<(), NodeMonitorError> {
+    let (parameter, by_ports) = ports::LINK;
+    if Parameters::read()?.get(parameter) == Some(by_ports) { run_with_ports() } else { run_with_windows() }
+}
+
+/// Runs the monitor of a virtual machine that only streams of bytes join to the host.
+fn run_with_ports() -> Result<(), NodeMonitorError> {
+    let link = |error: &dyn std::fmt::Display| NodeMonitorError::Link(error.to_string());
+    let deadline = Deadline::after(ROOT_TIMEOUT);
+    let control = ports::open(ports::CONTROL, deadline).map_err(|error| link(&error))?;
+    let streams = ports::open(ports::STREAMS, deadline).map_err(|error| link(&error))?;
+    // For as long as this runs.
+    let port = LinkStreams::start(control)?;
+    let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
+    let channel =
+        StreamChannel::open(port.open(CONTROL_STREAM)?, hello, deadline).map_err(|error| link(&error))?;
+    run_joined(ControlLink::over_stream(channel), None, Joined::Streams(LinkStreams::start(streams)?))
+}
+
+/// Runs the monitor of a virtual machine behind windows.
+fn run_with_windows() -> Result<(), NodeMonitorError> {
     let unusable = |error: &dyn std::fmt::Display| NodeMonitorError::Window(error.to_string());
     let mut windows = BTreeMap::new();
     let mut own = None;
@@ -92,7 +119,7 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
-    run(ControlLink::over_window(channel), None, Some((own, windows)))
+    run_joined(ControlLink::over_window(channel), None, Joined::Windows(own, windows))
 }
 
 /// Opens a window, with the header that the root wrote into it.
@@ -111,15 +138,27 @@ fn open_window(device: &WindowDevice) -> Result<(WindowHeader, GuestWindow), Nod
     Ok((header, GuestWindow { memory: bar.file, bells, caches: header.caches }))
 }
 
-pub(crate) fn run(
+/// What joins a node to others.
+pub(crate) enum Joined {
+    /// The kernel that it shares with the host.
+    Kernel,
+    /// Windows; the first is the one that it shares with the host.
+    Windows(WindowId, BTreeMap<WindowId, GuestWindow>),
+    /// Streams of bytes.
+    Streams(LinkStreams),
+}
+
+pub(crate) fn run_joined(
     mut link: ControlLink,
     emulator: Option<Emulator>,
-    windows: Option<(WindowId, BTreeMap<WindowId, GuestWindow>)>,
+    joined: Joined,
 ) -> Result<(), NodeMonitorError> {
     let (name, machine) = await_welcome(&mut link)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
-    if let Some((own, windows)) = windows {
-        agent.set_windows(own, windows)?;
+    match joined {
+        Joined::Kernel => {}
+        Joined::Windows(own, windows) => agent.set_windows(own, windows)?,
+        Joined::Streams(streams) => agent.set_streams(streams),
     }
     let ready = Report::Ready {
         version: FINGERPRINT,

@@ -206,7 +206,12 @@ fn refuse(
     possible: &[(TransportKind, Option<tombolo_base::WindowId>)],
     way: &Way<'_>,
 ) {
+    let vm_to_host = |one: &Node, other: &Node| one.as_vm().is_some() && other.as_user().is_some();
     let note = match possible {
+        _ if way.transport == TransportKind::Socket && (vm_to_host(a, b) || vm_to_host(b, a)) => {
+            "a virtual machine has a `socket` with the host, and with it with all programs of its kernel"
+                .to_owned()
+        }
         [] => "nothing joins these two nodes: give them a [[window]] in common".to_owned(),
         _ => format!("between them: {}", quoted_list(possible.iter().map(|(kind, _)| kind.name()))),
     };

@@ -9,6 +9,7 @@ mod limits;
 mod links;
 mod nodes;
 mod report;
+mod streams;
 mod values;
 mod windows;
 
@@ -141,10 +142,10 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     if let Some((_, header)) = node_tables.get(MAX_NODES) {
         reader.report(Problem::new(header.clone(), format!("a machine has {MAX_NODES} nodes at most")));
     }
-    let drafts: Vec<Draft> = node_tables
-        .into_iter()
+    let mut drafts: Vec<Draft> = node_tables
+        .iter()
         .take(MAX_NODES)
-        .map(|(table, header)| nodes::read(reader, table, header, around))
+        .map(|(table, header)| nodes::read(reader, table, header.clone(), around))
         .collect();
     check_names(reader, &drafts);
     check_hosts(reader, root, &drafts);
@@ -155,8 +156,9 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
             names.push(name.text.clone());
         }
     }
-    let nodes = number_nodes(drafts);
     let link_tables = tables(reader, root, "link");
+    streams::settle(reader, &mut drafts, &node_tables, &link_tables);
+    let nodes = number_nodes(drafts);
     let window_tables = tables(reader, root, "window");
     let ends = links::Ends { nodes: &nodes, names: &names };
     let windows = windows::read(reader, window_tables.into_iter(), &ends);

@@ -263,6 +263,8 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     VmNode {
         memory_mib,
         processors: u8::try_from(processors).unwrap_or(usual.processors),
+        // A [[link]] of the file may say otherwise.
+        join: usual.join,
         window_mib,
         doorbells,
         caches: coherence::read(reader, table),

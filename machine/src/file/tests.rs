@@ -10,7 +10,7 @@ mod windows;
 
 use crate::file::MAX_NODES;
 use crate::limits::{Limit, Limits};
-use crate::model::{Accelerator, BareNode, Boot, Folder, Machine, VmNode};
+use crate::model::{Accelerator, BareNode, Boot, Folder, Machine, VmJoin, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -55,6 +55,7 @@ fn the_machines_of_the_project_are_right() {
             "narrow",
             "placement",
             "riscv-vm",
+            "streams",
             "two-arms",
             "users",
             "x86-vm",
@@ -116,6 +117,7 @@ fn a_machine_reads_as_written() {
     assert_eq!((user.id, user.isa), (NodeId(1), Isa::S390x));
     assert_eq!(user.as_user().unwrap().emulator.as_deref(), Some(Path::new("bin/qemu-s390x")));
     let expected = VmNode {
+        join: VmJoin::Window,
         memory_mib: 65_536,
         processors: 8,
         window_mib: 16384,
@@ -599,17 +601,6 @@ error: `window` cannot join `arm0` (vm) and `arm1` (vm)
    = note: nothing joins these two nodes: give them a [[window]] in common"
     );
     assert_eq!(
-        link("[\"arm0\", \"host\"]", "socket"),
-        "\
-error: `socket` cannot join `arm0` (vm) and `host` (host)
-  --> m.toml:15:13
-   |
-15 | transport = \"socket\"
-   |             ^^^^^^^^
-   |
-   = note: between them: `window`"
-    );
-    assert_eq!(
         link("[\"arm0\", \"host\"]", "windows"),
         "\
 error: unknown transport `windows`
@@ -628,6 +619,45 @@ error: unknown transport `windows`
     let twice = "[[link]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\n\
                  [[link]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"window\"\n";
     assert!(mistake(&format!("{nodes}{twice}")).starts_with("error: these two nodes have a link already"));
+}
+
+#[test]
+fn a_virtual_machine_with_a_socket_has_no_window() {
+    let text = |more: &str| {
+        format!(
+            "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n\
+             [[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n{more}\
+             [[node]]\nname = \"arm1\"\nkind = \"vm\"\nisa = \"aarch64\"\n\
+             [[node]]\nname = \"big\"\nkind = \"user\"\nisa = \"s390x\"\n\
+             [[link]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"socket\"\n"
+        )
+    };
+    let machine = parse(&text("")).unwrap();
+    let between = |a, b| machine.link_between(NodeId(a), NodeId(b));
+    assert_eq!(between(0, 1), Some(TransportKind::Socket));
+    assert_eq!(between(1, 3), Some(TransportKind::Socket));
+    assert_eq!((between(0, 2), between(1, 2)), (Some(TransportKind::Window), None));
+    assert_eq!((machine.own_window(NodeId(1)), machine.windows().len()), (None, 1));
+    assert_eq!((machine.kernel_of(NodeId(1)), machine.kernel_of(NodeId(3))), (NodeId(1), NodeId(0)));
+    assert!(!machine.nodes()[1].behind_window());
+    assert_eq!(
+        parse(&text("window_mib = 64\n")).unwrap_err(),
+        "\
+error: a virtual machine without a window has no `window_mib`
+ --> m.toml:9:14
+  |
+9 | window_mib = 64
+  |              ^^ its [[link]] with the host is a `socket`
+  |
+  = note: leave it out, or give the two the transport `window`"
+    );
+    let window = text("") + "[[window]]\nname = \"arms\"\nnodes = [\"arm0\", \"arm1\"]\n";
+    let report = parse(&window).unwrap_err();
+    assert!(report.starts_with("error: `arm0` (vm) cannot be in a window"), "{report}");
+    assert!(report.contains("it shares no memory with other nodes"), "{report}");
+    let foreign = text("").replace("between = [\"arm0\", \"host\"]", "between = [\"arm0\", \"big\"]");
+    let report = parse(&foreign).unwrap_err();
+    assert!(report.contains("a virtual machine has a `socket` with the host"), "{report}");
 }
 
 #[test]

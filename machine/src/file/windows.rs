@@ -11,7 +11,7 @@ use super::links::{Ends, read_node};
 use super::nodes::{Number, check_window, ends, number};
 use super::report::Problem;
 use super::values::{Reader, Text};
-use crate::model::{Node, NodeSettings, VmNode};
+use crate::model::{Node, NodeSettings, VmJoin, VmNode};
 use crate::windows::{Window, own_windows};
 
 const KEYS: [&str; 11] = [
@@ -200,7 +200,10 @@ fn read_nodes(
 
 /// Why a node can be in no `[[window]]`.
 fn cannot_have_one(node: &Node) -> Option<&'static str> {
-    match node.settings {
+    match &node.settings {
+        NodeSettings::Vm(vm) if vm.join == VmJoin::Streams => {
+            Some("its [[link]] with the host is a `socket`: it shares no memory with other nodes")
+        }
         NodeSettings::Host | NodeSettings::Vm(_) | NodeSettings::Bare(_) => None,
         NodeSettings::User(_) => Some("its programs share the memory of the host: name the host instead"),
         NodeSettings::Attached(_) => Some("a node that joins has the window with the host only"),

@@ -170,6 +170,36 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited })
     }
 
+    /// The same with streams of bytes in place of windows, each a socket with the name by which the machine
+    /// finds its end of it: a port of a serial device, which needs no network. No other process can reach
+    /// them.
+    ///
+    /// # Errors
+    /// [`QemuError`].
+    pub fn launch_with_ports(
+        &self,
+        serial: OwnedFd,
+        ports: Vec<(&'static str, OwnedFd)>,
+    ) -> Result<Launch, QemuError> {
+        let devices = Self::ports(ports.iter().map(|(name, socket)| (*name, socket.as_raw_fd())));
+        let arguments = self.arguments(serial.as_raw_fd(), &devices)?;
+        let sockets = ports.into_iter().map(|(_, socket)| socket);
+        let inherited = [serial].into_iter().chain(sockets).collect();
+        Ok(Launch { program: self.program.clone(), arguments, inherited })
+    }
+
+    /// Port 0 would be a console.
+    fn ports(ports: impl ExactSizeIterator<Item = (&'static str, i32)>) -> Vec<String> {
+        let device = format!("-device virtio-serial-pci,id=ports,max_ports={}", ports.len() + 1);
+        let ports = (1..).zip(ports).flat_map(|(number, (name, fd))| {
+            [
+                format!("-chardev socket,id=port{number},fd={fd}"),
+                format!("-device virtserialport,bus=ports.0,nr={number},chardev=port{number},name={name}"),
+            ]
+        });
+        [device].into_iter().chain(ports).collect()
+    }
+
     /// The same with a network in place of the window, for benchmarks.
     ///
     /// The emulator itself provides the network. The machine reaches nothing through it; a port of the host's
@@ -344,6 +374,21 @@ mod tests {
         ));
         assert!(line.contains("-chardev socket,id=control,fd=9 -mon chardev=control,mode=control"));
         assert!(!line.contains("ivshmem"), "{line}");
+    }
+
+    #[test]
+    fn streams_are_ports_of_sockets_that_the_emulator_inherits() {
+        let devices = Qemu::ports([("tombolo.control", 8), ("tombolo.streams", 9)].into_iter());
+        let arguments = qemu().arguments(7, &devices).unwrap();
+        let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+        let line = words.join(" ");
+        assert!(line.contains(
+            "-device virtio-serial-pci,id=ports,max_ports=3 -chardev socket,id=port1,fd=8 \
+             -device virtserialport,bus=ports.0,nr=1,chardev=port1,name=tombolo.control \
+             -chardev socket,id=port2,fd=9 \
+             -device virtserialport,bus=ports.0,nr=2,chardev=port2,name=tombolo.streams -kernel"
+        ));
+        assert!(!line.contains("ivshmem") && !line.contains("netdev"), "{line}");
     }
 
     #[test]

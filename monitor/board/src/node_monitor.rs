@@ -261,7 +261,7 @@ impl<B: Board> NodeMonitor<B> {
     fn obey(&mut self, encoded: Vec<u8>) -> Result<(), Ended> {
         match Order::from_bytes(&encoded).map_err(Ended::link)? {
             Order::Welcome { name, machine, .. } => self.welcomed(&name, &machine),
-            Order::Program { hash, length_bytes, window_offset_bytes } => {
+            Order::Program { hash, length_bytes, window_offset_bytes, .. } => {
                 self.take_program(hash, length_bytes, window_offset_bytes);
             }
             Order::Forget { hash } => {

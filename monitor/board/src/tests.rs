@@ -172,6 +172,7 @@ impl Rig {
             hash: HASH,
             length_bytes: program.len() as u64,
             window_offset_bytes: Some(offset as u64),
+            stream: None,
         });
         let order = start_order(Self::domain(index));
         self.order(&Order::Start { order });

@@ -11,6 +11,7 @@ use tombolo_platform::{Errno, OsError, memory, socket};
 
 use super::{Agent, GuestWindow, Token};
 use crate::shared_bells::{WATCHED_BYTES, Watched};
+use crate::streams::LinkStreams;
 use tombolo_monitor_core::agent::Item;
 
 impl Agent {
@@ -40,6 +41,7 @@ impl Agent {
                     Ok(first)
                 }
             },
+            Item::LinkStream => self.streams()?.open(channel),
             Item::TracePage(domain) => self.trace_page(domain),
             Item::WindowMemory(window) => copy(self.window(window)?.memory.as_fd()),
             Item::Region(region, writable) => self.region_memory(region, writable),
@@ -67,6 +69,11 @@ impl Agent {
 
     fn window(&self, id: WindowId) -> Result<&GuestWindow, OsError> {
         self.windows.get(&id).ok_or_else(|| OsError::new(format!("reach {id}"), Errno::NODEV))
+    }
+
+    pub(super) fn streams(&self) -> Result<&LinkStreams, OsError> {
+        let missing = || OsError::new("open a stream of the link with the host", Errno::NODEV);
+        self.streams.as_ref().ok_or_else(missing)
     }
 
     fn make_lifeline(&mut self, channel: ChannelId) -> Result<OwnedFd, OsError> {

@@ -36,6 +36,7 @@ use traces::TracePage;
 use watched::{Watch, Watched};
 
 use crate::shared_bells::SharedBells;
+use crate::streams::LinkStreams;
 
 /// What foreign programs are run by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,6 +151,8 @@ pub struct Agent {
     /// The counters of the vectors that channels share.
     shared_vectors: Vec<Watched<OwnedFd>>,
     shared_bells: SharedBells,
+    /// The streams of channels on the link with the host, of a virtual machine without a window.
+    streams: Option<LinkStreams>,
     clients: HashMap<u32, ClientConnection>,
     /// What a client says, while it is read.
     buffer: Vec<u8>,
@@ -206,6 +209,7 @@ impl Agent {
             own_window: None,
             shared_vectors: Vec::new(),
             shared_bells: SharedBells::default(),
+            streams: None,
             clients: HashMap::new(),
             buffer: Vec::new(),
             spare: clients::spare(),
@@ -240,6 +244,11 @@ impl Agent {
         }
         (self.own_window, self.windows) = (Some(own), windows);
         Ok(())
+    }
+
+    /// Gives it the streams of its link with the host.
+    pub fn set_streams(&mut self, streams: LinkStreams) {
+        self.streams = Some(streams);
     }
 
     /// Says whether the root takes what clients ask for; while it does not, they are not heard.

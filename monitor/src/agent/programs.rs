@@ -1,18 +1,24 @@
 //! Programs that the root sent, kept in memory files without a name.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use tombolo_base::ChannelId;
 use tombolo_control::OWN_PROGRAM;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::error::Context;
-use tombolo_platform::{Errno, OsError, memory};
+use tombolo_platform::{Deadline, Errno, OsError, memory};
 
 use super::Agent;
+use crate::streams::read_whole;
 use tombolo_monitor_core::agent::ProgramSource;
 
 /// Bytes copied out of the window at a time.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a program may take over the link with the host: megabytes, beside what others send.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Agent {
     /// Keeps a program that came as a descriptor or lies in the window. Where that fails, keeps the error,
@@ -29,6 +35,7 @@ impl Agent {
                 self.core.program_copied(hash);
                 copied
             }
+            ProgramSource::Stream { stream, length_bytes } => self.take_from_stream(stream, length_bytes),
         };
         self.programs.insert(hash, kept);
     }
@@ -65,6 +72,17 @@ impl Agent {
             write_all(&file, &piece[..count])?;
             offset += count;
         }
+        seal(&file)?;
+        Ok(file)
+    }
+}
+
+impl Agent {
+    /// Takes a program in a stream of the link with the host.
+    fn take_from_stream(&self, stream: ChannelId, length_bytes: u64) -> Result<OwnedFd, OsError> {
+        let socket = self.streams()?.open(stream)?;
+        let file = program_file()?;
+        read_whole(&socket, length_bytes, Deadline::after(STREAM_PATIENCE), |piece| write_all(&file, piece))?;
         seal(&file)?;
         Ok(file)
     }

@@ -151,7 +151,6 @@ pub(super) fn start(
         base_bytes,
         host_bell,
         node_bell,
-        serial: None,
         lifeline,
         _lifeline_far_end: far_end,
     };

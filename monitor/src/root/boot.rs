@@ -11,13 +11,13 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::CONTROL_VECTOR;
 use tombolo_machine::vm::{Architecture, Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
-use tombolo_machine::{Accelerator, BareNode, Boot, Kit, Node, NodeSettings, VmNode, kit};
-use tombolo_platform::guest::init;
+use tombolo_machine::{Accelerator, BareNode, Boot, Kit, Node, NodeSettings, VmJoin, VmNode, kit};
+use tombolo_platform::guest::{init, ports};
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
-use super::node::{NodeLink, RunningNode, WindowSide};
+use super::node::{NodeLink, RunningNode, StreamSide, Way, WindowSide};
 use super::{Root, attached};
 use crate::control_link::ControlLink;
 
@@ -138,9 +138,15 @@ impl Root {
             .disks(images)
             .parameter("tombolo.node", &node.name);
         let qemu = if vm.boot.root.is_some() { qemu.parameter(init::ROOT, init::FIRST_DISK) } else { qemu };
-        self.start_behind_window(node.id, generation, |serial, windows| {
-            qemu.launch(serial, windows).map_err(text)
-        })
+        match vm.join {
+            VmJoin::Window => self.start_behind_window(node.id, generation, |serial, windows| {
+                qemu.launch(serial, windows).map_err(text)
+            }),
+            VmJoin::Streams => {
+                let (parameter, by_ports) = ports::LINK;
+                start_with_ports(&qemu.parameter(parameter, by_ports))
+            }
+        }
     }
 
     /// The doorbell vectors of the windows of a node.
@@ -208,12 +214,7 @@ impl Root {
         let host_bell = copy(self.windows.bell(window.id, of_host.0, CONTROL_VECTOR))?;
         let node_bell = copy(self.windows.bell(window.id, of_host.1, CONTROL_VECTOR))?;
         let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
-        let launch = launch(serial_end, window_ends)?;
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
-        let process = Process::start(&mut command, &inherit).map_err(text)?;
+        let process = start_emulator(&launch(serial_end, window_ends)?)?;
         let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
         let side = WindowSide {
             memory,
@@ -221,12 +222,34 @@ impl Root {
             base_bytes: 0,
             host_bell,
             node_bell,
-            serial: Some(serial),
             lifeline,
             _lifeline_far_end: far_end,
         };
-        Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
+        let vm = Some((Way::Window(side), serial));
+        Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), vm))
     }
+}
+
+/// Starts a virtual machine that streams of bytes join to the host: ports of its serial device, whose other
+/// ends are sockets that no process has but this one and the emulator.
+fn start_with_ports(qemu: &Qemu) -> Result<RunningNode, String> {
+    let pair = || socket::pair(socket::SocketKind::Stream).map_err(text);
+    let (serial, serial_end) = pair()?;
+    let (control, control_end) = pair()?;
+    let (streams, streams_end) = pair()?;
+    let ports = vec![(ports::CONTROL, control_end), (ports::STREAMS, streams_end)];
+    let process = start_emulator(&qemu.launch_with_ports(serial_end, ports).map_err(text)?)?;
+    let side = StreamSide::new(control, streams).map_err(text)?;
+    let vm = Some((Way::Streams(side), serial));
+    Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), vm))
+}
+
+fn start_emulator(launch: &Launch) -> Result<Process, String> {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
+    Process::start(&mut command, &inherit).map_err(text)
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -1,7 +1,8 @@
 //! The root monitor: does what [`tombolo_monitor_core::root`] decides, and tells it what happens.
 //!
 //! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in
-//! the loop blocks but the handshake with a virtual machine that has just rung for it.
+//! the loop blocks but the handshake with a virtual machine that has just rung for it, and for 50 ms at most
+//! the end of an emulator whose sockets have closed.
 
 mod attached;
 mod boot;
@@ -28,6 +29,7 @@ use tombolo_platform::{Errno, OsError, memory, socket};
 use crate::agent::{Agent, program_from_bytes};
 use crate::orphans;
 use crate::shared_bells::{SharedBells, WATCHED_BYTES, Watched};
+use crate::streams::LinkStreams;
 use crate::supervisor::Supervisor;
 use attached::AttachEvent;
 use boot::BootImage;
@@ -318,6 +320,8 @@ impl Root {
                 AttachEvent::Lost(_) => {}
             }
         }
+        let over = node.streams().map(LinkStreams::take_over).unwrap_or_default();
+        over.into_iter().for_each(|channel| self.core.stream_ended(channel));
         let printed = node.take_console();
         self.core.console_waits(id, node.typed_bytes());
         if !printed.is_empty() {
@@ -361,6 +365,15 @@ impl Root {
                         self.programs.insert(hash, file);
                     }
                     Err(why) => self.core.program_not_kept(node, hash, &why),
+                }
+            }
+            Effect::StreamProgram { node, stream, image, target } => {
+                let Some(streams) = self.nodes.get(&node).and_then(RunningNode::streams) else { return };
+                let program = image.program(target).ok();
+                match program.and_then(|program| program_from_bytes(program.bytes).ok()) {
+                    Some(file) => streams.send_file(stream, file),
+                    // The agent finds that it is missing, and says so when it is to be started.
+                    None => streams.send_nothing(stream),
                 }
             }
             Effect::ClearWindow { window, range } => self.windows.clear(window, range),
@@ -408,6 +421,7 @@ impl Root {
                     Some(first)
                 }
             },
+            Resource::LinkStream { node, channel } => self.nodes.get(&node)?.streams()?.open(channel).ok(),
             Resource::WindowMemory(window) => copy(self.windows.memory(window)?),
             Resource::Bell { window, peer, vector } => copy(self.windows.bell(window, peer, vector)?),
             Resource::SharedBell { channel, window, offset_bytes, accepting, group } => {

@@ -7,18 +7,23 @@ use tombolo_control::{Order, Wire};
 use tombolo_link::Side;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, control_config};
 use tombolo_link::{ChannelLayout, Hello};
-use tombolo_platform::event::{Interest, drain};
+use tombolo_platform::event::{Interest, drain, poll};
 use tombolo_platform::process::{Ended, Process};
-use tombolo_platform::{Deadline, Errno, socket};
+use tombolo_platform::{Deadline, Errno, OsError, socket};
+use tombolo_transport::stream::StreamChannel;
 use tombolo_transport::window::WindowChannel;
 use tombolo_transport::{ChannelError, window};
 
 use super::attached::{AttachEvent, JoinThread};
 use super::hearing::Sources;
 use crate::control_link::{Arrived, ControlLink};
+use crate::streams::{CONTROL_STREAM, LinkStreams};
 
 /// How long a virtual machine may take over a handshake that it has just begun.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How long after its sockets an emulator that ends may be there: it has freed its memory by then.
+const EMULATOR_ENDS: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// How much of a node's complaints is kept.
 const MAX_COMPLAINT_BYTES: usize = 1024;
@@ -32,7 +37,37 @@ pub(super) enum NodeLink {
     Made(ControlLink),
 }
 
-/// The window and the serial line of a virtual machine or a board, as the host holds them.
+/// What the control link of a node is made over once its monitor is there.
+#[derive(Debug)]
+pub(super) enum Way {
+    Window(WindowSide),
+    Streams(StreamSide),
+}
+
+/// The links of a virtual machine that shares no memory, as the host holds them.
+#[derive(Debug)]
+pub(super) struct StreamSide {
+    /// Where its monitor is heard first; taken by the control link.
+    control: Option<OwnedFd>,
+    /// The port of the control link, for as long as the node runs.
+    _port: LinkStreams,
+    /// The streams of channels.
+    streams: LinkStreams,
+}
+
+impl StreamSide {
+    /// Over these two sockets, whose other ends the emulator has as ports of the machine.
+    ///
+    /// # Errors
+    /// No descriptors or no threads are left.
+    pub(super) fn new(control: OwnedFd, streams: OwnedFd) -> Result<Self, OsError> {
+        let port = LinkStreams::start(control)?;
+        let control = Some(port.open(CONTROL_STREAM)?);
+        Ok(StreamSide { control, _port: port, streams: LinkStreams::start(streams)? })
+    }
+}
+
+/// The window of a virtual machine or a board, as the host holds it.
 #[derive(Debug)]
 pub(super) struct WindowSide {
     /// The memory of its window with the host.
@@ -44,7 +79,6 @@ pub(super) struct WindowSide {
     /// By which its monitor rings the root, and the root its monitor.
     pub(super) host_bell: OwnedFd,
     pub(super) node_bell: OwnedFd,
-    pub(super) serial: Option<OwnedFd>,
     /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
     pub(super) lifeline: OwnedFd,
     pub(super) _lifeline_far_end: OwnedFd,
@@ -76,7 +110,9 @@ pub(super) struct RunningNode {
     /// What its thread reported beside its end.
     events: Vec<AttachEvent>,
     link: NodeLink,
-    vm: Option<WindowSide>,
+    way: Option<Way>,
+    /// The serial line of its console.
+    serial: Option<OwnedFd>,
     /// Console input that the serial line has not taken yet.
     typed: Vec<u8>,
     /// What it writes to its standard error: its emulator's or its monitor's complaints. It does not inherit
@@ -92,24 +128,31 @@ pub(super) struct RunningNode {
 }
 
 impl RunningNode {
-    pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<WindowSide>) -> Self {
+    pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<(Way, OwnedFd)>) -> Self {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
-        Self::with(Life::Process(process), link, vm, errors)
+        let (way, serial) = vm.unzip();
+        Self::with(Life::Process(process), link, (way, serial), errors)
     }
 
     /// A node that joins by itself.
     pub(super) fn attached(thread: JoinThread, link: NodeLink, window: WindowSide) -> Self {
-        Self::with(Life::Attached(thread), link, Some(window), None)
+        Self::with(Life::Attached(thread), link, (Some(Way::Window(window)), None), None)
     }
 
-    fn with(life: Life, link: NodeLink, vm: Option<WindowSide>, errors: Option<OwnedFd>) -> Self {
+    fn with(
+        life: Life,
+        link: NodeLink,
+        (way, serial): (Option<Way>, Option<OwnedFd>),
+        errors: Option<OwnedFd>,
+    ) -> Self {
         RunningNode {
             life,
             events: Vec::new(),
             link,
-            vm,
+            way,
+            serial,
             typed: Vec::new(),
             errors,
             complaint: Vec::new(),
@@ -172,8 +215,11 @@ impl RunningNode {
         if let Some(cause) = self.unsendable.take() {
             return Err(cause);
         }
-        if let NodeLink::Awaited(_) = self.link {
-            self.make_line_if_rung()?;
+        if let NodeLink::Awaited(_) = self.link
+            && let Err(cause) = self.make_line_if_rung()
+        {
+            self.see_end_of_emulator()?;
+            return Err(cause);
         }
         if let NodeLink::Made(link) = &mut self.link
             && let Some(arrived) = link.receive()
@@ -182,9 +228,21 @@ impl RunningNode {
         }
         self.see_end()?;
         match &self.link {
-            NodeLink::Made(link) if link.is_gone() => Err("its monitor is gone".into()),
+            NodeLink::Made(link) if link.is_gone() => {
+                self.see_end_of_emulator()?;
+                Err("its monitor is gone".into())
+            }
             _ => Ok(None),
         }
+    }
+
+    /// Why the emulator of a machine without a window has ended, whose sockets close a moment before.
+    fn see_end_of_emulator(&mut self) -> Result<(), String> {
+        if let Some(Way::Streams(_)) = self.way {
+            let soon = Some(Deadline::after(EMULATOR_ENDS));
+            let _ = poll(&[(self.life.ended_fd(), Interest::Read)], soon);
+        }
+        self.see_end()
     }
 
     /// Why it has ended, if it has.
@@ -217,13 +275,17 @@ impl RunningNode {
 
     /// A virtual machine that has booted rings for its handshake.
     fn make_line_if_rung(&mut self) -> Result<(), String> {
-        let Some(vm) = &self.vm else { return Ok(()) };
-        if !drain(&vm.host_bell) {
-            return Ok(());
-        }
-        let channel = open_control(vm)
-            .map_err(|error| format!("cannot open the control link to its monitor: {error}"))?;
-        let mut link = ControlLink::over_window(channel);
+        let unopened = |error: ChannelError| format!("cannot open the control link to its monitor: {error}");
+        let mut link = match &mut self.way {
+            Some(Way::Window(window)) if drain(&window.host_bell) => {
+                ControlLink::over_window(open_control(window).map_err(unopened)?)
+            }
+            Some(Way::Streams(side)) => {
+                let Some(socket) = side.control.take_if(|socket| is_readable(socket)) else { return Ok(()) };
+                ControlLink::over_stream(open_stream(socket).map_err(unopened)?)
+            }
+            _ => return Ok(()),
+        };
         if let NodeLink::Awaited(first) = &mut self.link {
             std::mem::take(first).into_iter().for_each(|message| link.send(message, Vec::new()));
         }
@@ -232,10 +294,18 @@ impl RunningNode {
         Ok(())
     }
 
+    /// The streams of channels on the link with it, if that is what joins it.
+    pub(super) fn streams(&self) -> Option<&LinkStreams> {
+        match &self.way {
+            Some(Way::Streams(side)) => Some(&side.streams),
+            _ => None,
+        }
+    }
+
     /// What it has printed since.
     pub(super) fn take_console(&mut self) -> Vec<u8> {
         let mut printed = Vec::new();
-        let Some(serial) = self.vm.as_ref().and_then(|vm| vm.serial.as_ref()) else { return printed };
+        let Some(serial) = &self.serial else { return printed };
         let mut piece = [0; 4096];
         while printed.len() < 64 * 1024 {
             match rustix::io::read(serial, &mut piece) {
@@ -257,7 +327,7 @@ impl RunningNode {
     }
 
     fn flush_console(&mut self) {
-        let Some(serial) = self.vm.as_ref().and_then(|vm| vm.serial.as_ref()) else { return };
+        let Some(serial) = &self.serial else { return };
         match socket::send(serial, &self.typed, &[]) {
             Ok(count) => {
                 self.typed.drain(..count);
@@ -288,11 +358,18 @@ impl RunningNode {
             link.sources(&mut of_link);
         }
         sources.extend(of_link.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
-        if let Some(vm) = &self.vm {
-            let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
-            sources.extend(vm.serial.iter().map(|serial| (serial.as_fd(), Some(interest))));
-            let awaited = matches!(self.link, NodeLink::Awaited(_));
-            sources.push((vm.host_bell.as_fd(), awaited.then_some(Interest::Read)));
+        let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
+        sources.extend(self.serial.iter().map(|serial| (serial.as_fd(), Some(interest))));
+        match &self.way {
+            Some(Way::Window(window)) => {
+                let awaited = matches!(self.link, NodeLink::Awaited(_));
+                sources.push((window.host_bell.as_fd(), awaited.then_some(Interest::Read)));
+            }
+            Some(Way::Streams(side)) => {
+                sources.extend(side.control.iter().map(|socket| (socket.as_fd(), Some(Interest::Read))));
+                sources.push((side.streams.over_fd(), Some(Interest::Read)));
+            }
+            None => {}
         }
         sources
     }
@@ -313,6 +390,17 @@ impl RunningNode {
             Life::Attached(thread) => thread.destroy(),
         }
     }
+}
+
+fn is_readable(socket: &OwnedFd) -> bool {
+    let now = Some(Deadline::after(std::time::Duration::ZERO));
+    poll(&[(socket.as_fd(), Interest::Read)], now).is_ok_and(|ready| ready[0].any())
+}
+
+/// Opens the control channel on a stream that the agent has written to.
+fn open_stream(socket: OwnedFd) -> Result<StreamChannel, ChannelError> {
+    let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
+    StreamChannel::open(socket, hello, Deadline::after(HANDSHAKE_TIMEOUT))
 }
 
 /// Opens the control channel, whose other side is the virtual machine's agent.

@@ -151,10 +151,12 @@ rt::owned_union! {
         /// The word of the window in which the peer counts its rings with others of its node, where it does.
         group @ 16: Option<u64> => Option<u64>,
     },
+    /// The domain's end of a stream of the channel's number, which the link between this node and the host carries.
+    12 => LinkStream,
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x019214280ccd56dd;
+pub const AGENT_FINGERPRINT: u64 = 0xe34089757b2525d5;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.
@@ -170,14 +172,16 @@ rt::owned_messages! {
         /// The machine's name.
         machine @ 16: rt::String => rt::Text<'m, 1024>,
     };
-    /// A program, to be kept for later starts. With a descriptor, or in the window.
-    Message 2 => Program, 56 {
+    /// A program, to be kept for later starts. With a descriptor, in the window, or in a stream.
+    Message 2 => Program, 72 {
         /// Its SHA-256.
         hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
         /// Its length.
         length_bytes @ 32: u64 => u64,
         /// Where in the window, if it comes that way.
         window_offset_bytes @ 40: Option<u64> => Option<u64>,
+        /// The stream of the link with the host that has it, if it comes that way.
+        stream @ 56: Option<tombolo_base::ChannelId> => Option<ChannelIdView<'m>>,
     };
     /// Run something.
     Message 3 => Start, 112 {

@@ -24,6 +24,8 @@ pub mod open;
 pub mod relay;
 pub mod rendezvous;
 pub mod rung;
+#[cfg(feature = "alloc")]
+pub mod streams;
 pub mod verdict;
 pub mod wait;
 #[cfg(feature = "alloc")]

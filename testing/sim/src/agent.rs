@@ -391,6 +391,8 @@ impl SimAgent {
                 self.window.map(|_| Fd::Bell)
             }
             Item::TracePage(_) => Some(Fd::Bell),
+            // Simulated nodes are behind windows, or on the host's kernel.
+            Item::LinkStream => None,
             Item::Region(region, writable) => self.region_memory(region, writable),
             Item::WindowToRead(_) => self.window.map(Fd::WindowToRead),
         }
@@ -450,7 +452,7 @@ impl SimAgent {
     fn keep(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {
         let arrived = match source {
             ProgramSource::Passed(Some(Fd::Program(passed))) => passed == hash,
-            ProgramSource::Passed(_) => false,
+            ProgramSource::Passed(_) | ProgramSource::Stream { .. } => false,
             ProgramSource::Window { offset_bytes, length_bytes } => {
                 let arrived = self.copy_from_window(shared, hash, offset_bytes, length_bytes);
                 self.core.program_copied(hash);

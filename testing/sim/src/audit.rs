@@ -341,7 +341,7 @@ impl Audit {
                 let of = parent.and_then(|parent| self.clients.get(&parent)?.domain);
                 self.admit(order.domain, DomainModel { is_started: true, parent, of, starting: request });
             }
-            Order::Program { hash, length_bytes, window_offset_bytes: Some(offset_bytes) } => {
+            Order::Program { hash, length_bytes, window_offset_bytes: Some(offset_bytes), .. } => {
                 let lent = Lent {
                     offset_bytes: *offset_bytes,
                     length_bytes: length_bytes.next_multiple_of(4096),

@@ -240,6 +240,11 @@ impl Root {
             Effect::KeepProgram { hash, .. } => {
                 self.programs.insert(hash);
             }
+            Effect::StreamProgram { node, .. } => {
+                shared
+                    .audit
+                    .fail(format!("the root streams a program to node {}, which has a window", node.0));
+            }
             Effect::ClearWindow { window, range } => self.clear(shared, self.node_of(window), range),
             Effect::ForgetBell { .. } => {}
             Effect::Boot { node, generation } => self.start_node(shared, node.0, generation),
@@ -302,6 +307,8 @@ impl Root {
                     first
                 }
             })),
+            // Simulated nodes are behind windows, or on the host's kernel.
+            Resource::LinkStream { .. } => None,
             Resource::WindowMemory(window) => {
                 let window = self.window(self.node_of(window))?;
                 Some(Fd::Window(WindowPlace { window, shore: Shore::Near }))

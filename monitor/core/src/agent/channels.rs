@@ -21,6 +21,7 @@ impl<D> AgentCore<D> {
                 Attachment::Passed => passed.next().map_or(Item::Missing, Item::Passed),
                 Attachment::Lifeline => Item::Lifeline,
                 Attachment::PairEnd { .. } => Item::PairEnd,
+                Attachment::LinkStream => Item::LinkStream,
                 Attachment::WindowMemory(of) => Item::WindowMemory(WindowId(of.window)),
                 Attachment::Interrupt { vector, window } => Item::Interrupt(WindowId(*window), *vector),
                 Attachment::Registers(of) => Item::Registers(WindowId(of.window)),

@@ -48,6 +48,8 @@ pub enum Item<D> {
     Lifeline,
     /// An end of a pair, made at the first mention of the channel; the other end is kept until the second.
     PairEnd,
+    /// The domain's end of the stream of the channel's number on the link with the host.
+    LinkStream,
     /// The memory of a window.
     WindowMemory(WindowId),
     /// The event counter of an interrupt vector of a window.
@@ -93,6 +95,13 @@ pub enum ProgramSource<D> {
     Window {
         /// The offset of the program in the window.
         offset_bytes: u64,
+        /// The length of the program.
+        length_bytes: u64,
+    },
+    /// A stream of the link with the host, of the program's length.
+    Stream {
+        /// Its number.
+        stream: ChannelId,
         /// The length of the program.
         length_bytes: u64,
     },
@@ -243,10 +252,11 @@ impl<D> AgentCore<D> {
         match order {
             // Only an agent that has just started expects one.
             Order::Welcome { .. } => {}
-            Order::Program { hash, length_bytes, window_offset_bytes } => {
-                let source = match window_offset_bytes {
-                    None => ProgramSource::Passed(passed.into_iter().next()),
-                    Some(offset_bytes) => ProgramSource::Window { offset_bytes, length_bytes },
+            Order::Program { hash, length_bytes, window_offset_bytes, stream } => {
+                let source = match (window_offset_bytes, stream) {
+                    (Some(offset_bytes), _) => ProgramSource::Window { offset_bytes, length_bytes },
+                    (None, Some(stream)) => ProgramSource::Stream { stream, length_bytes },
+                    (None, None) => ProgramSource::Passed(passed.into_iter().next()),
                 };
                 self.actions.push_back(Action::Keep { hash, source });
             }

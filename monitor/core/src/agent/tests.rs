@@ -274,14 +274,18 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
 }
 
 #[test]
-fn programs_come_as_descriptors_or_in_the_window() {
+fn programs_come_as_descriptors_in_the_window_or_in_a_stream() {
     let mut agent = Agent::new();
     let hash = [5; 32];
-    let program = |window_offset_bytes| Order::Program { hash, length_bytes: 99, window_offset_bytes };
-    agent.execute(program(None), vec![3]).unwrap();
-    agent.execute(program(Some(4096)), vec![]).unwrap();
+    let program =
+        |window_offset_bytes, stream| Order::Program { hash, length_bytes: 99, window_offset_bytes, stream };
+    agent.execute(program(None, None), vec![3]).unwrap();
+    agent.execute(program(Some(4096), None), vec![]).unwrap();
+    agent.execute(program(None, Some(ChannelId(7))), vec![]).unwrap();
     let window = ProgramSource::Window { offset_bytes: 4096, length_bytes: 99 };
-    let expected = [ProgramSource::Passed(Some(3)), window].map(|source| Action::Keep { hash, source });
+    let stream = ProgramSource::Stream { stream: ChannelId(7), length_bytes: 99 };
+    let expected = [ProgramSource::Passed(Some(3)), window, stream];
+    let expected = expected.map(|source| Action::Keep { hash, source });
     assert_eq!(actions(&mut agent), expected);
     agent.program_copied(hash);
     assert_eq!(reports(&mut agent), [Report::ProgramTaken { hash }]);

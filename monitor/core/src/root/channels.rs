@@ -37,6 +37,23 @@ struct Hop {
     accepting: Share,
 }
 
+/// A channel or hop that is a stream of the link with a node.
+#[derive(Debug)]
+pub(super) struct StreamChannel {
+    /// Whose limits it counts for.
+    pub(super) opener: DomainId,
+    node: NodeId,
+}
+
+/// What the end on a kernel gets of a stream of the link between the host and `node`.
+fn stream_share(channel: ChannelId, node: NodeId, kernel: NodeId) -> Share {
+    if kernel == node {
+        return Share { attachments: vec![Attachment::LinkStream], passed: Vec::new(), window: None };
+    }
+    let passed = vec![Resource::LinkStream { node, channel }];
+    Share { attachments: vec![Attachment::Passed], passed, window: None }
+}
+
 /// What one end gets, of the channel or of a hop of it.
 struct Share {
     attachments: Vec<Attachment>,
@@ -76,7 +93,8 @@ impl Core {
             Err(fault) => return self.answer(client, request, Err(fault)),
         };
         if !via.is_empty() {
-            let lent = hops.iter().map(|hop| hop.id).filter(|hop| self.channels.contains_key(hop)).collect();
+            let kept = |hop: &ChannelId| self.channels.contains_key(hop) || self.streams.contains_key(hop);
+            let lent = hops.iter().map(|hop| hop.id).filter(kept).collect();
             self.relays.opened(channel, via, lent);
         }
         if let Some(owner) = self.clients.get_mut(&record.client) {
@@ -91,7 +109,7 @@ impl Core {
         self.hand_out(channel, request, config, &stops, hops);
     }
 
-    fn new_channel(&mut self) -> ChannelId {
+    pub(super) fn new_channel(&mut self) -> ChannelId {
         let channel = ChannelId(self.next_channel);
         self.next_channel += 1;
         channel
@@ -184,13 +202,22 @@ impl Core {
             .link_between(from, to)
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })?;
         if transport == TransportKind::Window {
-            self.may_open_across_window(ends.opener)?;
+            self.may_open_across(ends.opener)?;
             let (a, b) = self.window_shares(channel, ends, config)?;
             return Ok((transport, a, b));
         }
+        let kernels = [from, to].map(|node| self.machine.kernel_of(node));
+        if kernels[0] != kernels[1] {
+            // One of the two is the host's.
+            self.may_open_across(ends.opener)?;
+            let node = kernels[0].max(kernels[1]);
+            self.streams.insert(channel, StreamChannel { opener: ends.opener, node });
+            let share = |kernel| stream_share(channel, node, kernel);
+            return Ok((transport, share(kernels[0]), share(kernels[1])));
+        }
         let stream = transport == TransportKind::Socket;
         let share = |accepting: bool| {
-            if self.behind_window(from) {
+            if kernels[0] != NodeId::HOST {
                 // Both in one virtual machine: its agent makes the pair.
                 let attachments = vec![Attachment::PairEnd { accepting, stream }];
                 return Share { attachments, passed: Vec::new(), window: None };
@@ -199,6 +226,13 @@ impl Core {
             Share { attachments: vec![Attachment::Passed], passed, window: None }
         };
         Ok((transport, share(false), share(true)))
+    }
+
+    /// The stream of a channel, on the link with a node, has ended on both sides.
+    pub fn stream_ended(&mut self, channel: ChannelId) {
+        if self.streams.remove(&channel).is_some() {
+            self.relays.hop_released(channel);
+        }
     }
 
     /// Whether a node reaches others through a window only.
@@ -347,6 +381,7 @@ impl Core {
 
     /// Takes back what was lent to a channel that no side can reach.
     fn take_back_channel(&mut self, channel: ChannelId) {
+        self.streams.remove(&channel);
         if let Some(record) = self.channels.remove(&channel) {
             self.forget_bell(channel, &record);
             if let Some(window) = self.window(record.window) {
@@ -380,6 +415,10 @@ impl Core {
             .map(|(channel, _)| *channel)
             .collect();
         theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
+        // Its link hangs up all of them.
+        let streams = self.streams.extract_if(.., |_, stream| stream.node == node);
+        let streams: Vec<ChannelId> = streams.map(|(channel, _)| channel).collect();
+        streams.into_iter().for_each(|channel| self.relays.hop_released(channel));
         // With its node goes its window with the host: nothing of it will be lent again, so nothing has to
         // come back. But that of a node that joins anew stays.
         if self.is_attached(node) {

@@ -104,7 +104,7 @@ impl Core {
 
     fn console_node(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        if !node.behind_window() || node.as_attached().is_some() {
+        if node.as_vm().is_none() && node.as_bare().is_none() {
             let why = format!(
                 "node {name} has no console: it is of kind {}, and only a vm or a board has one",
                 node.settings.name()

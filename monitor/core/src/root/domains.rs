@@ -178,7 +178,12 @@ impl Core {
             node.programs.push_back(hash);
             return Ok(());
         }
-        let window_offset_bytes = if through_window {
+        let own_kernel = self.machine.kernel_of(id) != NodeId::HOST;
+        let stream = (own_kernel && !through_window).then(|| self.new_channel());
+        let window_offset_bytes = if let Some(stream) = stream {
+            self.effects.push(Effect::StreamProgram { node: id, stream, image: image.clone(), target });
+            None
+        } else if through_window {
             let window =
                 self.own_window(id).ok_or(Fault::System { what: "the node has no window".into() })?;
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
@@ -194,8 +199,8 @@ impl Core {
             self.effects.push(Effect::KeepProgram { node: id, hash, image: image.clone(), target });
             None
         };
-        let passed = if through_window { Vec::new() } else { vec![Resource::Program(hash)] };
-        let order = Order::Program { hash, length_bytes, window_offset_bytes };
+        let passed = if own_kernel { Vec::new() } else { vec![Resource::Program(hash)] };
+        let order = Order::Program { hash, length_bytes, window_offset_bytes, stream };
         self.effects.push(Effect::Order { node: id, order, passed });
         if let Some(node) = self.node(id) {
             node.programs.push_back(hash);

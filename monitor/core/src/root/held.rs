@@ -18,6 +18,7 @@ impl Core {
             ("services", self.services.len()),
             ("connections that wait for a name", self.waiting.len()),
             ("channels in windows", self.channels.len()),
+            ("channels in streams", self.streams.len()),
             ("sentences", self.executions.len()),
             ("ends held back", self.held_ends.len()),
             ("effects", self.effects.len()),

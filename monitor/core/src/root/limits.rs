@@ -63,9 +63,11 @@ impl Core {
         self.order(node, Order::Dismiss { connection });
     }
 
-    /// A domain may open another channel across a window.
-    pub(super) fn may_open_across_window(&self, opener: DomainId) -> Result<(), Fault> {
-        let used = self.channels.values().filter(|record| record.opener == opener).count();
+    /// A domain may open another channel across a window or a link of streams.
+    pub(super) fn may_open_across(&self, opener: DomainId) -> Result<(), Fault> {
+        let openers = self.channels.values().map(|record| record.opener);
+        let openers = openers.chain(self.streams.values().map(|record| record.opener));
+        let used = openers.filter(|of| *of == opener).count();
         self.within(Limit::WindowChannelsPerDomain, used, format_args!("domain {opener}"))
     }
 

@@ -44,6 +44,7 @@ use tombolo_link::window::WindowRange;
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
+use channels::StreamChannel;
 use console::ConsoleRecord;
 use domain_table::DomainTable;
 use held_ends::HeldEnds;
@@ -75,6 +76,8 @@ pub enum Resource {
         /// Bytes rather than rings: a plain stream.
         stream: bool,
     },
+    /// This side's end of the stream of a channel's number on the link with a node.
+    LinkStream { node: NodeId, channel: ChannelId },
     /// The memory of a window.
     WindowMemory(WindowId),
     /// The event counter by which a member of a window, named by its peer number, is rung on a vector.
@@ -117,6 +120,8 @@ pub enum Effect {
     /// Keep a program in memory, so that it can be passed as a resource; on failure call
     /// [`Core::program_not_kept`].
     KeepProgram { node: NodeId, hash: [u8; 32], image: Image, target: Target },
+    /// Send a program through a stream of the link with a node. The order that names it follows.
+    StreamProgram { node: NodeId, stream: ChannelId, image: Image, target: Target },
     /// Zero a range of a window before it is lent.
     ClearWindow { window: WindowId, range: WindowRange },
     /// The channel of a [`Resource::SharedBell`] has ended.
@@ -270,6 +275,8 @@ pub struct Core {
     remote_names: RemoteNames,
     waiting: Vec<Waiting>,
     channels: BTreeMap<ChannelId, WindowChannel>,
+    /// Those in streams of links.
+    streams: BTreeMap<ChannelId, StreamChannel>,
     next_channel: u64,
     /// Domains that are killed if they still live then.
     executions: Vec<(Nanos, DomainId)>,
@@ -338,6 +345,7 @@ impl Core {
             remote_names: RemoteNames::default(),
             waiting: Vec::new(),
             channels: BTreeMap::new(),
+            streams: BTreeMap::new(),
             next_channel: 1,
             executions: Vec::new(),
             held_ends: HeldEnds::default(),

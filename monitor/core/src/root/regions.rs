@@ -211,9 +211,12 @@ impl Core {
             None => {
                 let node = self.node_up(name)?;
                 let own = self.machine.own_window(node).ok_or_else(|| Fault::Refused {
-                    why: format!(
-                        "node {name} is behind no window: its programs and the host's share memory of the host"
-                    ),
+                    why: match self.machine.kernel_of(node) {
+                        NodeId::HOST => format!(
+                            "node {name} is behind no window: its programs and the host's share memory of the host"
+                        ),
+                        _ => format!("node {name} has no window: it shares no memory with other nodes"),
+                    },
                 })?;
                 // Between two nodes that share a window, the one that both reach.
                 let common = if kernel == node { None } else { self.machine.window_between(kernel, node) };

@@ -19,6 +19,7 @@ mod attached;
 mod facts;
 mod given;
 mod held;
+mod link_streams;
 mod names;
 mod observing;
 pub(super) mod regions;

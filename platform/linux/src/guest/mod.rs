@@ -9,6 +9,7 @@ pub mod init;
 pub mod interrupts;
 pub mod pci;
 mod pending;
+pub mod ports;
 mod vfio;
 
 use std::path::Path;
@@ -32,6 +33,11 @@ pub enum GuestError {
     /// A kernel driver uses another device of the window's IOMMU group.
     #[error("the IOMMU group {group} of the window {address} also holds devices that other drivers use")]
     GroupNotViable { address: String, group: String },
+    /// A port of the serial device is missing, or the emulator has not its other end.
+    #[error(
+        "this machine has no port {name} that is open at the host: its kernel needs virtio_console, and QEMU virtserialport,name={name}"
+    )]
+    NoPort { name: String },
     /// The device has no MSI-X interrupts.
     #[error("the window {address} has no MSI-X vectors; start QEMU with ivshmem-doorbell,vectors=N")]
     NoInterrupts { address: String },

@@ -16,7 +16,7 @@ var AgentInterface = stubs.Interface{
 
 	Hash: 0x207f09af25d34bf6,
 
-	Fingerprint: 0x019214280ccd56dd,
+	Fingerprint: 0xe34089757b2525d5,
 
 	Capabilities: false,
 

@@ -24,5 +24,6 @@ mod recovery;
 mod relays;
 mod run;
 mod several_images;
+mod streams;
 mod upgrade;
 mod virtual_machines;

@@ -114,3 +114,24 @@ fn two_virtual_machines_without_a_common_window_are_a_team() {
     job.finish().fails_with(1, &["the worker on node arm1 was lost with its node"]);
     machine.down();
 }
+
+#[test]
+fn a_virtual_machine_that_shares_no_memory_with_the_host_is_in_a_team() {
+    let file = MachineFile::host().with_vm("arm0", "").with_socket("host", "arm0");
+    let Some(machine) = machine(&file, &["atomics", "kernels"]) else { return };
+    let variables = [HYBRID, "OMP_TOMBOLO_NODES=arm0", "OMP_NUM_THREADS=3", "OMP_TOMBOLO_REPORT=1"];
+    let done = run(&machine, "host", &variables, &["atomics.tbi"]);
+    assert_eq!(done.ok(), "atomics: right\n");
+    assert!(done.stderr.contains("tombolo omp: memory: pages sent by messages"), "{done}");
+    let done = run(&machine, "host", &variables[..2], &["kernels.tbi", "cg", "1000"]);
+    assert!(done.ok().contains("kernels: right"), "{done}");
+    let done = run(&machine, "arm0", &[HYBRID, "OMP_TOMBOLO_NODES=host"], &["kernels.tbi", "cg", "1000"]);
+    assert!(done.ok().contains("kernels: right"), "{done}");
+    fs::write(machine.folder().join("stays.c"), STAYS).unwrap();
+    compile(&machine, "stays.c", "stays", &[]);
+    let job = machine.start(all_words("host", &variables[..2], &["stays.tbi"]));
+    job.wait_for("begun\nbegun\nbegun\n");
+    machine.kill(machine.pid_of("arm0"));
+    job.finish().fails_with(1, &["the worker on node arm0 was lost with its node"]);
+    machine.down();
+}

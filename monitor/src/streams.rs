@@ -1,0 +1,367 @@
+//! The streams of a link that is one stream of bytes: a thread at each end joins them to sockets of programs.
+//!
+//! [`tombolo_link::streams`] decides; this reads and writes. When the link ends, every stream does, and what
+//! is opened later is closed at once: no program waits for a link that is gone.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::SeekFrom;
+use rustix::net::SendFlags;
+use tombolo_base::ChannelId;
+use tombolo_link::streams::{MAX_DATA_BYTES, Streams};
+use tombolo_platform::error::Context;
+use tombolo_platform::event::{Interest, drain, eventfd, poll, signal};
+use tombolo_platform::{Errno, OsError, socket};
+
+/// The only stream of a control link's port: the control link.
+pub(crate) const CONTROL_STREAM: ChannelId = ChannelId(1);
+
+/// Bytes read from the link at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Reads of the link, and writes to it, before programs have their turn.
+const BURST: usize = 8;
+
+/// This side's end of a stream.
+#[derive(Debug)]
+enum End {
+    /// A program has the other end of this.
+    Socket(OwnedFd),
+    /// What is sent, whole.
+    File(OwnedFd),
+}
+
+impl End {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            End::Socket(fd) | End::File(fd) => fd.as_fd(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Ends that the thread has not taken yet; without one, an end that never came to be.
+    fresh: Vec<(u64, Option<End>)>,
+    /// Streams that are over, until they are asked for.
+    over: Vec<ChannelId>,
+    /// The link is gone, and the thread with it.
+    gone: bool,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    bell: OwnedFd,
+    /// Signalled when streams are over.
+    over: OwnedFd,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One end of a link, with the thread that serves it. When this is dropped the link is closed.
+#[derive(Debug)]
+pub struct LinkStreams {
+    shared: Arc<Shared>,
+}
+
+impl LinkStreams {
+    /// Serves `link`, a socket or a serial port, non-blocking.
+    ///
+    /// # Errors
+    /// No descriptors or no threads are left.
+    pub fn start(link: OwnedFd) -> Result<Self, OsError> {
+        let shared = Shared { state: Mutex::default(), bell: eventfd()?, over: eventfd()? };
+        let shared = Arc::new(shared);
+        let served = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("streams".to_owned());
+        let started = thread.spawn(move || {
+            let mut thread = Thread { link, streams: Streams::new(), ends: BTreeMap::new(), turn: 0 };
+            thread.serve(&served);
+            thread.leave(&served);
+        });
+        started.map_err(|error| OsError::from_io("start a thread for the streams of a link", &error))?;
+        Ok(LinkStreams { shared })
+    }
+
+    /// Opens a stream on this side: the end for a program.
+    ///
+    /// # Errors
+    /// No descriptors are left; the far side then learns that there is no such end.
+    pub fn open(&self, stream: ChannelId) -> Result<OwnedFd, OsError> {
+        match socket::pair(socket::SocketKind::Stream) {
+            Ok((ours, theirs)) => {
+                self.give(stream, Some(End::Socket(ours)));
+                Ok(theirs)
+            }
+            Err(error) => {
+                self.give(stream, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends all of a file in a stream; nothing where it cannot be read.
+    pub fn send_file(&self, stream: ChannelId, file: OwnedFd) {
+        let at_start = rustix::fs::seek(&file, SeekFrom::Start(0)).is_ok();
+        self.give(stream, at_start.then_some(End::File(file)));
+    }
+
+    /// This side has nothing to send in a stream: the far side sees its end.
+    pub fn send_nothing(&self, stream: ChannelId) {
+        self.give(stream, None);
+    }
+
+    fn give(&self, stream: ChannelId, end: Option<End>) {
+        let mut state = self.shared.state();
+        // Dropped, which hangs it up, when there is no thread any more.
+        if !state.gone {
+            state.fresh.push((stream.0, end));
+            drop(state);
+            let _ = signal(&self.shared.bell);
+        }
+    }
+
+    /// Readable when streams are over.
+    #[must_use]
+    pub fn over_fd(&self) -> BorrowedFd<'_> {
+        self.shared.over.as_fd()
+    }
+
+    /// The streams whose end here is gone since this was asked last.
+    #[must_use]
+    pub fn take_over(&self) -> Vec<ChannelId> {
+        drain(&self.shared.over);
+        take(&mut self.shared.state().over)
+    }
+}
+
+impl Drop for LinkStreams {
+    fn drop(&mut self) {
+        self.shared.state().stop = true;
+        let _ = signal(&self.shared.bell);
+    }
+}
+
+/// What the thread has.
+struct Thread {
+    link: OwnedFd,
+    streams: Streams,
+    ends: BTreeMap<u64, End>,
+    /// Who is first: the link may be full before all had their turn.
+    turn: u64,
+}
+
+/// Why the thread ends.
+struct Gone;
+
+impl Thread {
+    /// Until the link ends, or its [`LinkStreams`] is dropped.
+    fn serve(&mut self, shared: &Shared) {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            if self.take_fresh(shared).is_err() {
+                return;
+            }
+            let Ok(link_worked) = self.serve_link(&mut buffer) else { return };
+            let ends_worked = self.serve_ends(shared, &mut buffer[..MAX_DATA_BYTES]);
+            if !(link_worked || ends_worked) && self.sleep(shared).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn take_fresh(&mut self, shared: &Shared) -> Result<(), Gone> {
+        let fresh = {
+            let mut state = shared.state();
+            if state.stop {
+                return Err(Gone);
+            }
+            take(&mut state.fresh)
+        };
+        for (stream, end) in fresh {
+            match end {
+                Some(end) => {
+                    self.streams.open(stream);
+                    self.ends.insert(stream, end);
+                }
+                None => self.streams.end(stream),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the link what it takes and takes what it has, a part of it when it is much.
+    fn serve_link(&mut self, buffer: &mut [u8]) -> Result<bool, Gone> {
+        let mut worked = false;
+        for _ in 0..BURST {
+            if self.streams.outgoing().is_empty() {
+                break;
+            }
+            match rustix::io::write(&self.link, self.streams.outgoing()) {
+                Ok(count) => {
+                    self.streams.sent(count);
+                    worked = true;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return Err(Gone),
+            }
+        }
+        for _ in 0..BURST {
+            match rustix::io::read(&self.link, &mut *buffer) {
+                Ok(0) => return Err(Gone),
+                Ok(count) => {
+                    worked = true;
+                    // An end that breaks the protocol is of no use, like one that is gone.
+                    self.streams.receive(&buffer[..count]).map_err(|_| Gone)?;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return Err(Gone),
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Gives every end what it takes, and takes one piece of each that has some.
+    fn serve_ends(&mut self, shared: &Shared, buffer: &mut [u8]) -> bool {
+        let mut worked = false;
+        let mut over = Vec::new();
+        let first = self.turn;
+        for (stream, end) in self.ends.range(first..).chain(self.ends.range(..first)) {
+            let mut ended = deliver(&mut self.streams, *stream, end, &mut worked);
+            let room = self.streams.room(*stream);
+            if !ended && room > 0 {
+                match rustix::io::read(end.fd(), &mut buffer[..room]) {
+                    Ok(0) => ended = true,
+                    Ok(count) => {
+                        self.streams.send(*stream, &buffer[..count]);
+                        self.turn = stream.wrapping_add(1);
+                        worked = true;
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(_) => ended = true,
+                }
+            }
+            if ended || self.streams.is_done(*stream) {
+                over.push(*stream);
+            }
+        }
+        for stream in &over {
+            self.ends.remove(stream);
+            self.streams.end(*stream);
+        }
+        if !over.is_empty() {
+            shared.state().over.extend(over.into_iter().map(ChannelId));
+            let _ = signal(&shared.over);
+            return true;
+        }
+        worked
+    }
+
+    /// Until something can be done.
+    fn sleep(&self, shared: &Shared) -> Result<(), OsError> {
+        let link = match self.streams.outgoing().is_empty() {
+            true => Interest::Read,
+            false => Interest::ReadWrite,
+        };
+        let mut sources = vec![(shared.bell.as_fd(), Interest::Read), (self.link.as_fd(), link)];
+        for (stream, end) in &self.ends {
+            let reads = self.streams.room(*stream) > 0;
+            let writes = !self.streams.pending(*stream).is_empty();
+            let interest = match (reads, writes) {
+                (true, true) => Interest::ReadWrite,
+                (true, false) => Interest::Read,
+                (false, true) => Interest::Write,
+                (false, false) => continue,
+            };
+            sources.push((end.fd(), interest));
+        }
+        let ready = poll(&sources, None)?;
+        if ready[0].any() {
+            drain(&shared.bell);
+        }
+        Ok(())
+    }
+
+    /// Hangs up everything.
+    fn leave(mut self, shared: &Shared) {
+        let fresh = {
+            let mut state = shared.state();
+            state.gone = true;
+            state.over.extend(self.ends.keys().copied().map(ChannelId));
+            take(&mut state.fresh)
+        };
+        drop(fresh);
+        self.ends.clear();
+        let _ = signal(&shared.over);
+    }
+}
+
+/// Gives an end what has arrived for it; whether the end is gone.
+fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> bool {
+    loop {
+        let pending = streams.pending(stream);
+        if pending.is_empty() {
+            return false;
+        }
+        let End::Socket(socket) = end else { return true };
+        match rustix::net::send(socket, pending, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(count) => {
+                streams.delivered(stream, count);
+                *worked = true;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return false,
+            // It is closed. What it has sent before is still to be read, its close among it; its end shows
+            // behind that.
+            Err(_) => {
+                let count = pending.len();
+                streams.delivered(stream, count);
+            }
+        }
+    }
+}
+
+/// Reads exactly `length` bytes of a stream that a [`LinkStreams`] opened, and gives them to `keep` piece by
+/// piece.
+///
+/// # Errors
+/// The stream ended before, the deadline passed, or `keep` failed.
+pub(crate) fn read_whole(
+    socket: &OwnedFd,
+    mut length: u64,
+    deadline: tombolo_platform::Deadline,
+    mut keep: impl FnMut(&[u8]) -> Result<(), OsError>,
+) -> Result<(), OsError> {
+    const WHAT: &str = "take a program from the link with the host";
+    let mut piece = vec![0; READ_BYTES];
+    while length > 0 {
+        let most = piece.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+        match rustix::io::read(socket, &mut piece[..most]) {
+            Ok(0) => return Err(OsError::new(WHAT, Errno::PIPE)),
+            Ok(count) => {
+                keep(&piece[..count])?;
+                length -= count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if deadline.passed() => return Err(OsError::new(WHAT, Errno::TIMEDOUT)),
+            Err(Errno::AGAIN) => drop(poll(&[(socket.as_fd(), Interest::Read)], Some(deadline))?),
+            Err(errno) => return Err(errno).context(WHAT),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
