@@ -321,5 +321,6 @@ fn push(outgoing: &mut Vec<u8>, stream: u64, kind: u32, count: u32, data: &[u8])
     outgoing.extend_from_slice(data);
 }
 
-#[cfg(all(test, not(loom)))]
+// Nothing here is unsafe or shared, and what the tests send is much for miri.
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests;

@@ -5,6 +5,7 @@ use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_link::handshake::Progress;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
 use tombolo_link::layout::{HEADER_BYTES, PAGE_BYTES};
+use tombolo_link::streams::{Streams, WINDOW_BYTES};
 use tombolo_link::window::{WindowAllocator, WindowHeader, WindowRange};
 use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, Hello, Side};
 use tombolo_ring::WakeOrder;
@@ -31,6 +32,36 @@ pub(super) fn hello(input: &[u8]) {
 
 pub(super) fn hello_seeds() -> Vec<Vec<u8>> {
     vec![ours().to_bytes().to_vec(), Hello::new(ChannelConfig::default(), 0, None).to_bytes().to_vec()]
+}
+
+/// What a virtual machine without a window may write to its port.
+pub(super) fn streams(input: &[u8]) {
+    let mut side = Streams::new();
+    side.open(1);
+    for (piece, takes) in input.chunks(61).zip([true, false].into_iter().cycle()) {
+        if let Err(error) = side.receive(piece) {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+        let length = side.pending(1).len();
+        assert!(length <= WINDOW_BYTES as usize);
+        if takes {
+            side.delivered(1, length);
+        }
+    }
+}
+
+pub(super) fn streams_seeds() -> Vec<Vec<u8>> {
+    let mut far = Streams::new();
+    far.open(1);
+    let mut near = Streams::new();
+    near.open(1);
+    let opened = near.outgoing().to_vec();
+    let _ = far.receive(&opened);
+    far.send(1, b"some bytes");
+    far.end(1);
+    far.end(2);
+    vec![far.outgoing().to_vec()]
 }
 
 /// The peer's line is written word by word while our side takes its steps.

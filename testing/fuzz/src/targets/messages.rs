@@ -140,7 +140,7 @@ pub(super) fn monitor_seeds() -> Vec<Vec<u8>> {
 pub(super) fn order_seeds() -> Vec<Vec<u8>> {
     let start = StartOrder { domain: domain(), build: [7; 32], program: spawn().program };
     let orders = [
-        Order::Program { hash: [7; 32], length_bytes: 1000, window_offset_bytes: Some(4096) },
+        Order::Program { hash: [7; 32], length_bytes: 1000, window_offset_bytes: Some(4096), stream: None },
         Order::Start { order: start },
         Order::Deliver {
             connection: 1,

@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "monitor", run: monitor::run, seeds: monitor::seeds },
     Target { name: "hello", run: links::hello, seeds: links::hello_seeds },
     Target { name: "handshake", run: links::handshake, seeds: links::handshake_seeds },
+    Target { name: "streams", run: links::streams, seeds: links::streams_seeds },
     Target { name: "window_header", run: links::window_header, seeds: links::window_header_seeds },
     Target { name: "window_allocator", run: links::allocator, seeds: links::allocator_seeds },
     Target { name: "ring", run: rings::ring, seeds: rings::ring_seeds },
