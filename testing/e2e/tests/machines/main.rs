@@ -11,6 +11,7 @@ mod death;
 mod debian_guest;
 mod devices;
 mod foreground;
+mod found;
 mod guests;
 mod hostile;
 mod jobs;
