@@ -117,7 +117,7 @@ pub(super) fn memory(context: &Context, options: &MemoryOptions) -> Result<u8, F
 /// memory under the channel takes: a ping-pong of two bare cache lines, and copies of 64 KiB. Boards are left
 /// out: `tombolo bench rcce` measures them.
 ///
-/// With --write, what was measured is written into the machine file as [[found]] tables, beside which
+/// With --write, what was measured is written into the machine file as `[[found]]` tables, beside which
 /// everything else stays as it is. From the next `tombolo up` on the figures are facts of the links, which
 /// `near` and `message-round-trip` of `tombolo place` use.
 ///

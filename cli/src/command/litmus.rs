@@ -51,8 +51,8 @@ const AFTER: Duration = Duration::from_secs(10);
 /// The exit status is 1 if a node failed or could not be tested. On a busy host a test may run out of time:
 /// the table shows "cut short", and the status is 3. Ctrl-C shows the findings so far, and the status is 130.
 ///
-/// With --write, what was found is written into the machine file as [[found]] tables, beside which everything
-/// else stays as it is; `tombolo up` then refuses a link that was found unfit.
+/// With --write, what was found is written into the machine file as `[[found]]` tables, beside which
+/// everything else stays as it is; `tombolo up` then refuses a link that was found unfit.
 ///
 /// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared, partial if it was cut short, or
 /// failed), rounds and both_old, messages and torn, additions and lost, widest_store_bytes, coherence, order

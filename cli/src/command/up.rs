@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// The machine file [default: machines/default.toml, or the same machine built in]
     file: Option<PathBuf>,
 
-    /// Use links that a [[found]] of the machine file says are unfit for channels
+    /// Use links that a `[[found]]` of the machine file says are unfit for channels
     #[arg(long)]
     force: bool,
 
