@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tombolo::bulk::{PoolOffer, Received};
 use tombolo::{
-    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, PoolOptions, Token,
-    TransportKind, WaitSet,
+    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, PoolOptions, TransportKind,
 };
 
 use crate::boundary::{
     Exclusive, ask, bytes, c_text, guard, hand_out, present, put, shared, take_back, text,
 };
+use crate::carrier::{Carrier, nowhere};
 use crate::domain::{DomainHandle, ListenerHandle};
 use crate::pool::{BufferHandle, Hand, PoolHandle, pool_of, trust_of, with_hand};
 use crate::status::{Failure, Status};
@@ -29,21 +29,11 @@ pub struct BulkHandle {
 
 #[derive(Debug)]
 struct End {
-    carrier: Carrier,
+    carrier: Carrier<BulkChannel>,
     metadata: Vec<u8>,
     /// Pieces of a transfer that have not been received yet, the next one last.
     pieces: Vec<Hand>,
     offer: Option<PoolOffer>,
-}
-
-#[derive(Debug)]
-enum Carrier {
-    /// As it was opened.
-    Alone(Box<BulkChannel>),
-    /// In a set of its own, for its descriptor.
-    Polled(Box<WaitSet<BulkChannel>>, Token),
-    /// On its way from one to the other.
-    Nowhere,
 }
 
 /// `tombolo_bulk_options`.
@@ -119,32 +109,7 @@ pub struct Told {
 
 impl End {
     fn channel(&mut self) -> Result<&mut BulkChannel, Failure> {
-        let channel = match &mut self.carrier {
-            Carrier::Alone(channel) => Some(&mut **channel),
-            Carrier::Polled(set, token) => set.get_mut(*token),
-            Carrier::Nowhere => None,
-        };
-        channel.ok_or_else(nowhere)
-    }
-
-    fn set(&mut self) -> Result<(&mut WaitSet<BulkChannel>, Token), Failure> {
-        if let Carrier::Alone(_) = self.carrier {
-            let mut set = Box::new(WaitSet::new()?);
-            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Nowhere) else {
-                return Err(nowhere());
-            };
-            match set.add(*channel) {
-                Ok(token) => self.carrier = Carrier::Polled(set, token),
-                Err(refused) => {
-                    self.carrier = Carrier::Alone(Box::new(refused.kept));
-                    return Err(refused.error.into());
-                }
-            }
-        }
-        match &mut self.carrier {
-            Carrier::Polled(set, token) => Ok((set, *token)),
-            _ => Err(nowhere()),
-        }
+        self.carrier.channel()
     }
 
     /// Keeps all pieces but the first, which comes back.
@@ -190,10 +155,6 @@ impl End {
     }
 }
 
-fn nowhere() -> Failure {
-    Failure::new(Status::Internal, "a bulk channel was used while it was put into a wait set")
-}
-
 impl BulkHandle {
     pub(crate) fn hand_out(channel: BulkChannel) -> *mut BulkHandle {
         let under = channel.channel();
@@ -203,7 +164,7 @@ impl BulkHandle {
             TransportKind::Socket => c"socket",
         };
         let (id, peer, peer_node) = (under.id().0, under.peer().to_bits(), c_text(under.peer_node()));
-        let carrier = Carrier::Alone(Box::new(channel));
+        let carrier = Carrier::new(channel);
         let end = End { carrier, metadata: Vec::new(), pieces: Vec::new(), offer: None };
         hand_out(BulkHandle { end: Exclusive::new(end), id, peer, peer_node, transport })
     }
@@ -699,7 +660,7 @@ pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mu
         present(descriptor, "where to put the descriptor")?;
         let arm = |end: &mut End| {
             let has_arrived = end.channel()?.has_arrived();
-            let (set, _) = end.set()?;
+            let (set, _) = end.carrier.set()?;
             let raw = set.as_fd().as_raw_fd();
             let nothing = match set.wait(Duration::ZERO) {
                 Ok(_) => false,

@@ -19,6 +19,8 @@ mod boundary;
 pub mod bulk;
 #[cfg(not(target_os = "none"))]
 pub mod capability;
+#[cfg(not(target_os = "none"))]
+mod carrier;
 pub mod channel;
 #[cfg(not(target_os = "none"))]
 pub mod child;

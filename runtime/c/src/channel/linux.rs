@@ -5,28 +5,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use tombolo::interface::{Carries, Port};
-use tombolo::{Channel, Draft, Error, Message, Token, WaitSet};
+use tombolo::{Channel, Draft, Error, Message};
 
 use super::{ChannelHandle, Received, deliver, with};
 use crate::boundary::{ask, bytes, bytes_mut, guard, present, put, shared};
+use crate::carrier::Carrier;
 use crate::status::{Failure, Status};
 
 /// One end of a channel.
 #[derive(Debug)]
 pub(crate) struct End {
-    carrier: Carrier,
+    carrier: Carrier<Channel>,
     /// A message that was longer than the buffer that it was to go into: the next receive has it.
     kept: Option<Vec<u8>>,
-}
-
-#[derive(Debug)]
-enum Carrier {
-    /// As it was opened.
-    Alone(Box<Channel>),
-    /// In a set of its own, for its descriptor.
-    Polled(Box<WaitSet>, Token),
-    /// On its way from one to the other.
-    Nowhere,
 }
 
 /// `tombolo_message` as C sees it: an address that is good until the function that was given it returns.
@@ -42,7 +33,7 @@ type Writer = Option<unsafe extern "C" fn(*mut DraftHandle<'_, '_>, *mut c_void)
 
 impl End {
     pub(super) fn new(channel: Channel) -> End {
-        End { carrier: Carrier::Alone(Box::new(channel)), kept: None }
+        End { carrier: Carrier::new(channel), kept: None }
     }
 
     /// Whether the next message is here already.
@@ -51,12 +42,7 @@ impl End {
     }
 
     pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
-        let channel = match &mut self.carrier {
-            Carrier::Alone(channel) => Some(&mut **channel),
-            Carrier::Polled(set, token) => set.get_mut(*token),
-            Carrier::Nowhere => None,
-        };
-        channel.ok_or_else(nowhere)
+        self.carrier.channel()
     }
 
     /// The next message, to the start of `target`; its length.
@@ -96,31 +82,6 @@ impl End {
         channel.bound(Carries { capabilities, buffers });
         Ok(())
     }
-
-    /// Puts the channel into a set, which is a descriptor.
-    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
-        if let Carrier::Alone(_) = self.carrier {
-            let mut set = Box::new(WaitSet::new()?);
-            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Nowhere) else {
-                return Err(nowhere());
-            };
-            match set.add(*channel) {
-                Ok(token) => self.carrier = Carrier::Polled(set, token),
-                Err(refused) => {
-                    self.carrier = Carrier::Alone(Box::new(refused.kept));
-                    return Err(refused.error.into());
-                }
-            }
-        }
-        match &mut self.carrier {
-            Carrier::Polled(set, token) => Ok((set, *token)),
-            _ => Err(nowhere()),
-        }
-    }
-}
-
-fn nowhere() -> Failure {
-    Failure::new(Status::Internal, "a channel was used while it was put into a wait set")
 }
 
 /// `tombolo_receive_in_place`: see `tombolo.h`.
@@ -243,7 +204,7 @@ pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *m
         present(descriptor, "where to put the descriptor")?;
         let arm = |end: &mut End| {
             let kept = end.kept.is_some();
-            let (set, _) = end.set()?;
+            let (set, _) = end.carrier.set()?;
             let raw = set.as_fd().as_raw_fd();
             let nothing = match set.wait(Duration::ZERO) {
                 Ok(_) => false,
