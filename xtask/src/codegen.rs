@@ -94,7 +94,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/observation.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
-    Generator { path: "runtime/tombolo/src/file_messages.rs", cost: Cost::Built, generate: owned_by_facade },
+    Generator { path: "runtime/files/src/messages.rs", cost: Cost::Built, generate: owned_files },
     Generator {
         path: "interface/editor/vscode/syntaxes/tombolo.tmLanguage.json",
         cost: Cost::Built,
@@ -230,7 +230,7 @@ fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<Stri
 }
 
 /// Owned types of the interface for files of the façade.
-fn owned_by_facade(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
+fn owned_files(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     compiled_from(workspace, "interfaces/files.tbl", &["--owned"])
 }
 

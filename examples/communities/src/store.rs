@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use tombolo::Error;
-use tombolo::files::{FILES_VARIABLE, FileError, FileFault, Files, OpenOptions};
+use tombolo_files::{FILES_VARIABLE, FileError, FileFault, Files, OpenOptions};
 
 use crate::launch;
 
@@ -52,15 +51,15 @@ fn granted() -> io::Result<Option<Files>> {
     if std::env::var_os(FILES_VARIABLE).is_none() {
         return Ok(None);
     }
-    let files = launch::domain().and_then(|domain| domain.files());
-    files.map(Some).map_err(io::Error::other)
+    let domain = launch::domain().map_err(io::Error::other)?;
+    Files::connect(&domain).map(Some).map_err(io::Error::other)
 }
 
 /// `None` for a file that was not granted: then the node's own is meant.
-fn if_granted<T>(opened: Result<T, Error>) -> io::Result<Option<T>> {
+fn if_granted<T>(opened: Result<T, FileError>) -> io::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(Error::File(FileError::Fault { fault: FileFault::NotGranted, .. })) => Ok(None),
+        Err(FileError::Fault { fault: FileFault::NotGranted, .. }) => Ok(None),
         Err(error) => Err(io::Error::other(error)),
     }
 }

@@ -43,7 +43,7 @@ fn stubs_are_what_the_compiler_writes() {
 fn types_that_own_are_what_the_compiler_writes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (stem, path) in
-        [("everything", "src/everything_owned.rs"), (FACADES, "../../runtime/tombolo/src/file_messages.rs")]
+        [("everything", "src/everything_owned.rs"), (FACADES, "../../runtime/files/src/messages.rs")]
     {
         let origin = format!("interfaces/{stem}.tbl");
         let options = OwnedOptions { runtime: RUNTIME.to_owned(), origin, ..OwnedOptions::default() };

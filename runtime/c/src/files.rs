@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tombolo::files::{File, FileKind, FileMap, Files, FilesOptions, OpenOptions};
+use tombolo_files::{File, FileError, FileFault, FileKind, FileMap, Files, FilesOptions, OpenOptions};
 
 use crate::boundary::{
     Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
@@ -76,6 +76,39 @@ pub struct Info {
 /// `tombolo_visit_file`.
 type Visit = unsafe extern "C" fn(*mut c_void, *const c_char, bool) -> i32;
 
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        match error {
+            FileError::Tombolo(error) => error.into(),
+            error => Failure::new(status_of(&error), error.to_string()),
+        }
+    }
+}
+
+fn status_of(error: &FileError) -> Status {
+    let fault = match error {
+        FileError::NoneGranted | FileError::NotServed { .. } => return Status::NotGranted,
+        FileError::Ended { .. } => return Status::FileEnded,
+        FileError::Buffers { .. } => return Status::InvalidArgument,
+        FileError::Fault { fault, .. } => fault,
+        _ => return Status::FileFault,
+    };
+    match fault {
+        FileFault::NotGranted
+        | FileFault::ReadOnly
+        | FileFault::Outside
+        | FileFault::Denied
+        | FileFault::OpenedReadOnly => Status::NotGranted,
+        FileFault::NotFound => Status::NoSuchFile,
+        FileFault::Exists => Status::FileExists,
+        FileFault::IsFolder => Status::IsFolder,
+        FileFault::NotAFolder => Status::NotFolder,
+        FileFault::BadMode => Status::InvalidArgument,
+        FileFault::OutOfRange => Status::OutOfRange,
+        _ => Status::FileFault,
+    }
+}
+
 /// `tombolo_files_reach`: see `tombolo/files.h`.
 ///
 /// # Safety
@@ -90,13 +123,12 @@ pub unsafe extern "C" fn tombolo_files_reach(
         present(result, "where to put the files")?;
         // SAFETY: a live handle, and options or null, by the contract.
         let (domain, how) = unsafe { (&shared(domain, "the domain")?.domain, options.as_ref()) };
-        let options = how.map_or(Ok(FilesOptions::default()), How::read)?;
-        let name = how.map(|how| how.name).filter(|name| !name.is_null());
-        let files = match name {
-            None => domain.files_with(&options)?,
+        let mut options = how.map_or(Ok(FilesOptions::default()), How::read)?;
+        if let Some(name) = how.map(|how| how.name).filter(|name| !name.is_null()) {
             // SAFETY: a text, by the contract.
-            Some(name) => domain.files_of(unsafe { text(name, "the name") }?, &options)?,
-        };
+            options = options.server(unsafe { text(name, "the name") }?);
+        }
+        let files = Files::connect_with(domain, &options)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, hand_out(FilesHandle { files }), "where to put the files") }
     })

@@ -7,9 +7,9 @@ use pyo3::sync::PyOnceLock;
 use tombolo::Error;
 use tombolo::bulk::{BulkError, BulkSendError, TableError};
 use tombolo::error::Fault;
-use tombolo::files::{FileError, FileFault};
 use tombolo::names::NameFault;
 use tombolo::region::CapabilityFault;
+use tombolo_files::{FileError, FileFault};
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -51,6 +51,15 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Facade(error)
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        match error {
+            FileError::Tombolo(error) => error.into(),
+            error => Failure::new(class_of_file(&error), error.to_string()),
+        }
     }
 }
 
@@ -118,7 +127,6 @@ fn class_of(error: &Error) -> &'static str {
         Error::Revoked { .. } => "Revoked",
         Error::OutOfRange(_) => "OutOfRange",
         Error::Bulk(error) => class_of_bulk(error),
-        Error::File(error) => class_of_file(error),
         _ => "System",
     }
 }

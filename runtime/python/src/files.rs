@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tombolo::files::{FileKind, FilesOptions, OpenOptions};
+use tombolo_files::{File, FileKind, Files, FilesOptions, OpenOptions};
 
 use crate::failure::Failure;
 use crate::memory::source;
@@ -30,19 +30,18 @@ pub(crate) fn reach(
     if let Some(Seconds(timeout)) = timeout {
         options = options.timeout(timeout);
     }
+    if let Some(name) = name {
+        options = options.server(&name);
+    }
     let domain = domain.clone();
-    let reach = move || match name {
-        Some(name) => domain.files_of(&name, &options),
-        None => domain.files_with(&options),
-    };
-    Ok(FileService { files: wait_apart(py, reach)? })
+    Ok(FileService { files: wait_apart(py, move || Files::connect_with(&domain, &options))? })
 }
 
 /// A connection to a file server.
 #[pyclass(module = "tombolo._native", frozen)]
 #[derive(Debug)]
 pub(crate) struct FileService {
-    files: tombolo::files::Files,
+    files: Files,
 }
 
 /// What is known of a file or folder: whether it is a folder, whether it was granted for writing, length,
@@ -94,15 +93,15 @@ impl FileService {
 #[pyclass(module = "tombolo._native", frozen)]
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    file: Mutex<Option<tombolo::files::File>>,
+    file: Mutex<Option<File>>,
 }
 
 impl OpenFile {
-    fn lock(&self) -> MutexGuard<'_, Option<tombolo::files::File>> {
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self) -> Result<tombolo::files::File, Failure> {
+    fn file(&self) -> Result<File, Failure> {
         // As files of Python's own say it.
         let closed = || pyo3::exceptions::PyValueError::new_err("I/O operation on closed file");
         Ok(self.lock().clone().ok_or_else(closed)?)

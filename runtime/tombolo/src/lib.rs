@@ -36,10 +36,6 @@ mod endpoint;
 pub mod engines;
 pub mod error;
 mod exits;
-#[rustfmt::skip]
-#[allow(dead_code, unreachable_pub, reason = "generated, with all that programs of the interface may want")]
-mod file_messages;
-pub mod files;
 pub mod find;
 mod future;
 pub mod interface;

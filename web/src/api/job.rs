@@ -7,8 +7,8 @@ use std::path::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tombolo::SpawnOptions;
-use tombolo::files::FileGrant;
 use tombolo::observe::{NodePhase, Seen};
+use tombolo_files::FileGrant;
 
 use super::Problem;
 use super::images::Found;

@@ -15,8 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::channel::CAPTURE_VARIABLE;
-use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo::{Domain, SpawnOptions};
+use tombolo_files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo_machine::Image;
 use tombolo_machine::image::ImageError;
 use tombolo_placement::MAX_RANKS;
@@ -127,7 +127,7 @@ pub(crate) struct Options {
 }
 
 fn grant(text: &str) -> Result<FileGrant, String> {
-    text.parse().map_err(|error: tombolo::files::GrantError| error.to_string())
+    text.parse().map_err(|error: tombolo_files::GrantError| error.to_string())
 }
 
 /// Where one rank runs, and which image of the job.
@@ -236,7 +236,7 @@ fn serve(options: &Options, domain: &Domain) -> Result<Option<FileServer>, Failu
     if options.grant.is_empty() {
         return Ok(None);
     }
-    Ok(Some(domain.serve_files(&options.grant, &ServeFilesOptions::default())?))
+    Ok(Some(FileServer::start(domain, &options.grant, &ServeFilesOptions::default())?))
 }
 
 fn with_files(plan: Plan, files: Option<&FileServer>) -> Plan {

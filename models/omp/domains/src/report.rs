@@ -2,7 +2,7 @@
 //! run --grant` lets it write.
 
 use tombolo::Domain;
-use tombolo::files::OpenOptions;
+use tombolo_files::{FileError, Files, OpenOptions};
 use tombolo_omp_team::job::report;
 use tombolo_omp_team::job::report::Form;
 
@@ -17,7 +17,7 @@ use crate::place::{JobNode, Kernel};
 pub struct NotGranted {
     path: String,
     node: String,
-    source: Box<tombolo::Error>,
+    source: Box<FileError>,
 }
 
 /// Opens the file of the report, if there is to be one and this process cannot open it by itself.
@@ -26,8 +26,8 @@ pub struct NotGranted {
 /// [`NotGranted`].
 pub(crate) fn open(domain: &Domain, own: &JobNode, form: &Form) -> Result<(), NotGranted> {
     let (Form::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
-    let opened =
-        domain.files().and_then(|files| files.open_with(path, OpenOptions::new().create().truncate()));
+    let opened = Files::connect(domain)
+        .and_then(|files| files.open_with(path, OpenOptions::new().create().truncate()));
     let file = opened.map_err(|source| NotGranted {
         path: path.clone(),
         node: node.clone(),

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tombolo::bulk::{BulkError, BulkSendError, TableError};
-use tombolo::files::{FileError, FileFault};
 use tombolo::{Domain, Error};
 
 use crate::status::{Last, Status};
@@ -47,7 +46,6 @@ pub(crate) fn status_of(error: &Error) -> Status {
         Error::NoMachine(_) => Status::NoMachine,
         Error::Text { .. } => Status::BadText,
         Error::Bulk(error) => status_of_bulk(error),
-        Error::File(error) => status_of_file(error),
         _ => Status::System,
     }
 }
@@ -65,29 +63,5 @@ fn status_of_bulk(error: &BulkError) -> Status {
         BulkError::Range { .. } | BulkError::Unaligned { .. } | BulkError::Copy(_) => Status::OutOfRange,
         BulkError::Lost { .. } => Status::ContentLost,
         _ => Status::PoolRefused,
-    }
-}
-
-fn status_of_file(error: &FileError) -> Status {
-    let fault = match error {
-        FileError::NoneGranted | FileError::NotServed { .. } => return Status::NotGranted,
-        FileError::Ended { .. } => return Status::FileEnded,
-        FileError::Buffers { .. } => return Status::InvalidArgument,
-        FileError::Fault { fault, .. } => fault,
-        _ => return Status::FileFault,
-    };
-    match fault {
-        FileFault::NotGranted
-        | FileFault::ReadOnly
-        | FileFault::Outside
-        | FileFault::Denied
-        | FileFault::OpenedReadOnly => Status::NotGranted,
-        FileFault::NotFound => Status::NoSuchFile,
-        FileFault::Exists => Status::FileExists,
-        FileFault::IsFolder => Status::IsFolder,
-        FileFault::NotAFolder => Status::NotFolder,
-        FileFault::BadMode => Status::InvalidArgument,
-        FileFault::OutOfRange => Status::OutOfRange,
-        _ => Status::FileFault,
     }
 }

@@ -113,9 +113,9 @@ impl Handle {
 
     fn memory(&self) -> Option<SharedMemory> {
         let (memory, start) = self.mapped()?;
-        let offset_bytes = self.offset_bytes as usize;
-        // What is not aligned to words cannot be had in words.
-        memory.slice(start + offset_bytes, self.length_bytes as usize).ok()
+        // Buffers are of whole words. What does not begin at one cannot be had in words.
+        let length_bytes = (self.length_bytes as usize).next_multiple_of(8);
+        memory.slice(start + self.offset_bytes as usize, length_bytes).ok()
     }
 
     fn address(&self) -> Result<*const u8, Error> {
@@ -276,8 +276,9 @@ macro_rules! reading {
             self.handle.bytes()
         }
 
-        /// The memory itself, of a pool with trust, to be read where it lies, in words. None without trust,
-        /// or where the part is not aligned to 8 bytes.
+        /// The memory itself, of a pool with trust, to be read where it lies, in words, of which the last may
+        /// reach beyond the part that is meant. None without trust, or where the part does not begin at a
+        /// multiple of 8 bytes.
         ///
         /// It can be used for as long as it is kept, and means this buffer only until this is sent or
         /// dropped: that it is left alone from then on is what the ends of the channel trust each other with.

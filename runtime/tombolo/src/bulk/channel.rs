@@ -202,20 +202,24 @@ impl BulkChannel {
     /// As [`Domain::create_pool`] and [`assign`](Self::assign).
     pub fn create_pool(&mut self, options: &PoolOptions) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
-        let pool = self.make_pool(options)?;
+        let pool = self.create_unassigned_pool(options)?;
         self.within(timeout).assign(&pool)?;
         Ok(pool)
     }
 
-    /// A pool in memory that both ends reach, if there is any: what lies behind a window reaches nothing
-    /// else.
-    pub(crate) fn make_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
+    /// As [`create_pool`](Self::create_pool), without assigning it: that is left to
+    /// [`assign_here_only`](Self::assign_here_only).
+    ///
+    /// # Errors
+    /// As [`Domain::create_pool`].
+    pub fn create_unassigned_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let trust = self.trust;
         let is_direct = self.channel.via().next().is_none();
         if options.node.is_some() || !is_direct || self.channel.transport() != TransportKind::Window {
             return self.domain.create_pool(&options.clone().trust(trust));
         }
-        // Between two nodes that share a window, the peer's name means that one.
+        // What lies behind a window reaches nothing else. Between two nodes that share one, the peer's name
+        // means that one.
         let peer = self.channel.peer_node();
         let is_behind = |node: &NodeInfo| node.name == peer && node.window_bytes.1 > 0;
         let is_peer = self.domain.nodes()?.iter().any(is_behind);

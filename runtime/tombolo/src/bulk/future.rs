@@ -324,5 +324,5 @@ async fn agree(
     options: BulkOptions,
     timeout: Duration,
 ) -> Result<BulkChannel, Error> {
-    offload(move || BulkChannel::of_channel(&domain, channel, &options, timeout)).await?
+    offload(move || BulkChannel::open_over(&domain, channel, &options, timeout)).await?
 }

@@ -19,7 +19,6 @@ mod arrival;
 mod buffer;
 mod channel;
 mod content;
-mod file;
 mod future;
 mod hear;
 mod memory;
@@ -32,8 +31,6 @@ mod tests;
 mod transfer;
 mod transfers;
 mod values;
-
-pub(crate) use tombolo_bulk::wire::MAX_METADATA_BYTES;
 
 pub use tombolo_bulk::session::BulkSendError;
 pub use tombolo_bulk::wire::Veto;

@@ -95,7 +95,7 @@ impl BulkOptions {
     /// As [`Domain::connect_bulk`].
     pub fn connect(&self, domain: &Domain, name: &str) -> Result<BulkChannel, Error> {
         let channel = self.underneath().connect(domain, name)?;
-        BulkChannel::of_channel(domain, channel, self, domain.timeout())
+        BulkChannel::open_over(domain, channel, self, domain.timeout())
     }
 }
 
@@ -107,13 +107,22 @@ impl Listener {
     /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
     pub fn accept_bulk(&self) -> Result<BulkChannel, Error> {
         let channel = self.accept()?;
-        BulkChannel::of_channel(self.domain(), channel, self.bulk_options(), self.timeout().max(ACCEPTED))
+        BulkChannel::open_over(self.domain(), channel, self.bulk_options(), self.timeout().max(ACCEPTED))
     }
 }
 
 impl BulkChannel {
-    /// The channel for bulk data over one that was accepted.
-    pub(crate) fn of_channel(
+    /// Opens the channel for bulk data over one that was [accepted](Listener::accept) under a name that was
+    /// exported with these options: as [`Listener::accept_bulk`] does, for servers that first look at who has
+    /// connected, and open each channel on a thread of its own. It waits up to the timeout of `domain`.
+    ///
+    /// # Errors
+    /// As [`Domain::connect_bulk`].
+    pub fn over(channel: Channel, domain: &Domain, options: &BulkOptions) -> Result<BulkChannel, Error> {
+        BulkChannel::open_over(domain, channel, options, domain.timeout())
+    }
+
+    pub(crate) fn open_over(
         domain: &Domain,
         channel: Channel,
         options: &BulkOptions,

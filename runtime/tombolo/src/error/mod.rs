@@ -1,7 +1,6 @@
 //! The error of this library.
 
 mod bulk;
-mod file;
 
 use std::time::Duration;
 
@@ -16,8 +15,6 @@ use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
 pub use bulk::BulkError;
-pub use file::FileError;
-pub(crate) use file::to_io;
 
 /// Why an operation did not happen. Nothing is half done: what was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -181,9 +178,6 @@ pub enum Error {
     /// Something about pools and buffers could not be done.
     #[error(transparent)]
     Bulk(#[from] BulkError),
-    /// Something about files could not be done.
-    #[error(transparent)]
-    File(#[from] FileError),
     /// The operating system refused something.
     #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*.errno))]
     Os {

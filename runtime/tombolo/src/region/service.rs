@@ -109,7 +109,7 @@ impl BulkOptions {
     /// As [`Domain::connect_by`] and [`Domain::connect_bulk`].
     pub fn connect_by(&self, domain: &Domain, service: &Capability) -> Result<BulkChannel, Error> {
         let channel = self.underneath().connect_by(domain, service)?;
-        BulkChannel::of_channel(domain, channel, self, domain.timeout())
+        BulkChannel::open_over(domain, channel, self, domain.timeout())
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use tombolo::Buffer;
+use tombolo_files::BufferFile;
 use tombolo_platform::OsError;
 use tombolo_virtqueue::{Configuration, Device, Features, Operation, Request, Status};
 
@@ -72,13 +73,13 @@ impl Disk {
     pub(crate) fn execute(&self, request: &Request, buffer: &mut Buffer) -> Status {
         let &Request { operation, offset_bytes, length_bytes, .. } = request;
         let done: Result<(), Errno> = match operation {
-            Operation::Read => match buffer.read_file(&self.file, offset_bytes, length_bytes) {
+            Operation::Read => match self.file.read_into(buffer, offset_bytes, length_bytes) {
                 Ok(read) if read == length_bytes => Ok(()),
                 // The file was cut since.
                 Ok(_) => Err(Errno::IO),
                 Err(error) => Err(errno_of(&error)),
             },
-            Operation::Write => buffer.write_file(&self.file, offset_bytes).map_err(|error| errno_of(&error)),
+            Operation::Write => self.file.write_from(buffer, offset_bytes).map_err(|error| errno_of(&error)),
             Operation::Flush => Ok(()),
             Operation::Discard => self.allocate(FallocateFlags::PUNCH_HOLE, offset_bytes, length_bytes),
             Operation::Zero => self

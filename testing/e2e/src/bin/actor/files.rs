@@ -3,15 +3,16 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use tombolo::files::{
-    FILES_VARIABLE, FileError, FileFault, FileGrant, Files, FilesOptions, OpenOptions, ServeFilesOptions,
-};
 use tombolo::{BulkOptions, ChannelOptions, Error, PoolOptions, SpawnOptions};
+use tombolo_files::{
+    FILES_VARIABLE, FileError, FileFault, FileGrant, FileServer, Files, FilesOptions, OpenOptions,
+    ServeFilesOptions,
+};
 
 use crate::{Outcome, PATIENCE};
 
-fn files() -> Result<Files, Error> {
-    crate::attach()?.files()
+fn files() -> Result<Files, FileError> {
+    Files::connect(&crate::attach()?)
 }
 
 /// A hash of bytes, by which two sides compare them: FNV-1a.
@@ -150,7 +151,7 @@ pub(crate) fn read_while_it_shrinks(path: &str) -> Outcome {
     reader.read_to_end(&mut rest)?;
     check((rest.len() as u64) < length - 4096, "all of it was read although it became shorter")?;
     match file.map_range(0, length) {
-        Err(Error::File(FileError::Ended { wanted_bytes, available_bytes, .. })) => {
+        Err(FileError::Ended { wanted_bytes, available_bytes, .. }) => {
             println!("ended after {available_bytes} of {wanted_bytes}");
             Ok(())
         }
@@ -170,7 +171,7 @@ pub(crate) fn read_for_ever(path: &str) -> Outcome {
 
 /// Uses more files, readers and threads at the same time than there are buffers.
 pub(crate) fn many(path: &str) -> Outcome {
-    let files = crate::attach()?.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
+    let files = Files::connect_with(&crate::attach()?, &FilesOptions::default().buffers(4096, 4)?)?;
     let expected = files.open(path)?.map()?;
     let mut readers = Vec::new();
     for _ in 0..10 {
@@ -199,8 +200,8 @@ pub(crate) fn many(path: &str) -> Outcome {
 
 /// Connects to the files of a job that is not its own, by a name that it was told.
 pub(crate) fn intrude(name: &str) -> Outcome {
-    match crate::attach()?.files_of(name, &FilesOptions::default()) {
-        Err(Error::File(FileError::NotServed { .. })) => {
+    match Files::connect_with(&crate::attach()?, &FilesOptions::default().server(name)) {
+        Err(FileError::NotServed { .. }) => {
             println!("turned away");
             Ok(())
         }
@@ -221,7 +222,7 @@ pub(crate) fn tell_name() -> Outcome {
 pub(crate) fn serve(path: &str) -> Outcome {
     let domain = crate::attach()?;
     let options = ServeFilesOptions::default().max_clients(1).max_open(2).max_pool_bytes(4 * 4096);
-    let server = domain.serve_files(&[FileGrant::read_only(path)], &options)?;
+    let server = FileServer::start(&domain, &[FileGrant::read_only(path)], &options)?;
     let start = |words: &[&str]| {
         let options = SpawnOptions::this_image();
         domain.spawn(&options.args(words.iter().copied()).env(FILES_VARIABLE, server.name()))
@@ -242,18 +243,19 @@ pub(crate) fn serve(path: &str) -> Outcome {
     drop(server);
     drop(channel);
     println!("the last: {:?}", last.wait(PATIENCE)?);
-    let nobody = domain.files_of(&name, &FilesOptions::default().timeout(Duration::from_secs(1)));
-    check(matches!(nobody, Err(Error::File(FileError::NotServed { .. }))), "a server that has ended serves")?;
+    let options = FilesOptions::default().server(&name).timeout(Duration::from_secs(1));
+    let nobody = Files::connect_with(&domain, &options);
+    check(matches!(nobody, Err(FileError::NotServed { .. })), "a server that has ended serves")?;
     Ok(())
 }
 
 /// Uses so much memory and as many files as are allowed, and no more.
 pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
     let options = FilesOptions::default().buffers(buffer_bytes.parse()?, buffers.parse()?)?;
-    let files = crate::attach()?.files_with(&options)?;
+    let files = Files::connect_with(&crate::attach()?, &options)?;
     let one = files.open(path)?;
     let two = files.open(path)?;
-    let Err(Error::File(FileError::Fault { fault: FileFault::TooManyOpen(2), .. })) = files.open(path) else {
+    let Err(FileError::Fault { fault: FileFault::TooManyOpen(2), .. }) = files.open(path) else {
         return Err("a third file was opened".into());
     };
     drop(one);
@@ -264,7 +266,7 @@ pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
 /// Is a client, until the peer that connects has closed the channel.
 pub(crate) fn client(name: &str) -> Outcome {
     let domain = crate::attach()?;
-    let files = domain.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
+    let files = Files::connect_with(&domain, &FilesOptions::default().buffers(4096, 4)?)?;
     let listener = domain.export(name)?;
     let mut channel = listener.accept()?;
     let _ = channel.recv_into(&mut Vec::new());
@@ -275,7 +277,7 @@ pub(crate) fn client(name: &str) -> Outcome {
 /// Sends invalid messages to the server of its files, in many ways; each must end its own channel only.
 pub(crate) fn hostile(path: &str) -> Outcome {
     let domain = crate::attach()?;
-    let good = domain.files()?;
+    let good = Files::connect(&domain)?;
     let file = good.open(path)?;
     let expected = file.map()?.to_vec();
     let name = std::env::var(FILES_VARIABLE)?;

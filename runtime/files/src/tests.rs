@@ -7,11 +7,9 @@ use tombolo_interface::Envelope;
 use tombolo_interface::owned::request;
 
 use super::grant::{FileGrant, Grants};
+use super::local::{Bytes, Content};
 use super::session::{Brought, Misdeed, Session};
-use crate::Trust;
-use crate::bulk::{Buffer, Pool, PoolOptions};
-use crate::file_messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
-use crate::testing::Monitor;
+use crate::messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
 
 /// A folder with a file to read, and one to write.
 struct Place(PathBuf);
@@ -44,12 +42,8 @@ impl Drop for Place {
     }
 }
 
-fn pool() -> Pool {
-    Monitor::another_domain().create_pool(&PoolOptions::new(128, 2).trust(Trust::None)).unwrap()
-}
-
-fn buffer() -> Buffer {
-    pool().take().unwrap()
+fn buffer() -> Bytes {
+    Bytes::new(128)
 }
 
 fn fault(answer: Result<(FilesReply, bool), Misdeed>) -> FileFault {
@@ -146,7 +140,7 @@ fn bytes_go_to_and_from_files() {
     let mut buffer = self::buffer();
     let read = FilesRequest::Read { file, offset_bytes: 5, length_bytes: 100 };
     assert_eq!(session.answer(read, Brought::Empty, &mut buffer), Ok((FilesReply::Done, true)));
-    assert_eq!((buffer.len_bytes(), &buffer.bytes().unwrap()[..5]), (5, &b"itten"[..]));
+    assert_eq!((buffer.len_bytes(), &buffer.bytes()[..5]), (5, &b"itten"[..]));
     let length = |session: &mut Session| {
         session.answer(FilesRequest::Length { file }, Brought::Empty, &mut self::buffer())
     };
@@ -191,7 +185,7 @@ fn a_long_list_comes_in_pages() {
         else {
             panic!("no list");
         };
-        let page = buffer.bytes().unwrap();
+        let page = buffer.bytes();
         let listed: Vec<_> = page.split_inclusive(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
         assert_eq!(listed.len() as u64, names);
         found.extend(listed);

@@ -4,10 +4,9 @@ use std::ops::{Deref, DerefMut, Range};
 
 use tombolo_platform::{Errno, OsError};
 
-use super::file::File;
-use crate::error::Error;
 use crate::error::FileError;
-use crate::file_messages::FileFault;
+use crate::file::File;
+use crate::messages::FileFault;
 
 /// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is
 /// the file's when it was [flushed](Self::flush), and is lost if it was not.
@@ -21,7 +20,7 @@ pub struct FileMap {
 }
 
 impl FileMap {
-    pub(super) fn new(file: File, offset_bytes: u64, length_bytes: u64) -> Result<FileMap, Error> {
+    pub(crate) fn new(file: File, offset_bytes: u64, length_bytes: u64) -> Result<FileMap, FileError> {
         let short = || OsError::new(format!("bring {length_bytes} bytes of a file here"), Errno::NOMEM);
         let length = usize::try_from(length_bytes).map_err(|_| short())?;
         let mut bytes = Vec::new();
@@ -41,7 +40,7 @@ impl FileMap {
     ///
     /// # Errors
     /// [`FileFault::OpenedReadOnly`]; [`FileFault::OutOfRange`] for what is not in it.
-    pub fn range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
+    pub fn range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], FileError> {
         let fault = if !self.file.is_writable() {
             Some(FileFault::OpenedReadOnly)
         } else if range.start > range.end || range.end > self.bytes.len() {
@@ -50,7 +49,7 @@ impl FileMap {
             None
         };
         if let Some(fault) = fault {
-            return Err(FileError::Fault { operation: "change", path: self.file.path().into(), fault }.into());
+            return Err(FileError::Fault { operation: "change", path: self.file.path().into(), fault });
         }
         self.mark(range.clone());
         Ok(&mut self.bytes[range])
@@ -68,7 +67,7 @@ impl FileMap {
     ///
     /// # Errors
     /// As [`File::write_at`]; it can be flushed again then.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub fn flush(&mut self) -> Result<(), FileError> {
         if !self.changed.is_empty() {
             let offset_bytes = self.offset_bytes + self.changed.start as u64;
             self.file.write_at(offset_bytes, &self.bytes[self.changed.clone()])?;

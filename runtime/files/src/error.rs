@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use tombolo_platform::Errno;
+use tombolo::{Error, NotSent};
+use tombolo_platform::{Errno, OsError};
 
-use super::Error;
-use crate::file_messages::FileFault;
+use crate::grant::GrantError;
+use crate::messages::FileFault;
 
 /// Why something about files could not be done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -51,6 +52,25 @@ pub enum FileError {
         /// How many.
         buffers: u32,
     },
+    /// Something cannot be granted.
+    #[error("cannot serve files: {0}")]
+    Grant(#[from] GrantError),
+    /// What the channel to the server, or the monitor, has to say: such as [`Error::PeerDied`] with the node
+    /// when the server ended.
+    #[error(transparent)]
+    Tombolo(#[from] Error),
+}
+
+impl From<OsError> for FileError {
+    fn from(error: OsError) -> Self {
+        FileError::Tombolo(error.into())
+    }
+}
+
+impl<T> From<Box<NotSent<T>>> for FileError {
+    fn from(not_sent: Box<NotSent<T>>) -> Self {
+        FileError::Tombolo(not_sent.error)
+    }
 }
 
 impl fmt::Display for FileFault {
@@ -98,14 +118,12 @@ impl From<Errno> for FileFault {
 }
 
 /// As what the standard library's traits return.
-pub(crate) fn to_io(error: Error) -> io::Error {
+pub(crate) fn to_io(error: FileError) -> io::Error {
     let kind = match &error {
-        Error::File(FileError::Ended { .. }) => io::ErrorKind::UnexpectedEof,
-        Error::File(FileError::Fault { fault, .. }) => kind_of(fault),
-        Error::TimedOut { .. } => io::ErrorKind::TimedOut,
-        Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. } => {
-            io::ErrorKind::ConnectionReset
-        }
+        FileError::Ended { .. } => io::ErrorKind::UnexpectedEof,
+        FileError::Fault { fault, .. } => kind_of(fault),
+        FileError::Tombolo(Error::TimedOut { .. }) => io::ErrorKind::TimedOut,
+        FileError::Tombolo(error) if error.is_peer_gone() => io::ErrorKind::ConnectionReset,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)

@@ -1,13 +1,15 @@
 //! Files of one node for programs of others that do not have them.
 //!
-//! A domain that has files serves some of them to the domains that it started ([`Domain::serve_files`], which
-//! `tombolo run --grant` does for a job); these open them by [`Domain::files`], on whatever node they run.
+//! A domain that has files serves some of them to the domains that it started ([`FileServer::start`], which
+//! `tombolo run --grant` does for a job); these open them by [`Files::connect`], on whatever node they run.
 //!
 //! ```no_run
 //! use std::io::{BufRead, BufReader};
 //!
-//! fn main() -> Result<(), tombolo::Error> {
-//!     let files = tombolo::Domain::attach()?.files()?;
+//! use tombolo_files::{FileError, Files};
+//!
+//! fn main() -> Result<(), FileError> {
+//!     let files = Files::connect(&tombolo::Domain::attach()?)?;
 //!     let graph = files.open("web.mtx")?;
 //!     println!("{} bytes", graph.len_bytes()?);
 //!     // Read ahead, as fast as the bytes get here.
@@ -18,12 +20,19 @@
 //! ```
 //!
 //! The bytes go through a pool that this program makes where both sides reach it: the kernel of the server
-//! reads into it from the file, and nothing is copied on the way.
+//! reads into it from the file, and nothing is copied on the way. [`BufferFile`] does the same for files of
+//! this node.
+#![forbid(unsafe_code)]
 
 mod connection;
+mod error;
 mod file;
 mod grant;
+mod local;
 mod map;
+#[rustfmt::skip]
+#[allow(dead_code, unreachable_pub, reason = "generated, with all that programs of the interface may want")]
+mod messages;
 mod server;
 mod session;
 mod stream;
@@ -36,33 +45,34 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::domain::Domain;
-use crate::error::Error;
+use tombolo::Domain;
 
-use crate::file_messages::{FilesReply, FilesRequest};
 use connection::{Connection, With};
+use messages::{FilesReply, FilesRequest};
 
-pub use crate::error::FileError;
-pub use crate::file_messages::{FileFault, FileInfo, FileKind};
-pub use crate::spawn::FILES_VARIABLE;
+pub use error::FileError;
 pub use file::{File, OpenOptions};
 pub use grant::{FileGrant, GrantError};
+pub use local::BufferFile;
 pub use map::FileMap;
+pub use messages::{FileFault, FileInfo, FileKind};
 pub use server::{FileServer, ServeFilesOptions};
 pub use stream::{FileReader, FileWriter};
+pub use tombolo::spawn::FILES_VARIABLE;
 
 /// How files are reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilesOptions {
+    server: Option<String>,
     buffer_bytes: u64,
     buffers: u32,
     timeout: Duration,
 }
 
 impl Default for FilesOptions {
-    /// Eight buffers of 256 KiB, and a minute for each operation.
+    /// The server of this program's job, eight buffers of 256 KiB, and a minute for each operation.
     fn default() -> Self {
-        FilesOptions { buffer_bytes: 256 << 10, buffers: 8, timeout: Duration::from_secs(60) }
+        FilesOptions { server: None, buffer_bytes: 256 << 10, buffers: 8, timeout: Duration::from_secs(60) }
     }
 }
 
@@ -70,14 +80,21 @@ impl Default for FilesOptions {
 const BUFFERS_MAX: u32 = 64;
 
 impl FilesOptions {
+    /// The files that are [served](FileServer::start) under this name, instead of those of the job.
+    #[must_use]
+    pub fn server(mut self, name: &str) -> Self {
+        self.server = Some(name.to_owned());
+        self
+    }
+
     /// The memory that bytes go through: 2 to 64 buffers of `buffer_bytes` bytes each, a multiple of 64. As
     /// many reads can be under way.
     ///
     /// # Errors
     /// [`FileError::Buffers`] for another number.
-    pub fn buffers(mut self, buffer_bytes: u64, buffers: u32) -> Result<Self, Error> {
+    pub fn buffers(mut self, buffer_bytes: u64, buffers: u32) -> Result<Self, FileError> {
         if !(2..=BUFFERS_MAX).contains(&buffers) {
-            return Err(FileError::Buffers { buffers }.into());
+            return Err(FileError::Buffers { buffers });
         }
         (self.buffer_bytes, self.buffers) = (buffer_bytes, buffers);
         Ok(self)
@@ -107,35 +124,30 @@ pub struct FolderEntry {
     pub is_folder: bool,
 }
 
-impl Domain {
+impl Files {
     /// The files that were granted to this program's job.
     ///
     /// # Errors
     /// [`FileError::NoneGranted`]; [`FileError::NotServed`] when their server does not serve this domain.
-    pub fn files(&self) -> Result<Files, Error> {
-        self.files_with(&FilesOptions::default())
+    pub fn connect(domain: &Domain) -> Result<Files, FileError> {
+        Files::connect_with(domain, &FilesOptions::default())
     }
 
-    /// As [`files`](Self::files), through memory of another size or with another patience.
+    /// As [`connect`](Self::connect), with another server, memory of another size or another timeout.
     ///
     /// # Errors
-    /// As [`files`](Self::files); [`FileError::NotServed`] also for more memory than the server takes.
-    pub fn files_with(&self, options: &FilesOptions) -> Result<Files, Error> {
-        let name = std::env::var(FILES_VARIABLE).map_err(|_| FileError::NoneGranted)?;
-        self.files_of(&name, options)
-    }
-
-    /// The files that are [served](Self::serve_files) under a name.
-    ///
-    /// # Errors
-    /// As [`files_with`](Self::files_with).
-    pub fn files_of(&self, name: &str, options: &FilesOptions) -> Result<Files, Error> {
-        let connection = Connection::open(self, name, options)?;
+    /// As [`connect`](Self::connect); [`FileError::NotServed`] also for more memory than the server takes.
+    pub fn connect_with(domain: &Domain, options: &FilesOptions) -> Result<Files, FileError> {
+        let connection = match &options.server {
+            Some(name) => Connection::open(domain, name, options)?,
+            None => {
+                let name = std::env::var(FILES_VARIABLE).map_err(|_| FileError::NoneGranted)?;
+                Connection::open(domain, &name, options)?
+            }
+        };
         Ok(Files { connection: Arc::new(Mutex::new(connection)) })
     }
-}
 
-impl Files {
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +157,7 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError::Fault`] says what is wrong with it; the end of the server.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, Error> {
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
         self.open_with(path, OpenOptions::default())
     }
 
@@ -153,7 +165,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
+    pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, FileError> {
         let path = path.as_ref();
         let request = FilesRequest::Open { path: bytes(path), mode: options.mode };
         match self.ask("open", path, request)? {
@@ -166,7 +178,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn stat(&self, path: impl AsRef<Path>) -> Result<FileInfo, Error> {
+    pub fn stat(&self, path: impl AsRef<Path>) -> Result<FileInfo, FileError> {
         let path = path.as_ref();
         match self.ask("look at", path, FilesRequest::Stat { path: bytes(path) })? {
             FilesReply::Stat { info } => Ok(info),
@@ -178,7 +190,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<FolderEntry>, Error> {
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<FolderEntry>, FileError> {
         let path = path.as_ref();
         Ok(self.names("list", path)?.into_iter().map(entry).collect())
     }
@@ -187,13 +199,13 @@ impl Files {
     ///
     /// # Errors
     /// The end of the server.
-    pub fn granted(&self) -> Result<Vec<PathBuf>, Error> {
+    pub fn granted(&self) -> Result<Vec<PathBuf>, FileError> {
         let names = self.names("list", Path::new(""))?;
         Ok(names.into_iter().map(|name| PathBuf::from(OsString::from_vec(name))).collect())
     }
 
     /// All pages of a list.
-    fn names(&self, operation: &'static str, path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    fn names(&self, operation: &'static str, path: &Path) -> Result<Vec<Vec<u8>>, FileError> {
         let mut names = Vec::new();
         loop {
             let mut connection = self.lock();
@@ -215,7 +227,12 @@ impl Files {
         }
     }
 
-    fn ask(&self, operation: &'static str, path: &Path, request: FilesRequest) -> Result<FilesReply, Error> {
+    fn ask(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        request: FilesRequest,
+    ) -> Result<FilesReply, FileError> {
         self.lock().call((operation, path), request, With::Empty).map(|(reply, _)| reply)
     }
 }

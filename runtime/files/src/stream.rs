@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::connection::{Connection, Leave, With};
-use super::file::{File, sought};
-use crate::bulk::Buffer;
-use crate::error::Error;
-use crate::error::to_io;
+use tombolo::Buffer;
+
+use crate::connection::{Connection, Leave, With};
+use crate::error::{FileError, to_io};
+use crate::file::{File, sought};
 
 /// Bytes between two calls of the program.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    pub(super) fn new(file: File) -> FileReader {
+    pub(crate) fn new(file: File) -> FileReader {
         FileReader { file, current: None, position: 0, ahead: VecDeque::new(), next: 0, depth: 1 }
     }
 
@@ -52,7 +52,7 @@ impl FileReader {
     }
 
     /// The next bytes, as they arrived; `None` at the end of the file.
-    fn fetch(&mut self) -> Result<Option<Kept>, Error> {
+    fn fetch(&mut self) -> Result<Option<Kept>, FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
         let deadline = connection.deadline();
@@ -114,7 +114,9 @@ impl Read for FileReader {
         };
         let count = target.len().min(available - *taken);
         match kept {
-            Kept::Buffer { buffer, .. } => buffer.read(*taken as u64, &mut target[..count]).map_err(to_io)?,
+            Kept::Buffer { buffer, .. } => {
+                buffer.read(*taken as u64, &mut target[..count]).map_err(|error| to_io(error.into()))?
+            }
             Kept::Copy(bytes) => target[..count].copy_from_slice(&bytes[*taken..][..count]),
         }
         *taken += count;
@@ -161,7 +163,7 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    pub(super) fn new(file: File) -> FileWriter {
+    pub(crate) fn new(file: File) -> FileWriter {
         FileWriter { file, current: None, position: 0, under_way: VecDeque::new() }
     }
 
@@ -172,7 +174,7 @@ impl FileWriter {
     }
 
     /// Waits until no more than `most` writes are under way.
-    fn settle(&mut self, connection: &mut Connection, most: usize) -> Result<(), Error> {
+    fn settle(&mut self, connection: &mut Connection, most: usize) -> Result<(), FileError> {
         let mut settled = Ok(());
         while self.under_way.len() > most
             && let Some(number) = self.under_way.pop_front()
@@ -184,7 +186,7 @@ impl FileWriter {
     }
 
     /// Sends what has been filled.
-    fn send(&mut self, connection: &mut Connection) -> Result<(), Error> {
+    fn send(&mut self, connection: &mut Connection) -> Result<(), FileError> {
         let Some((kept, filled)) = self.current.take() else { return Ok(()) };
         self.settle(connection, connection.depth() - 1)?;
         let deadline = connection.deadline();
@@ -203,7 +205,7 @@ impl FileWriter {
     }
 
     /// Somewhere to write to.
-    fn room(&mut self, connection: &mut Connection) -> Result<Kept, Error> {
+    fn room(&mut self, connection: &mut Connection) -> Result<Kept, FileError> {
         let Some(leave) = connection.leave_to_keep() else {
             return Ok(Kept::Copy(vec![0; connection.buffer_bytes()]));
         };
@@ -212,7 +214,7 @@ impl FileWriter {
         Ok(Kept::Buffer { buffer: connection.take(deadline)?, _leave: leave })
     }
 
-    fn write_some(&mut self, source: &[u8]) -> Result<usize, Error> {
+    fn write_some(&mut self, source: &[u8]) -> Result<usize, FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
         if self.current.is_none() {
@@ -232,7 +234,7 @@ impl FileWriter {
         Ok(count)
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<(), FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
         let sent = self.send(&mut connection);

@@ -5,20 +5,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
+use tombolo::Buffer;
 use tombolo_platform::Deadline;
 
-use super::connection::{Connection, With};
-use super::stream::{FileReader, FileWriter};
-use super::{FileMap, Files};
-use crate::bulk::Buffer;
-use crate::error::Error;
+use crate::connection::{Connection, With};
 use crate::error::FileError;
-use crate::file_messages::{FileFault, FilesReply, FilesRequest, OpenMode};
+use crate::messages::{FileFault, FilesReply, FilesRequest, OpenMode};
+use crate::stream::{FileReader, FileWriter};
+use crate::{FileMap, Files};
 
 /// How a file is opened: to read, unless more is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    pub(super) mode: OpenMode,
+    pub(crate) mode: OpenMode,
 }
 
 impl OpenOptions {
@@ -78,7 +77,7 @@ impl Drop for Opened {
 }
 
 impl File {
-    pub(super) fn new(files: Files, number: u32, path: &Path, options: OpenOptions) -> File {
+    pub(crate) fn new(files: Files, number: u32, path: &Path, options: OpenOptions) -> File {
         File { opened: Arc::new(Opened { files, number, path: path.to_owned(), options }) }
     }
 
@@ -94,11 +93,11 @@ impl File {
         self.opened.options.mode.contains(OpenMode::WRITE)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
         self.opened.files.lock()
     }
 
-    fn ask(&self, operation: &'static str, request: FilesRequest) -> Result<FilesReply, Error> {
+    fn ask(&self, operation: &'static str, request: FilesRequest) -> Result<FilesReply, FileError> {
         self.lock().call((operation, self.path()), request, With::Empty).map(|(reply, _)| reply)
     }
 
@@ -106,7 +105,7 @@ impl File {
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
-    pub fn len_bytes(&self) -> Result<u64, Error> {
+    pub fn len_bytes(&self) -> Result<u64, FileError> {
         match self.ask("look at", FilesRequest::Length { file: self.opened.number })? {
             FilesReply::Length { length_bytes } => Ok(length_bytes),
             other => Err(self.lock().unexpected(&other)),
@@ -117,7 +116,7 @@ impl File {
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
-    pub fn set_len(&self, length_bytes: u64) -> Result<(), Error> {
+    pub fn set_len(&self, length_bytes: u64) -> Result<(), FileError> {
         let request = FilesRequest::SetLength { file: self.opened.number, length_bytes };
         self.ask("set the length of", request).map(|_| ())
     }
@@ -126,11 +125,11 @@ impl File {
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
-    pub fn sync(&self) -> Result<(), Error> {
+    pub fn sync(&self) -> Result<(), FileError> {
         self.ask("sync", FilesRequest::Sync { file: self.opened.number }).map(|_| ())
     }
 
-    pub(super) fn read_request(&self, offset_bytes: u64, length_bytes: usize) -> FilesRequest {
+    pub(crate) fn read_request(&self, offset_bytes: u64, length_bytes: usize) -> FilesRequest {
         FilesRequest::Read { file: self.opened.number, offset_bytes, length_bytes: length_bytes as u64 }
     }
 
@@ -139,7 +138,7 @@ impl File {
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server. What `target` holds then means nothing.
-    pub fn read_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<usize, Error> {
+    pub fn read_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<usize, FileError> {
         let mut connection = self.lock();
         let mut under_way = VecDeque::new();
         let read = self.read_pieces(&mut connection, &mut under_way, offset_bytes, target);
@@ -153,7 +152,7 @@ impl File {
         under_way: &mut VecDeque<(u32, usize)>,
         offset_bytes: u64,
         target: &mut [u8],
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, FileError> {
         let deadline = connection.deadline();
         let (piece_bytes, depth) = (connection.buffer_bytes(), connection.depth());
         let (mut asked, mut done) = (0, 0);
@@ -178,12 +177,12 @@ impl File {
     }
 
     /// The buffer that a read brought.
-    pub(super) fn content(
+    pub(crate) fn content(
         &self,
         connection: &Connection,
-        (reply, buffer): super::connection::Answer,
+        (reply, buffer): crate::connection::Answer,
         length: usize,
-    ) -> Result<Buffer, Error> {
+    ) -> Result<Buffer, FileError> {
         match buffer {
             Some(buffer) if buffer.len_bytes() <= length as u64 => Ok(buffer),
             _ => Err(connection.unexpected(&reply)),
@@ -194,11 +193,11 @@ impl File {
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at); [`FileError::Ended`] when there is less.
-    pub fn read_exact_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
+    pub fn read_exact_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), FileError> {
         let read = self.read_at(offset_bytes, target)?;
         if read < target.len() {
             let (wanted_bytes, available_bytes) = (target.len() as u64, read as u64);
-            return Err(FileError::Ended { path: self.path().into(), wanted_bytes, available_bytes }.into());
+            return Err(FileError::Ended { path: self.path().into(), wanted_bytes, available_bytes });
         }
         Ok(())
     }
@@ -207,9 +206,9 @@ impl File {
     /// the file's server can reach too. Dropping the buffer gives it back to be read into again.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::bulk::BulkError::NoBuffer) when the
+    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](tombolo::bulk::BulkError::NoBuffer) when the
     /// program has all.
-    pub fn buffer_at(&self, offset_bytes: u64) -> Result<Buffer, Error> {
+    pub fn buffer_at(&self, offset_bytes: u64) -> Result<Buffer, FileError> {
         let mut connection = self.lock();
         let length = connection.buffer_bytes();
         let request = self.read_request(offset_bytes, length);
@@ -222,7 +221,7 @@ impl File {
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server. Some may have been written then.
-    pub fn write_at(&self, offset_bytes: u64, source: &[u8]) -> Result<(), Error> {
+    pub fn write_at(&self, offset_bytes: u64, source: &[u8]) -> Result<(), FileError> {
         let mut connection = self.lock();
         let deadline = connection.deadline();
         let mut under_way = VecDeque::new();
@@ -250,7 +249,7 @@ impl File {
         under_way: &mut VecDeque<u32>,
         (offset_bytes, piece): (u64, &[u8]),
         deadline: Deadline,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FileError> {
         if under_way.len() >= connection.depth()
             && let Some(number) = under_way.pop_front()
         {
@@ -263,16 +262,16 @@ impl File {
     }
 
     /// Writes the first bytes of a buffer.
-    pub(super) fn submit_write(
+    pub(crate) fn submit_write(
         &self,
         connection: &mut Connection,
         mut buffer: Buffer,
         (offset_bytes, length): (u64, usize),
         deadline: Deadline,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FileError> {
         if !self.is_writable() {
             let (operation, path) = ("write", self.path().to_owned());
-            return Err(FileError::Fault { operation, path, fault: FileFault::OpenedReadOnly }.into());
+            return Err(FileError::Fault { operation, path, fault: FileFault::OpenedReadOnly });
         }
         buffer.set_part(0, length as u64)?;
         let request = FilesRequest::Write { file: self.opened.number, offset_bytes };
@@ -283,7 +282,7 @@ impl File {
     ///
     /// # Errors
     /// As [`read_exact_at`](Self::read_exact_at); `ENOMEM` when there is not so much memory.
-    pub fn map(&self) -> Result<FileMap, Error> {
+    pub fn map(&self) -> Result<FileMap, FileError> {
         let length_bytes = self.len_bytes()?;
         self.map_range(0, length_bytes)
     }
@@ -292,7 +291,7 @@ impl File {
     ///
     /// # Errors
     /// As [`map`](Self::map).
-    pub fn map_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<FileMap, Error> {
+    pub fn map_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<FileMap, FileError> {
         FileMap::new(self.clone(), offset_bytes, length_bytes)
     }
 
@@ -310,10 +309,10 @@ impl File {
 }
 
 /// Where `position` leads, from where something is now and where it ends.
-pub(super) fn sought(
+pub(crate) fn sought(
     position: io::SeekFrom,
     now: u64,
-    end: impl FnOnce() -> Result<u64, Error>,
+    end: impl FnOnce() -> Result<u64, FileError>,
 ) -> io::Result<u64> {
     let (from, by) = match position {
         io::SeekFrom::Start(offset) => return Ok(offset),

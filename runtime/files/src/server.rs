@@ -5,19 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo::bulk::{Arrival, BulkChannel, BulkOptions, Pool};
+use tombolo::waitset::{Ready, WaitSet, Waker};
+use tombolo::{Channel, ChannelOptions, Domain, DomainId, Error, Listener};
 use tombolo_interface::Envelope;
 use tombolo_platform::error::Context;
 
-use super::grant::{FileGrant, Grants};
-use super::session::{Brought, Session};
-use crate::bulk::{Arrival, BulkChannel, BulkOptions, MAX_METADATA_BYTES, Pool};
-use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
-use crate::error::Error;
-use crate::file_messages::{FilesReply, FilesRequest};
-use crate::options::ChannelOptions;
-use crate::waitset::{Ready, WaitSet, Waker};
+use crate::error::FileError;
+use crate::grant::{FileGrant, Grants};
+use crate::messages::{FilesReply, FilesRequest};
+use crate::session::{Brought, Session};
 
 /// How long a client may take to say what a channel for bulk data begins with, and to take what it asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,13 +61,16 @@ impl ServeFilesOptions {
 }
 
 /// What both sides say of the channel.
-pub(super) fn bulk_options() -> Result<BulkOptions, Error> {
+pub(crate) fn bulk_options() -> Result<BulkOptions, Error> {
     let channel = ChannelOptions::default().slots(SLOTS)?;
     BulkOptions::default().channel(channel).max_pools(1)
 }
 
 /// Room for all calls that can be under way, of four slots each.
 const SLOTS: u32 = 256;
+
+/// The longest request or answer: as much metadata as a transfer has by default.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 2048;
 
 /// Files that are being served, until it is dropped.
 #[derive(Debug)]
@@ -97,26 +97,27 @@ struct Client {
     thread: JoinHandle<()>,
 }
 
-impl Domain {
-    /// Serves files to the domains that this one started, and to those that these did, until what comes back
-    /// is dropped. Paths mean what they mean here now. The name is that under which [`Domain::files_of`]
-    /// finds them; who starts a domain tells it by [`FILES_VARIABLE`](super::FILES_VARIABLE).
+impl FileServer {
+    /// Serves files to the domains that `domain` started, and to those that these did, until what comes back
+    /// is dropped. Paths mean what they mean here now. Its [name](Self::name) is what
+    /// [`FilesOptions::server`](crate::FilesOptions::server) takes; who starts a domain tells it by
+    /// [`FILES_VARIABLE`](crate::FILES_VARIABLE).
     ///
     /// # Errors
-    /// What cannot be granted; [`Error::Monitor`] when a name cannot be had.
-    pub fn serve_files(
-        &self,
+    /// [`FileError::Grant`]; [`Error::Monitor`] when a name cannot be had.
+    pub fn start(
+        domain: &Domain,
         grants: &[FileGrant],
         options: &ServeFilesOptions,
-    ) -> Result<FileServer, Error> {
+    ) -> Result<FileServer, FileError> {
         let grants = Arc::new(Grants::new(grants)?);
-        let name = format!("files-{}", self.id());
-        let listener = bulk_options()?.export(self, &name)?;
+        let name = format!("files-{}", domain.id());
+        let listener = bulk_options()?.export(domain, &name)?;
         let mut set = WaitSet::new()?;
         set.add_listener(&listener)?;
         let waker = set.waker();
         let shared = Arc::new(Shared {
-            domain: self.clone(),
+            domain: domain.clone(),
             grants,
             options: options.clone(),
             stopping: AtomicBool::new(false),
@@ -126,19 +127,17 @@ impl Domain {
         let thread = thread("files", move || accepting.accept(&listener, set))?;
         Ok(FileServer { name, shared, waker, thread: Some(thread) })
     }
-}
 
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    let started = std::thread::Builder::new().name(name.into()).spawn(run);
-    Ok(started.context("start a thread that serves files")?)
-}
-
-impl FileServer {
     /// The name under which they are served.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, FileError> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    Ok(started.context("start a thread that serves files")?)
 }
 
 impl Drop for FileServer {
@@ -180,7 +179,7 @@ impl Shared {
     }
 
     /// Serves a client if it is one of ours.
-    fn admit(self: &Arc<Self>, channel: Channel) -> Result<(), Error> {
+    fn admit(self: &Arc<Self>, channel: Channel) -> Result<(), FileError> {
         if !self.is_ours(channel.peer())? {
             return Ok(());
         }
@@ -199,7 +198,7 @@ impl Shared {
 
     /// Whether a domain is one that this one started, or one that these did: as the root has it, which starts
     /// them.
-    fn is_ours(&self, peer: DomainId) -> Result<bool, Error> {
+    fn is_ours(&self, peer: DomainId) -> Result<bool, FileError> {
         let domains = self.domain.domains()?;
         let mut at = peer;
         // No domain is its own ancestor; a list that says so ends here too.
@@ -217,7 +216,7 @@ impl Shared {
     fn serve(&self, channel: Channel, mut set: WaitSet<BulkChannel>) {
         let Ok(options) = bulk_options() else { return };
         let options = options.max_pool_bytes(self.options.max_pool_bytes);
-        let Ok(bulk) = BulkChannel::of_channel(&self.domain, channel, &options, PATIENCE) else { return };
+        let Ok(bulk) = BulkChannel::over(channel, &self.domain.within(PATIENCE), &options) else { return };
         let Ok(token) = set.add(bulk) else { return };
         let mut client = Serving {
             session: Session::new(Arc::clone(&self.grants), self.options.max_open),
@@ -271,7 +270,7 @@ impl Serving {
         let request = Envelope::<FilesRequest>::decode(&self.metadata).ok()?;
         let (reply, is_content) = self.session.answer(request.body, brought, &mut buffer).ok()?;
         let answer = Envelope { request: request.request, body: reply };
-        let answer: Result<Vec<u8>, _> = Envelope::<FilesReply>::encode(&answer, MAX_METADATA_BYTES);
+        let answer: Result<Vec<u8>, _> = Envelope::<FilesReply>::encode(&answer, MAX_MESSAGE_BYTES);
         let sent =
             if is_content { bulk.move_to(buffer, &answer.ok()?) } else { bulk.pass(buffer, &answer.ok()?) };
         sent.is_ok().then_some(())

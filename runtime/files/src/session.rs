@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use tombolo::Error;
 use tombolo_platform::Errno;
 
-use super::grant::Grants;
-use crate::bulk::Buffer;
-use crate::error::Error;
-use crate::file_messages::{
-    FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode,
-};
+use crate::grant::Grants;
+use crate::local::Content;
+use crate::messages::{FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode};
 
 /// One client's files.
-pub(super) struct Session {
+pub(crate) struct Session {
     grants: Arc<Grants>,
     max_open: u32,
     begun: bool,
@@ -35,7 +33,7 @@ struct Opened {
 
 /// How the buffer of a request came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Brought {
+pub(crate) enum Brought {
     /// Passed: to be filled.
     Empty,
     /// Moved: to be read.
@@ -44,23 +42,23 @@ pub(super) enum Brought {
 
 /// Why a client is served no longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Misdeed;
+pub(crate) struct Misdeed;
 
 /// An answer, and whether its buffer means anything.
 type Answer = (FilesReply, bool);
 
 impl Session {
-    pub(super) fn new(grants: Arc<Grants>, max_open: u32) -> Session {
+    pub(crate) fn new(grants: Arc<Grants>, max_open: u32) -> Session {
         Session { grants, max_open, begun: false, files: HashMap::new(), last: 0, listing: None }
     }
 
     /// Does what is asked. The buffer becomes what goes back; it is moved if the answer says so, or else
     /// passed.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         request: FilesRequest,
         brought: Brought,
-        buffer: &mut Buffer,
+        buffer: &mut impl Content,
     ) -> Result<Answer, Misdeed> {
         let is_write = matches!(request, FilesRequest::Write { .. });
         let is_begin = matches!(request, FilesRequest::Begin { .. });
@@ -70,7 +68,7 @@ impl Session {
         Ok(self.obey(request, buffer).unwrap_or_else(|file_fault| (FilesReply::Failed { file_fault }, false)))
     }
 
-    fn obey(&mut self, request: FilesRequest, buffer: &mut Buffer) -> Result<Answer, FileFault> {
+    fn obey(&mut self, request: FilesRequest, buffer: &mut impl Content) -> Result<Answer, FileFault> {
         let done = match request {
             FilesRequest::Begin { fingerprint } => self.begin(fingerprint)?,
             FilesRequest::Open { path, mode } => self.open(&to_path(path), mode)?,
@@ -151,7 +149,7 @@ impl Session {
         })
     }
 
-    fn list(&mut self, path: PathBuf, from: u64, buffer: &mut Buffer) -> Result<Answer, FileFault> {
+    fn list(&mut self, path: PathBuf, from: u64, buffer: &mut impl Content) -> Result<Answer, FileFault> {
         // All pages are of the same moment, where they are asked for one after another.
         let names = match self.listing.take() {
             Some((listed, names)) if from > 0 && listed == path => names,

@@ -5,22 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo_bulk::wire::Veto;
-use tombolo_control::Fault;
+use tombolo::bulk::{Arrival, Buffer, BulkChannel, BulkError, Pool, PoolOptions, Veto};
+use tombolo::error::Fault;
+use tombolo::{Domain, Error};
 use tombolo_interface::Envelope;
 use tombolo_interface::owned::{NUMBER_MASK, request};
 use tombolo_platform::Deadline;
 
-use super::{FilesOptions, server};
-use crate::bulk::{Arrival, Buffer, BulkChannel, BulkError, Pool, PoolOptions};
-use crate::domain::Domain;
-use crate::error::Error;
 use crate::error::FileError;
-use crate::file_messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
+use crate::messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
+use crate::{FilesOptions, server};
 
 /// One end of a channel, and what is under way on it.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     bulk: BulkChannel,
     pool: Pool,
     timeout: Duration,
@@ -36,7 +34,7 @@ pub(super) struct Connection {
 
 /// Leave to keep a buffer for a while.
 #[derive(Debug)]
-pub(super) struct Leave {
+pub(crate) struct Leave {
     _kept: Arc<()>,
 }
 
@@ -51,10 +49,10 @@ struct Call {
 }
 
 /// What was answered, and the buffer that came with it if that means anything.
-pub(super) type Answer = (FilesReply, Option<Buffer>);
+pub(crate) type Answer = (FilesReply, Option<Buffer>);
 
 /// What goes with a call.
-pub(super) enum With {
+pub(crate) enum With {
     /// An empty buffer.
     Empty,
     /// One that the other side reads.
@@ -62,10 +60,10 @@ pub(super) enum With {
 }
 
 /// What was tried, and to what file.
-pub(super) type Tried<'a> = (&'static str, &'a Path);
+pub(crate) type Tried<'a> = (&'static str, &'a Path);
 
 impl Connection {
-    pub(super) fn open(domain: &Domain, name: &str, options: &FilesOptions) -> Result<Connection, Error> {
+    pub(crate) fn open(domain: &Domain, name: &str, options: &FilesOptions) -> Result<Connection, FileError> {
         let timeout = options.timeout;
         let not_served = |error: Error| {
             let is_turned_away = error.is_peer_gone()
@@ -73,10 +71,10 @@ impl Connection {
                     error,
                     Error::Bulk(BulkError::Vetoed(Veto::TooLarge)) | Error::Monitor(Fault::NoSuchName { .. })
                 );
-            if is_turned_away { FileError::NotServed { name: name.to_owned() }.into() } else { error }
+            if is_turned_away { FileError::NotServed { name: name.to_owned() } } else { error.into() }
         };
         let mut bulk = server::bulk_options()?.connect(&domain.within(timeout), name).map_err(not_served)?;
-        let pool = bulk.make_pool(&PoolOptions::new(options.buffer_bytes, options.buffers))?;
+        let pool = bulk.create_unassigned_pool(&PoolOptions::new(options.buffer_bytes, options.buffers))?;
         bulk.within(timeout).assign_here_only(&pool).map_err(not_served)?;
         let mut connection = Connection {
             bulk,
@@ -89,58 +87,63 @@ impl Connection {
             kept: Arc::new(()),
         };
         let begin = FilesRequest::Begin { fingerprint: FILES_FINGERPRINT };
-        connection.call(("reach", Path::new(name)), begin, With::Empty).map_err(not_served)?;
+        connection.call(("reach", Path::new(name)), begin, With::Empty).map_err(|error| match error {
+            FileError::Tombolo(error) => not_served(error),
+            other => other,
+        })?;
         Ok(connection)
     }
 
     /// Bytes of a buffer: the most that one call reads or writes.
-    pub(super) fn buffer_bytes(&self) -> usize {
+    pub(crate) fn buffer_bytes(&self) -> usize {
         usize::try_from(self.pool.buffer_bytes()).unwrap_or(usize::MAX)
     }
 
     /// How many calls one reader or writer has under way, so that there is room for another.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         (self.pool.count() as usize / 2).max(1)
     }
 
     /// Whether one more reader or writer may keep a buffer between calls. A quarter of them may be kept: the
     /// others are under way and come back, so that a call that waits for one gets it.
-    pub(super) fn leave_to_keep(&self) -> Option<Leave> {
+    pub(crate) fn leave_to_keep(&self) -> Option<Leave> {
         let kept = Arc::strong_count(&self.kept) - 1;
         (kept < self.pool.count() as usize / 4).then(|| Leave { _kept: Arc::clone(&self.kept) })
     }
 
-    pub(super) fn deadline(&self) -> Deadline {
+    pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout)
     }
 
-    pub(super) fn unexpected(&self, reply: &FilesReply) -> Error {
+    pub(crate) fn unexpected(&self, reply: &FilesReply) -> FileError {
         self.violation(format!("an answer to something else: {reply:?}"))
     }
 
-    pub(super) fn violation(&self, what: String) -> Error {
-        self.bulk.channel().violation(what)
+    pub(crate) fn violation(&self, what: String) -> FileError {
+        let channel = self.bulk.channel();
+        let (peer, node, channel) = (channel.peer(), channel.peer_node().to_owned(), channel.id());
+        Error::Violation { peer, node, channel, what }.into()
     }
 
     /// Makes a call and waits for its answer.
-    pub(super) fn call(
+    pub(crate) fn call(
         &mut self,
         tried: Tried<'_>,
         request: FilesRequest,
         with: With,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, FileError> {
         let deadline = self.deadline();
         let number = self.submit(request, with, deadline)?;
         self.wait(number, tried, deadline)
     }
 
     /// Makes a call, and waits for a buffer if there is none.
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &mut self,
         request: FilesRequest,
         with: With,
         deadline: Deadline,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FileError> {
         self.close_pending()?;
         let with = match with {
             With::Empty => (self.take(deadline)?, false),
@@ -150,7 +153,7 @@ impl Connection {
     }
 
     /// Makes a call for what may be wanted later, if there is a buffer.
-    pub(super) fn submit_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, Error> {
+    pub(crate) fn submit_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, FileError> {
         let Ok(buffer) = self.pool.take() else { return Ok(None) };
         let deadline = self.deadline();
         self.send(request, (buffer, false), true, deadline).map(Some)
@@ -162,10 +165,10 @@ impl Connection {
         (buffer, filled): (Buffer, bool),
         ahead: bool,
         deadline: Deadline,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FileError> {
         let number = self.next_number();
-        let message =
-            Envelope { request: request(0, number), body }.encode(crate::bulk::MAX_METADATA_BYTES)?;
+        let message = Envelope { request: request(0, number), body }.encode(server::MAX_MESSAGE_BYTES);
+        let message = message.map_err(Error::from)?;
         let timeout = deadline.remaining();
         let sent = if filled {
             self.bulk.within(timeout).move_to(buffer, &message)
@@ -187,17 +190,17 @@ impl Connection {
     }
 
     /// A buffer to fill or to pass.
-    pub(super) fn take(&mut self, deadline: Deadline) -> Result<Buffer, Error> {
+    pub(crate) fn take(&mut self, deadline: Deadline) -> Result<Buffer, FileError> {
         loop {
             match self.pool.take() {
                 Err(Error::Bulk(BulkError::NoBuffer { .. })) => {}
-                taken => return taken,
+                taken => return Ok(taken?),
             }
             if self.calls.values().any(|call| call.answer.is_none()) {
                 self.hear(deadline)?;
             } else if !self.throw_away() {
                 // The program has all of them.
-                return self.pool.take();
+                return Ok(self.pool.take()?);
             }
         }
     }
@@ -211,12 +214,12 @@ impl Connection {
     }
 
     /// The answer to a call; one that was declined is an error.
-    pub(super) fn wait(
+    pub(crate) fn wait(
         &mut self,
         number: u32,
         tried: Tried<'_>,
         deadline: Deadline,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, FileError> {
         match self.wait_if_there(number, tried, deadline)? {
             Some(answer) => Ok(answer),
             None => Err(self.violation("a call was answered twice".into())),
@@ -224,12 +227,12 @@ impl Connection {
     }
 
     /// As [`wait`](Self::wait); `None` if it was thrown away.
-    pub(super) fn wait_if_there(
+    pub(crate) fn wait_if_there(
         &mut self,
         number: u32,
         (operation, path): Tried<'_>,
         deadline: Deadline,
-    ) -> Result<Option<Answer>, Error> {
+    ) -> Result<Option<Answer>, FileError> {
         loop {
             let Some(call) = self.calls.get_mut(&number) else { return Ok(None) };
             // It is wanted now.
@@ -239,7 +242,7 @@ impl Connection {
                 return match answer {
                     (FilesReply::Failed { file_fault: fault }, _) => {
                         let path = path.to_owned();
-                        Err(FileError::Fault { operation, path, fault }.into())
+                        Err(FileError::Fault { operation, path, fault })
                     }
                     answer => Ok(Some(answer)),
                 };
@@ -252,7 +255,7 @@ impl Connection {
     }
 
     /// Throws away the answer to this call when it comes.
-    pub(super) fn give_up(&mut self, number: u32) {
+    pub(crate) fn give_up(&mut self, number: u32) {
         match self.calls.get_mut(&number) {
             Some(call) if call.answer.is_none() => call.given_up = true,
             _ => drop(self.calls.remove(&number)),
@@ -260,22 +263,22 @@ impl Connection {
     }
 
     /// Hears one answer.
-    fn hear(&mut self, deadline: Deadline) -> Result<(), Error> {
+    fn hear(&mut self, deadline: Deadline) -> Result<(), FileError> {
         let mut metadata = std::mem::take(&mut self.metadata);
         let heard = self.bulk.within(deadline.remaining()).recv(&mut metadata);
         let taken = match heard {
             Ok(arrival) => self.take_answer(arrival, &metadata),
             Err(Error::WouldBlock | Error::TimedOut { .. }) => {
                 let what = format!("that {} answers about files", self.bulk.channel().peer());
-                Err(Error::TimedOut { what, timeout: self.timeout })
+                Err(Error::TimedOut { what, timeout: self.timeout }.into())
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         self.metadata = metadata;
         taken
     }
 
-    fn take_answer(&mut self, arrival: Arrival, metadata: &[u8]) -> Result<(), Error> {
+    fn take_answer(&mut self, arrival: Arrival, metadata: &[u8]) -> Result<(), FileError> {
         let buffer = match arrival {
             Arrival::Moved(received) if received.pieces() == 1 => Some(received.into_first()),
             Arrival::Passed(1) => None,
@@ -293,13 +296,13 @@ impl Connection {
     }
 
     /// Closes a file without waiting for the answer; later, if there is no buffer now.
-    pub(super) fn close(&mut self, file: u32) {
+    pub(crate) fn close(&mut self, file: u32) {
         self.closing.push(file);
         // If the server is gone, so is the file.
         let _ = self.close_pending();
     }
 
-    fn close_pending(&mut self) -> Result<(), Error> {
+    fn close_pending(&mut self) -> Result<(), FileError> {
         while let Some(&file) = self.closing.last() {
             let Some(number) = self.submit_ahead(FilesRequest::Close { file })? else { break };
             self.closing.pop();

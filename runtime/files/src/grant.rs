@@ -3,10 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use tombolo_platform::OsError;
 use tombolo_platform::confined::{Access, Confined};
-use tombolo_platform::{Errno, OsError};
 
-use crate::file_messages::{FileFault, OpenMode};
+use crate::messages::{FileFault, OpenMode};
 
 /// A file, or a folder with all that is below it, to be served.
 ///
@@ -70,7 +70,7 @@ struct Served {
 
 /// All that one server has granted.
 #[derive(Debug)]
-pub(super) struct Grants {
+pub(crate) struct Grants {
     /// Where paths are from that do not say.
     start: PathBuf,
     served: Vec<Served>,
@@ -78,7 +78,7 @@ pub(super) struct Grants {
 
 impl Grants {
     /// Finds what is granted, as it is now.
-    pub(super) fn new(grants: &[FileGrant]) -> Result<Grants, GrantError> {
+    pub(crate) fn new(grants: &[FileGrant]) -> Result<Grants, GrantError> {
         let start =
             std::env::current_dir().map_err(|error| OsError::from_io("find the working folder", &error))?;
         let mut served: Vec<Served> = Vec::new();
@@ -94,7 +94,7 @@ impl Grants {
     }
 
     /// As they were written, folders with `/` after them, in order.
-    pub(super) fn names(&self) -> Vec<(PathBuf, bool)> {
+    pub(crate) fn names(&self) -> Vec<(PathBuf, bool)> {
         let mut names: Vec<_> = self
             .served
             .iter()
@@ -121,7 +121,7 @@ impl Grants {
         Ok((served, below))
     }
 
-    pub(super) fn open(&self, path: &Path, mode: OpenMode) -> Result<std::fs::File, FileFault> {
+    pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<std::fs::File, FileFault> {
         let (served, below) = self.find(path)?;
         let access = access(mode)?;
         if access.write && !served.grant.writable {
@@ -130,12 +130,12 @@ impl Grants {
         served.confined.open(&below, access).map_err(FileFault::from)
     }
 
-    pub(super) fn stat(&self, path: &Path) -> Result<(std::fs::Metadata, bool), FileFault> {
+    pub(crate) fn stat(&self, path: &Path) -> Result<(std::fs::Metadata, bool), FileFault> {
         let (served, below) = self.find(path)?;
         Ok((served.confined.stat(&below)?, served.grant.writable))
     }
 
-    pub(super) fn list(&self, path: &Path) -> Result<Vec<(PathBuf, bool)>, FileFault> {
+    pub(crate) fn list(&self, path: &Path) -> Result<Vec<(PathBuf, bool)>, FileFault> {
         let (served, below) = self.find(path)?;
         let listed = served.confined.list(&below)?;
         Ok(listed.into_iter().map(|found| (found.name.into(), found.is_folder)).collect())
@@ -161,15 +161,6 @@ fn below(path: &Path, root: &Path) -> Option<PathBuf> {
         // What is left of an absolute path has no root of its own.
         components.filter(|component| *component != Component::CurDir).collect()
     })
-}
-
-impl From<GrantError> for crate::error::Error {
-    fn from(error: GrantError) -> Self {
-        match error {
-            GrantError::Os(error) => error.into(),
-            other => OsError::new(format!("serve files: {other}"), Errno::INVAL).into(),
-        }
-    }
 }
 
 #[cfg(test)]
