@@ -95,7 +95,7 @@ pub(super) fn start(
     let spawn = SpawnOptions::image(image).on(&node.name).args(["bulk", &name]);
     let child = domain.spawn(&spawn)?;
     let opened = accept(&child, |timeout| listener.within(timeout).accept()).and_then(|control| {
-        let bulk = accept(&child, |timeout| bulk_listener.within(timeout).accept_bulk())?;
+        let bulk = accept(&child, |timeout| bulk_listener.within(timeout).accept())?;
         Ok((control, Mover::new(bulk)))
     });
     match opened {

@@ -87,7 +87,7 @@ impl Peer for Pools {
         let (bulk, pool) = match meeting.side {
             Side::Near => {
                 let listener = options.export(domain, meeting.name)?;
-                let mut bulk = listener.accept_bulk()?;
+                let mut bulk = listener.accept()?;
                 let pool =
                     domain.create_pool(&PoolOptions::new(bytes as u64, count as u32).trust(self.trust))?;
                 bulk.assign(&pool)?;

@@ -201,7 +201,7 @@ fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, 
 struct Door {
     set: WaitSet,
     messages: Listener,
-    bulk: Listener,
+    bulk: Listener<BulkChannel>,
     /// Workers with one of their two channels open.
     channels: Vec<Channel>,
     bulks: Vec<BulkChannel>,
@@ -228,7 +228,7 @@ impl Door {
         if let Some(channel) = if_there(self.messages.within(Duration::ZERO).accept())? {
             self.channels.push(channel);
         }
-        if let Some(bulk) = if_there(self.bulk.within(Duration::ZERO).accept_bulk())? {
+        if let Some(bulk) = if_there(self.bulk.within(Duration::ZERO).accept())? {
             self.bulks.push(bulk);
         }
         for (at, channel) in self.channels.iter().enumerate() {

@@ -199,7 +199,7 @@ pub unsafe extern "C" fn tombolo_export_bulk(
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = how.export(&domain.domain, name)?;
-        let listener = hand_out(ListenerHandle { listener, bulk: Some(how) });
+        let listener = hand_out(ListenerHandle::Bulk(listener));
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })
@@ -219,9 +219,10 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
         present(result, "where to put the bulk channel")?;
         // SAFETY: a live handle, by the contract; the façade's threads may share it.
         let listener = unsafe { shared(listener, "the listener") }?;
-        let not_bulk = || Failure::invalid("the name was not taken up by tombolo_export_bulk");
-        let _options = listener.bulk.as_ref().ok_or_else(not_bulk)?;
-        let channel = listener.listener.within(Duration::from_nanos(timeout_ns)).accept_bulk()?;
+        let ListenerHandle::Bulk(listener) = listener else {
+            return Err(Failure::invalid("the name was not taken up by tombolo_export_bulk"));
+        };
+        let channel = listener.within(Duration::from_nanos(timeout_ns)).accept()?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })

@@ -114,7 +114,10 @@ pub unsafe extern "C" fn tombolo_listener_capability(
     guard(|| {
         present(service, "where to put the capability")?;
         // SAFETY: a live handle, by the contract.
-        let capability = unsafe { shared(listener, "the listener") }?.listener.capability()?;
+        let capability = match unsafe { shared(listener, "the listener") }? {
+            ListenerHandle::Plain(listener) => listener.capability(),
+            ListenerHandle::Bulk(listener) => listener.capability(),
+        }?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { give_out(service, capability) }
     })
@@ -138,7 +141,7 @@ pub unsafe extern "C" fn tombolo_connect_by(
         let (domain, service, how) =
             unsafe { (shared(domain, "the domain")?, shared(service, "the service")?, options(how)?) };
         let service: &Capability = &service.capability;
-        let channel = how.connect_by(&domain.domain.within(Duration::from_nanos(timeout_ns)), service)?;
+        let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), service)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })

@@ -8,7 +8,7 @@ use core::time::Duration;
 use tombolo_bare as tombolo;
 
 #[cfg(not(target_os = "none"))]
-use tombolo::BulkOptions;
+use tombolo::BulkChannel;
 use tombolo::{ChannelOptions, Domain, Listener};
 
 use crate::boundary::{ask, c_text, guard, hand_out, present, put, shared, take_back, text};
@@ -26,19 +26,29 @@ pub struct DomainHandle {
 
 /// `tombolo_listener`.
 #[derive(Debug)]
-pub struct ListenerHandle {
-    pub(crate) listener: Listener,
-    /// How bulk channels are opened, if it is for those.
+pub enum ListenerHandle {
+    /// For channels.
+    Plain(Listener),
+    /// For bulk channels.
     #[cfg(not(target_os = "none"))]
-    pub(crate) bulk: Option<BulkOptions>,
+    Bulk(Listener<BulkChannel>),
 }
 
 impl From<Listener> for ListenerHandle {
     fn from(listener: Listener) -> Self {
-        ListenerHandle {
-            listener,
+        ListenerHandle::Plain(listener)
+    }
+}
+
+impl ListenerHandle {
+    #[cfg_attr(target_os = "none", expect(clippy::unnecessary_wraps, reason = "there are others on Linux"))]
+    fn plain(&self) -> Result<&Listener, Failure> {
+        match self {
+            ListenerHandle::Plain(listener) => Ok(listener),
             #[cfg(not(target_os = "none"))]
-            bulk: None,
+            ListenerHandle::Bulk(_) => Err(Failure::invalid(
+                "the name was taken up by tombolo_export_bulk: accept by tombolo_accept_bulk",
+            )),
         }
     }
 }
@@ -233,7 +243,7 @@ pub unsafe extern "C" fn tombolo_accept(
         // SAFETY: a live handle, by the contract; the façade's threads may share it.
         let listener = unsafe { shared(listener, "the listener") }?;
         let channel =
-            ChannelHandle::hand_out(listener.listener.within(Duration::from_nanos(timeout_ns)).accept()?);
+            ChannelHandle::hand_out(listener.plain()?.within(Duration::from_nanos(timeout_ns)).accept()?);
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, channel, "where to put the channel") }
     })

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use tombolo::{OpenRequest, Opening, RequestListener};
+use tombolo::{Listener, Opening};
 
 use crate::boundary::{bytes, guard, hand_out, present, put, shared, take_back, text};
 use crate::channel::ChannelHandle;
@@ -13,7 +13,7 @@ use crate::status::{Failure, Status};
 /// `tombolo_request_listener`.
 #[derive(Debug)]
 pub struct RequestListenerHandle {
-    listener: RequestListener,
+    listener: Listener<Opening>,
 }
 
 /// `tombolo_opening`.
@@ -44,9 +44,8 @@ pub unsafe extern "C" fn tombolo_connect_with(
             let request = bytes(request.cast(), length, "the request")?;
             (shared(domain, "the domain")?, text(name, "the name")?, options(how)?, request)
         };
-        let request = OpenRequest::new(kind, request)?;
         let domain = domain.domain.within(Duration::from_nanos(timeout_ns));
-        let channel = how.connect_with(&domain, name, &request)?;
+        let channel = how.request(kind, request)?.connect(&domain, name)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })

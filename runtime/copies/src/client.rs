@@ -156,10 +156,10 @@ impl Copies {
     /// Connects by a capability to the [listener](crate::Server::capability) of a service.
     ///
     /// # Errors
-    /// As [`Domain::connect_by`].
+    /// As [`Domain::connect`].
     pub fn connect_by(domain: &Domain, service: &Capability) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
-        Copies::over(options.connect_by(domain, service)?)
+        Copies::over(options.connect(domain, service)?)
     }
 
     fn over(channel: Channel) -> Result<Copies, CopiesError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tombolo::bulk::{Arrival, BulkChannel, BulkOptions, Pool};
 use tombolo::waitset::{Ready, WaitSet, Waker};
-use tombolo::{Channel, ChannelOptions, Domain, DomainId, Error, Listener};
+use tombolo::{ChannelOptions, Domain, DomainId, Error, Incoming, Listener};
 use tombolo_interface::Envelope;
 use tombolo_platform::error::Context;
 
@@ -16,7 +16,7 @@ use crate::grant::{FileGrant, Grants};
 use crate::messages::{FilesReply, FilesRequest};
 use crate::session::{Brought, Session};
 
-/// How long a client may take to say what a channel for bulk data begins with, and to take what it asked for.
+/// How long a client may take to open its end of the channel.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long to wait at a time for something to happen.
@@ -112,7 +112,7 @@ impl FileServer {
     ) -> Result<FileServer, FileError> {
         let grants = Arc::new(Grants::new(grants)?);
         let name = format!("files-{}", domain.id());
-        let listener = bulk_options()?.export(domain, &name)?;
+        let listener = bulk_options()?.max_pool_bytes(options.max_pool_bytes).export(domain, &name)?;
         let mut set = WaitSet::new()?;
         set.add_listener(&listener)?;
         let waker = set.waker();
@@ -163,12 +163,13 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    fn accept(self: &Arc<Self>, listener: &Listener, mut set: WaitSet) {
+    fn accept(self: &Arc<Self>, listener: &Listener<BulkChannel>, mut set: WaitSet) {
         while !self.is_stopping() {
             match set.wait(AWHILE) {
-                Ok(Ready::Listener(_)) => match listener.within(Duration::ZERO).accept() {
+                // One is there, which nothing else takes: the timeout is what it has to open its end.
+                Ok(Ready::Listener(_)) => match listener.within(PATIENCE).incoming() {
                     // A client that is not admitted sees its channel end.
-                    Ok(channel) => drop(self.admit(channel)),
+                    Ok(incoming) => drop(self.admit(incoming)),
                     Err(Error::MonitorLost { .. }) => return,
                     Err(_) => {}
                 },
@@ -179,8 +180,8 @@ impl Shared {
     }
 
     /// Serves a client if it is one of ours.
-    fn admit(self: &Arc<Self>, channel: Channel) -> Result<(), FileError> {
-        if !self.is_ours(channel.peer())? {
+    fn admit(self: &Arc<Self>, incoming: Incoming<BulkChannel>) -> Result<(), FileError> {
+        if !self.is_ours(incoming.peer())? {
             return Ok(());
         }
         let mut clients = self.clients();
@@ -191,7 +192,7 @@ impl Shared {
         let set = WaitSet::new()?;
         let waker = set.waker();
         let shared = Arc::clone(self);
-        let thread = thread("files-client", move || shared.serve(channel, set))?;
+        let thread = thread("files-client", move || shared.serve(incoming, set))?;
         clients.push(Client { waker, thread });
         Ok(())
     }
@@ -213,10 +214,8 @@ impl Shared {
     }
 
     /// Serves a client until its channel ends or it breaks the protocol. Other clients are not affected.
-    fn serve(&self, channel: Channel, mut set: WaitSet<BulkChannel>) {
-        let Ok(options) = bulk_options() else { return };
-        let options = options.max_pool_bytes(self.options.max_pool_bytes);
-        let Ok(bulk) = BulkChannel::over(channel, &self.domain.within(PATIENCE), &options) else { return };
+    fn serve(&self, incoming: Incoming<BulkChannel>, mut set: WaitSet<BulkChannel>) {
+        let Ok(bulk) = incoming.open() else { return };
         let Ok(token) = set.add(bulk) else { return };
         let mut client = Serving {
             session: Session::new(Arc::clone(&self.grants), self.options.max_open),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, Error, Interest, Ready, RequestListener, Token, WaitSet};
+use tombolo::{Channel, Error, Interest, Listener, Opening, Ready, Token, WaitSet};
 use tombolo_broadcast::{Event as Happening, Member, MemberId, Refusal, Usage};
 
 use crate::{Event, GroupError, GroupOptions, Peer, open};
@@ -24,7 +24,7 @@ pub struct Group {
     members: HashMap<Token, MemberId>,
     /// Channels of programs that have connected and not yet said that they join.
     joining: HashMap<Token, MemberId>,
-    listener: Option<RequestListener>,
+    listener: Option<Listener<Opening>>,
     inbox: VecDeque<Event>,
     inbox_bytes: usize,
     max_inbox_bytes: usize,
@@ -82,8 +82,8 @@ impl Group {
     }
 
     /// Takes in programs that join from now on.
-    pub(crate) fn listen(&mut self, listener: RequestListener) -> Result<(), GroupError> {
-        self.set.add_listener(listener.listener())?;
+    pub(crate) fn listen(&mut self, listener: Listener<Opening>) -> Result<(), GroupError> {
+        self.set.add_listener(&listener)?;
         self.listener = Some(listener);
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tombolo::names::NameFault;
-use tombolo::{Channel, ChannelOptions, Domain, Error, Job, OpenRequest, RequestListener};
+use tombolo::{Channel, ChannelOptions, Domain, Error, Job, Listener, Opening};
 use tombolo_broadcast::{Member, MemberId};
 
 use crate::group::Group;
@@ -97,8 +97,8 @@ fn connect(
     own: MemberId,
     member: MemberId,
 ) -> Result<Option<Channel>, GroupError> {
-    let request = OpenRequest::new(REQUEST, &own.0.to_le_bytes())?;
-    match channel.connect_with(domain, &member_name(group, member), &request) {
+    let options = channel.clone().request(REQUEST, &own.0.to_le_bytes())?;
+    match options.connect(domain, member_name(group, member)) {
         Ok(channel) => Ok(Some(channel)),
         Err(error) if error.is_peer_gone() => Ok(None),
         Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(None),
@@ -112,7 +112,7 @@ fn connect(
 }
 
 /// Accepts a program that joins: its number and its channel. `None` if it is gone, or sent something else.
-pub(crate) fn accept(listener: &RequestListener) -> Option<(MemberId, Channel)> {
+pub(crate) fn accept(listener: &Listener<Opening>) -> Option<(MemberId, Channel)> {
     let opening = listener.within(Duration::from_millis(1)).accept().ok()?;
     let Ok(id) = opening.request().try_into().map(u64::from_le_bytes) else {
         let _ = opening.refuse("a request to join a group is the number of the member, eight bytes");

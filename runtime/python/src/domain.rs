@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tombolo::region::{CapabilityId, RegionOptions};
-use tombolo::{BulkOptions, ChannelOptions, SpawnOptions, WaitSet};
+use tombolo::{ChannelOptions, SpawnOptions, WaitSet};
 
 use crate::attached::Domain;
 use crate::bulk::{self, BulkChannel};
@@ -132,7 +132,7 @@ impl Domain {
     ) -> Result<Listener, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
         let listener = py.detach(|| options.export(&self.domain, name))?;
-        Ok(Listener::new(name, listener, None))
+        Ok(Listener::new(name, Accepts::Plain(listener)))
     }
 
     /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for one to do so
@@ -177,9 +177,8 @@ impl Domain {
         interface_hash: u64,
     ) -> Result<Channel, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin: None, used_flag: false }.read()?;
-        let request = tombolo::OpenRequest::new(kind, request)?;
-        let domain = self.domain.within(timeout.0);
-        Ok(Channel::new(py.detach(|| options.connect_with(&domain, name, &request))?))
+        let options = options.request(kind, request)?;
+        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), name))?))
     }
 
     /// Takes up a name under which programs connect with requests of a kind, see :meth:`connect_with`.
@@ -287,7 +286,7 @@ impl Domain {
         let options = ChannelOptions::default().interface_hash(interface_hash);
         let listener = py.detach(|| options.listen(&self.domain))?;
         let name = listener.name().to_owned();
-        Ok(Listener::new(&name, listener, None))
+        Ok(Listener::new(&name, Accepts::Plain(listener)))
     }
 
     /// Opens a channel to the program that listens at an endpoint.
@@ -304,8 +303,8 @@ impl Domain {
             return Err(Failure::invalid("it is no endpoint"));
         }
         let options = ChannelOptions::default().interface_hash(interface_hash);
-        let name = tombolo::Endpoint::from_number(endpoint.object).name();
-        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), &name))?))
+        let endpoint = tombolo::Endpoint::from_number(endpoint.object);
+        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), endpoint))?))
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
@@ -340,7 +339,7 @@ impl Domain {
     fn serve(&self, py: Python<'_>, interface_hash: u64) -> Result<(Listener, Capability), Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
         let (listener, service) = py.detach(|| options.serve(&self.domain))?;
-        Ok((Listener::new("", listener, None), Capability::new(service)))
+        Ok((Listener::new("", Accepts::Plain(listener)), Capability::new(service)))
     }
 
     /// As :meth:`connect`, by a capability to a service with ``Rights.CONNECT``.
@@ -354,8 +353,8 @@ impl Domain {
         interface_hash: u64,
     ) -> Result<Channel, Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
-        let (domain, service) = (self.domain.within(timeout.0), service.held()?);
-        Ok(Channel::new(wait_apart(py, move || options.connect_by(&domain, &service))?))
+        let service = service.held()?;
+        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), &service))?))
     }
 
     /// Takes up a name under which others open bulk channels: see :meth:`Listener.accept_bulk`.
@@ -382,7 +381,7 @@ impl Domain {
             bulk::Options { trust, max_pools, max_metadata_bytes, max_pool_bytes, ask, spin, slots }
                 .read()?;
         let listener = py.detach(|| options.export(&self.domain, name))?;
-        Ok(Listener::new(name, listener, Some(options)))
+        Ok(Listener::new(name, Accepts::Bulk(listener)))
     }
 
     /// Opens a bulk channel to the program that exports a name for that. For the options see
@@ -466,22 +465,26 @@ impl Domain {
 #[derive(Debug)]
 pub(crate) struct Listener {
     name: String,
-    /// How bulk channels are opened, if it is for those.
-    bulk: Option<BulkOptions>,
     state: Mutex<Option<Listening>>,
 }
 
 #[derive(Debug)]
 struct Listening {
-    listener: tombolo::Listener,
+    accepts: Accepts,
     /// For event loops.
     set: Option<WaitSet>,
 }
 
+/// What a listener accepts.
+#[derive(Clone, Debug)]
+enum Accepts {
+    Plain(tombolo::Listener),
+    Bulk(tombolo::Listener<tombolo::BulkChannel>),
+}
+
 impl Listener {
-    fn new(name: &str, listener: tombolo::Listener, bulk: Option<BulkOptions>) -> Listener {
-        let state = Mutex::new(Some(Listening { listener, set: None }));
-        Listener { name: name.to_owned(), bulk, state }
+    fn new(name: &str, accepts: Accepts) -> Listener {
+        Listener { name: name.to_owned(), state: Mutex::new(Some(Listening { accepts, set: None })) }
     }
 
     fn with<R>(&self, body: impl FnOnce(&mut Listening) -> Result<R, Failure>) -> Result<R, Failure> {
@@ -495,7 +498,10 @@ impl Listening {
     fn set(&mut self) -> Result<&mut WaitSet, Failure> {
         if self.set.is_none() {
             let mut set = WaitSet::new()?;
-            set.add_listener(&self.listener)?;
+            match &self.accepts {
+                Accepts::Plain(listener) => set.add_listener(listener)?,
+                Accepts::Bulk(listener) => set.add_listener(listener)?,
+            };
             self.set = Some(set);
         }
         self.set.as_mut().ok_or_else(|| Failure::busy("the listener"))
@@ -513,7 +519,12 @@ impl Listener {
     /// Where it can be reached, of one that :meth:`Domain.listen` returned; else none.
     #[getter]
     fn endpoint<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
-        let endpoint = self.with(|listening| Ok(listening.listener.endpoint()))?;
+        let endpoint = self.with(|listening| {
+            Ok(match &listening.accepts {
+                Accepts::Plain(listener) => listener.endpoint(),
+                Accepts::Bulk(listener) => listener.endpoint(),
+            })
+        })?;
         let right = |endpoint: tombolo::Endpoint| {
             Right { object: endpoint.to_copy().object, kind: 1, moved: false }.into_python(py)
         };
@@ -523,8 +534,12 @@ impl Listener {
     /// A capability to this listener, with ``Rights.CONNECT`` and ``Rights.GRANT``. When it is revoked,
     /// channels that are open stay.
     fn capability(&self, py: Python<'_>) -> Result<Capability, Failure> {
-        let listener = self.with(|listening| Ok(listening.listener.clone()))?;
-        Ok(Capability::new(py.detach(|| listener.capability())?))
+        let accepts = self.with(|listening| Ok(listening.accepts.clone()))?;
+        let capability = py.detach(|| match accepts {
+            Accepts::Plain(listener) => listener.capability(),
+            Accepts::Bulk(listener) => listener.capability(),
+        });
+        Ok(Capability::new(capability?))
     }
 
     /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others
@@ -532,7 +547,10 @@ impl Listener {
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
         self.with(|listening| {
-            let listener = &listening.listener;
+            let Accepts::Plain(listener) = &listening.accepts else {
+                let text = format!("'{}' was taken up by export_bulk: accept by accept_bulk", self.name);
+                return Err(Failure::invalid(text));
+            };
             Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.within(slice).accept())?))
         })
     }
@@ -541,11 +559,11 @@ impl Listener {
     /// :meth:`Domain.export_bulk`.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
-        let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
-        let _options = self.bulk.as_ref().ok_or_else(not_bulk)?;
         self.with(|listening| {
-            let listener = &listening.listener;
-            let accept = |slice| listener.within(slice).accept_bulk();
+            let Accepts::Bulk(listener) = &listening.accepts else {
+                return Err(Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name)));
+            };
+            let accept = |slice| listener.within(slice).accept();
             Ok(BulkChannel::new(wait(py, Until::new(timeout.0), accept)?))
         })
     }

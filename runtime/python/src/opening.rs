@@ -15,11 +15,11 @@ use crate::wait::{Seconds, Until, wait};
 pub(crate) struct RequestListener {
     name: String,
     /// None once it was given back.
-    listener: Mutex<Option<tombolo::RequestListener>>,
+    listener: Mutex<Option<tombolo::Listener<tombolo::Opening>>>,
 }
 
 impl RequestListener {
-    pub(crate) fn new(name: &str, listener: tombolo::RequestListener) -> RequestListener {
+    pub(crate) fn new(name: &str, listener: tombolo::Listener<tombolo::Opening>) -> RequestListener {
         RequestListener { name: name.to_owned(), listener: Mutex::new(Some(listener)) }
     }
 }

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, DomainTimeouts};
-use tombolo_capability::CapabilityId;
-use tombolo_control::{FINGERPRINT, Reply, Request};
+use tombolo_control::{FINGERPRINT, Grant, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::{Deadline, barrier};
 use tombolo_transport::trace::Recorder;
 
+use crate::address::{Address, To};
 use crate::channel::{Channel, Owner};
 use crate::error::Error;
 use crate::find;
+use crate::listener::{Accepted, Listener};
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink, Stream, unexpected};
-use crate::options::{BulkOptions, ChannelOptions};
+use crate::opening;
+use crate::options::ChannelOptions;
 use crate::recorder;
 
 /// How many monitors of a plain host may end, one after another, while a program attaches.
@@ -181,15 +183,17 @@ impl Domain {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@/NAME` is
+    /// Opens a channel to the domain that exports a name, waiting for one to do so and to accept; or to a
+    /// listener by its [endpoint](crate::Endpoint) or a [capability](Listener::capability) to it. `@/NAME` is
     /// a name of the node that this program runs on, `@NODE/NAME` one of that node.
     /// [`ChannelOptions::connect`] does so with other options than the default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far
-    /// side. [`Error::TimedOut`] when it did not accept in time.
-    pub fn connect(&self, name: &str) -> Result<Channel, Error> {
-        ChannelOptions::default().connect(self, name)
+    /// [`Error::Monitor`]: no domain exports it in time, no link leads there, the capability does not give
+    /// the right or was revoked. [`Error::Refused`] by the far side. [`Error::TimedOut`] when it did not
+    /// accept in time.
+    pub fn connect(&self, to: impl Into<Address>) -> Result<Channel, Error> {
+        ChannelOptions::default().connect(self, to)
     }
 
     /// Whose name is meant, and which. The own node by its name is the own node, and as near.
@@ -205,43 +209,38 @@ impl Domain {
         }
     }
 
-    /// What is asked of the monitor to connect to a name.
-    pub(crate) fn connection(&self, name: &str, options: &ChannelOptions) -> Request {
-        let (scope, name) = self.in_scope(name);
-        Request::Connect { scope, name, timeout: self.timeout(), config: options.config, by: None }
-    }
-
-    /// What is asked of the monitor to connect by a capability.
-    pub(crate) fn connection_by(&self, service: CapabilityId, options: &ChannelOptions) -> Request {
-        let (scope, name, by) = (Scope::Machine, String::new(), Some(service));
+    /// What is asked of the monitor to connect.
+    pub(crate) fn connection(&self, to: Address, options: &ChannelOptions) -> Request {
+        let (scope, name, by) = match to.0 {
+            To::Name(name) => {
+                let (scope, name) = self.in_scope(&name);
+                (scope, name, None)
+            }
+            To::Service(service) => (Scope::Machine, String::new(), Some(service)),
+        };
         Request::Connect { scope, name, timeout: self.timeout(), config: options.config, by }
     }
 
-    /// Takes up a name for channels, or for bulk channels.
-    pub(crate) fn listen_as(
+    /// Takes up a name.
+    pub(crate) fn listen_as<T: Accepted>(
         &self,
         name: &str,
         options: ChannelOptions,
-        bulk: BulkOptions,
-    ) -> Result<Listener, Error> {
+        terms: T::Terms,
+    ) -> Result<Listener<T>, Error> {
         let (scope, own_name) = self.in_scope(name);
         let request = Request::Export { scope, name: own_name };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::Export { listener } => Ok(self.listener(listener, name.to_owned(), options, bulk)),
+            Reply::Export { listener } => {
+                Ok(Listener::new(self, (listener, name.to_owned()), options, terms))
+            }
             other => Err(unexpected(&other)),
         }
     }
 
-    /// The listener of that number; of one that is reached by capability alone the name is empty.
-    pub(crate) fn listener(
-        &self,
-        number: u32,
-        name: String,
-        options: ChannelOptions,
-        bulk: BulkOptions,
-    ) -> Listener {
-        let taken = Taken { domain: self.clone(), number, name, options, bulk };
-        Listener { taken: Arc::new(taken), timeout: self.timeouts.channel() }
+    /// How long what is opened waits.
+    pub(crate) fn channel_timeout(&self) -> Duration {
+        self.timeouts.channel()
     }
 }
 
@@ -251,127 +250,38 @@ impl ChannelOptions {
     /// # Errors
     /// As [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
-        domain.listen_as(name, self.clone(), BulkOptions::default())
+        domain.listen_as(name, self.clone(), ())
     }
 
     /// As [`Domain::connect`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::connect`].
-    pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
+    /// As [`Domain::connect`]; with a [request](Self::request) also [`Error::OpeningRefused`] with the
+    /// listener's reason.
+    pub fn connect(&self, domain: &Domain, to: impl Into<Address>) -> Result<Channel, Error> {
         let deadline = Deadline::after(domain.timeout());
-        let request = domain.connection(name, self);
-        let reply = domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))?;
-        self.opened(domain, reply, deadline)
+        let to = to.into();
+        let request = domain.connection(to.clone(), self);
+        match domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))? {
+            (Reply::Connect { grant }, fds) => self.opened(domain, (grant, fds), &to, deadline),
+            (other, _) => Err(unexpected(&other)),
+        }
     }
 
-    /// Opens the end that the monitor answered with.
+    /// Opens the end that the monitor gave, and asks the listener if there is a request for it.
     pub(crate) fn opened(
         &self,
         domain: &Domain,
-        (reply, fds): (Reply, Vec<OwnedFd>),
+        (grant, fds): (Grant, Vec<OwnedFd>),
+        to: &Address,
         deadline: Deadline,
     ) -> Result<Channel, Error> {
-        match reply {
-            Reply::Connect { grant } => {
-                Channel::open(grant, fds, domain.channel_owner(), self, deadline.remaining())
-            }
-            other => Err(unexpected(&other)),
+        let options = self.asking();
+        let mut channel = Channel::open(grant, fds, domain.channel_owner(), &options, deadline.remaining())?;
+        if let Some(request) = &self.request {
+            opening::ask(&mut channel, to, request, deadline)?;
         }
-    }
-}
-
-/// A name that this domain has taken up, or a [service without one](Domain::serve). Clones are of the same
-/// one; dropping the last gives it back.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    taken: Arc<Taken>,
-    timeout: Duration,
-}
-
-/// What clones have in common.
-#[derive(Debug)]
-struct Taken {
-    domain: Domain,
-    number: u32,
-    name: String,
-    options: ChannelOptions,
-    bulk: BulkOptions,
-}
-
-impl Listener {
-    /// The name; empty for one that is reached by capability alone.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.taken.name
-    }
-
-    /// The same listener, which waits up to `timeout`.
-    #[must_use]
-    pub fn within(&self, timeout: Duration) -> Listener {
-        Listener { taken: Arc::clone(&self.taken), timeout }
-    }
-
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    pub(crate) fn link(&self) -> &Arc<MonitorLink> {
-        &self.taken.domain.link
-    }
-
-    pub(crate) fn domain(&self) -> &Domain {
-        &self.taken.domain
-    }
-
-    pub(crate) fn options(&self) -> &ChannelOptions {
-        &self.taken.options
-    }
-
-    pub(crate) fn bulk_options(&self) -> &BulkOptions {
-        &self.taken.bulk
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.taken.number
-    }
-
-    /// Waits for a domain to connect, and opens the channel.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which
-    /// others can still be accepted.
-    pub fn accept(&self) -> Result<Channel, Error> {
-        let deadline = Deadline::after(self.timeout);
-        let what = self.awaits();
-        let number = self.number();
-        let (grant, fds) = self
-            .link()
-            .wait(self.timeout, &what, |arrived| arrived.incoming.get_mut(&number)?.pop_front())?;
-        let patience = self.accepted(deadline);
-        Channel::open(grant, fds, self.domain().channel_owner(), self.options(), patience)
-    }
-
-    /// What it waits for.
-    pub(crate) fn awaits(&self) -> String {
-        match self.name() {
-            "" => "that a domain connects by a capability".into(),
-            name => format!("that a domain connects to '{name}'"),
-        }
-    }
-
-    /// Tells the monitor that a connection was accepted; returns how long opening it may take.
-    pub(crate) fn accepted(&self, deadline: Deadline) -> Duration {
-        // Room for one more; if the monitor is gone, the channel may still come to be.
-        let _ = self.link().tell(Request::Accepted { count: 1 });
-        // The peer has connected already, but may be slow to open its end: an emulated node on a busy host.
-        deadline.remaining().max(Duration::from_secs(10))
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.domain.link.forget_listener(self.number);
+        Ok(channel)
     }
 }
 

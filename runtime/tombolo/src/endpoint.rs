@@ -5,10 +5,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use tombolo_control::Fault;
 use tombolo_interface::Handle;
 
-use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
 use crate::interface;
+use crate::listener::{Accepted, Listener};
 use crate::options::ChannelOptions;
 use crate::region::{FarEnd, Right};
 
@@ -85,14 +85,6 @@ impl Domain {
     pub fn listen(&self) -> Result<Listener, Error> {
         ChannelOptions::default().listen(self)
     }
-
-    /// Opens a channel to the domain that listens at an endpoint.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    pub fn connect_to(&self, endpoint: Endpoint) -> Result<Channel, Error> {
-        self.connect(&endpoint.name())
-    }
 }
 
 impl ChannelOptions {
@@ -112,7 +104,7 @@ impl ChannelOptions {
     }
 }
 
-impl Listener {
+impl<T: Accepted> Listener<T> {
     /// Where it can be reached, of one that was made by [`Domain::listen`].
     #[must_use]
     pub fn endpoint(&self) -> Option<Endpoint> {

@@ -108,13 +108,12 @@ impl Job {
     /// As [`channel_to`](Self::channel_to), for bulk data.
     ///
     /// # Errors
-    /// As [`channel_to`](Self::channel_to), [`Domain::connect_bulk`] and
-    /// [`Listener::accept_bulk`](crate::Listener::accept_bulk).
+    /// As [`channel_to`](Self::channel_to) and [`Domain::connect_bulk`].
     pub fn bulk_channel_to(&self, rank: u32) -> Result<BulkChannel, Error> {
         let name = self.membership.name_between("bulk", rank)?;
         let options = BulkOptions::default();
         if self.rank() < rank {
-            options.export(&self.domain, &name)?.within(self.domain.timeout()).accept_bulk()
+            options.export(&self.domain, &name)?.within(self.domain.timeout()).accept()
         } else {
             options.connect(&self.domain, &name)
         }

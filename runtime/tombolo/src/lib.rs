@@ -27,6 +27,7 @@
 //! * On a plain host no set-up is needed: the first program starts a monitor.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod admin;
 pub mod bulk;
 mod capture;
@@ -42,6 +43,7 @@ pub mod interface;
 pub mod job;
 mod joint;
 pub mod latency;
+mod listener;
 mod monitor;
 pub mod names;
 pub mod observe;
@@ -61,14 +63,16 @@ pub mod trace;
 mod transport;
 pub mod waitset;
 
+pub use address::Address;
 pub use bulk::{Arrival, Buffer, BulkChannel, BulkOptions, NotSent, Pool, PoolOptions, Shared, Trust};
 pub use channel::{Batch, Channel, Draft, Message, TransportKind, wait_any};
-pub use domain::{Domain, Listener};
+pub use domain::Domain;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use future::sleep;
 pub use job::Job;
-pub use opening::{MAX_REASON_BYTES, MAX_REQUEST_BYTES, OpenRequest, Opening, RequestListener};
+pub use listener::{Accepted, Incoming, Listener};
+pub use opening::{MAX_REASON_BYTES, MAX_REQUEST_BYTES, Opening};
 pub use options::ChannelOptions;
 pub use spawn::{Child, Exit, SpawnOptions};
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};

@@ -2,7 +2,7 @@
 //! a reason.
 //!
 //! ```no_run
-//! use tombolo::{ChannelOptions, Domain, Error, OpenRequest};
+//! use tombolo::{ChannelOptions, Domain, Error};
 //!
 //! const SESSION: u64 = 0x5e55_1000; // stands for what the bytes mean
 //!
@@ -20,8 +20,7 @@
 //! }
 //!
 //! fn connect(domain: &Domain) -> Result<(), Error> {
-//!     let request = OpenRequest::new(SESSION, b"read-only")?;
-//!     let channel = ChannelOptions::default().connect_with(domain, "store", &request)?;
+//!     let channel = ChannelOptions::default().request(SESSION, b"read-only")?.connect(domain, "store")?;
 //!     # let _ = channel;
 //!     Ok(())
 //! }
@@ -36,9 +35,11 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_platform::Deadline;
 
+use crate::address::Address;
 use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
+use crate::listener::{Listener, sealed};
 use crate::options::ChannelOptions;
 
 /// The longest request, in bytes.
@@ -62,23 +63,9 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a program asks for when it opens a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OpenRequest {
+pub(crate) struct OpenRequest {
     kind: u64,
     bytes: Vec<u8>,
-}
-
-impl OpenRequest {
-    /// A request of these bytes, up to [`MAX_REQUEST_BYTES`]. `kind` stands for what they mean, such as the
-    /// `HASH` of an interface; the listener must have the same.
-    ///
-    /// # Errors
-    /// [`Error::TooLong`].
-    pub fn new(kind: u64, bytes: &[u8]) -> Result<OpenRequest, Error> {
-        if bytes.len() > MAX_REQUEST_BYTES {
-            return Err(Error::TooLong { length_bytes: bytes.len(), max_bytes: MAX_REQUEST_BYTES });
-        }
-        Ok(OpenRequest { kind, bytes: bytes.to_vec() })
-    }
 }
 
 /// The hash of the interface of a channel that is opened by requests of a kind: never that of one without.
@@ -104,20 +91,21 @@ fn parts(message: &[u8], first: u64) -> Option<(u64, &[u8])> {
 }
 
 impl ChannelOptions {
-    /// As [`connect`](Self::connect), with a request on which the listener decides.
+    /// Connects with a request of these bytes, up to [`MAX_REQUEST_BYTES`], on which the listener decides.
+    /// `kind` stands for what they mean, such as the `HASH` of an interface; the listener must have been
+    /// [exported](Self::export_for_requests) with the same.
     ///
     /// # Errors
-    /// [`Error::OpeningRefused`] with the listener's reason; [`Error::Refused`] by a listener that takes no
-    /// requests, or others; as [`Domain::connect`].
-    pub fn connect_with(&self, domain: &Domain, name: &str, request: &OpenRequest) -> Result<Channel, Error> {
-        let deadline = Deadline::after(domain.timeout());
-        let options = self.clone().interface_hash(hash_with(self.interface_hash, request.kind));
-        let mut channel = options.connect(domain, name)?;
-        ask(&mut channel, name, request, deadline)?;
-        Ok(channel)
+    /// [`Error::TooLong`].
+    pub fn request(mut self, kind: u64, bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() > MAX_REQUEST_BYTES {
+            return Err(Error::TooLong { length_bytes: bytes.len(), max_bytes: MAX_REQUEST_BYTES });
+        }
+        self.request = Some(OpenRequest { kind, bytes: bytes.to_vec() });
+        Ok(self)
     }
 
-    /// Takes up a name under which programs connect with requests of a kind, see [`OpenRequest::new`].
+    /// Takes up a name under which programs connect with [requests](Self::request) of a kind.
     ///
     /// # Errors
     /// As [`Domain::export`].
@@ -126,19 +114,33 @@ impl ChannelOptions {
         domain: &Domain,
         name: &str,
         kind: u64,
-    ) -> Result<RequestListener, Error> {
+    ) -> Result<Listener<Opening>, Error> {
         let options = self.clone().interface_hash(hash_with(self.interface_hash, kind));
-        Ok(RequestListener { listener: options.export(domain, name)?, kind })
+        domain.listen_as(name, options, kind)
+    }
+
+    /// These options, with the interface that a request makes of theirs.
+    pub(crate) fn asking(&self) -> ChannelOptions {
+        let hash = match &self.request {
+            Some(request) => hash_with(self.interface_hash, request.kind),
+            None => self.interface_hash,
+        };
+        self.clone().interface_hash(hash)
     }
 }
 
-fn ask(channel: &mut Channel, name: &str, request: &OpenRequest, deadline: Deadline) -> Result<(), Error> {
+pub(crate) fn ask(
+    channel: &mut Channel,
+    to: &Address,
+    request: &OpenRequest,
+    deadline: Deadline,
+) -> Result<(), Error> {
     channel.within(deadline.remaining()).send(&message(REQUEST, request.kind, &request.bytes))?;
     let answer = receive(channel, deadline.remaining())?;
     match parts(&answer, ANSWER) {
         Some((ACCEPTED, _)) => Ok(()),
         Some((REFUSED, reason)) => Err(Error::OpeningRefused {
-            name: name.to_owned(),
+            name: to.to_string(),
             peer: channel.peer(),
             node: channel.peer_node().to_owned(),
             reason: printable(reason),
@@ -159,37 +161,14 @@ fn printable(reason: &[u8]) -> String {
     String::from_utf8_lossy(reason).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A name under which programs connect with requests, from [`ChannelOptions::export_for_requests`].
-#[derive(Clone, Debug)]
-pub struct RequestListener {
-    listener: Listener,
-    kind: u64,
-}
+impl sealed::Accepted for Opening {
+    /// The kind of the requests.
+    type Terms = u64;
 
-impl RequestListener {
-    /// The name, to wait for it in a waitset: [`accept`](Self::accept) takes what comes.
-    #[must_use]
-    pub fn listener(&self) -> &Listener {
-        &self.listener
-    }
-
-    /// The same listener, which waits up to `timeout`.
-    #[must_use]
-    pub fn within(&self, timeout: Duration) -> RequestListener {
-        RequestListener { listener: self.listener.within(timeout), kind: self.kind }
-    }
-
-    /// Waits until a program connects, and for its request.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`] when none did, or one that did sent no request for 10 s; [`Error::Refused`] for
-    /// one whose requests are others; [`Error::Violation`] for one that sent something else. Others can still
-    /// be accepted after each of them.
-    pub fn accept(&self) -> Result<Opening, Error> {
-        let mut channel = self.listener.accept()?;
+    fn over(mut channel: Channel, _: &Domain, kind: &u64, _: Duration) -> Result<Opening, Error> {
         let message = receive(&mut channel, REQUEST_PATIENCE)?;
         match parts(&message, REQUEST) {
-            Some((kind, bytes)) if kind == self.kind && bytes.len() <= MAX_REQUEST_BYTES => {
+            Some((asked, bytes)) if asked == *kind && bytes.len() <= MAX_REQUEST_BYTES => {
                 let request = bytes.to_vec();
                 Ok(Opening { channel: Some(channel), request })
             }
@@ -276,8 +255,8 @@ mod tests {
             assert_eq!((kind, bytes), (9, &b"please"[..]));
             decide(Opening { channel: Some(far), request: bytes.to_vec() });
         });
-        let request = OpenRequest::new(9, b"please").unwrap();
-        let result = ask(&mut near, "store", &request, Deadline::after(LONG));
+        let request = OpenRequest { kind: 9, bytes: b"please".to_vec() };
+        let result = ask(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
         listener.join().unwrap();
         result
     }
@@ -303,8 +282,8 @@ mod tests {
         for answer in [&b""[..], b"TMBLANS", &message(ANSWER, 7, b""), &message(REQUEST, 0, b"")] {
             let (mut near, mut far) = pair_over(TransportKind::Shm);
             far.send(answer).unwrap();
-            let request = OpenRequest::new(9, b"").unwrap();
-            let result = ask(&mut near, "store", &request, Deadline::after(LONG));
+            let request = OpenRequest { kind: 9, bytes: Vec::new() };
+            let result = ask(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
             assert!(matches!(result, Err(Error::Violation { .. })), "{answer:?}: {result:?}");
         }
     }
@@ -315,7 +294,8 @@ mod tests {
         for (index, hash) in hashes.iter().enumerate() {
             assert!(*hash > 1 && !hashes[..index].contains(hash));
         }
-        assert!(matches!(OpenRequest::new(1, &[0; 1025]), Err(Error::TooLong { .. })));
-        assert!(OpenRequest::new(1, &[0; 1024]).is_ok());
+        let options = ChannelOptions::default;
+        assert!(matches!(options().request(1, &[0; 1025]), Err(Error::TooLong { .. })));
+        assert!(options().request(1, &[0; 1024]).is_ok());
     }
 }

@@ -8,6 +8,7 @@ use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::error::Error;
+use crate::opening::OpenRequest;
 
 /// How a channel is opened. Both sides must agree on the slot size and the interface; the rings' depth and
 /// variant are the connecting side's choice.
@@ -20,6 +21,8 @@ pub struct ChannelOptions {
     pub(crate) timeout: Option<Duration>,
     /// With a socket beside it, for descriptors, where both ends are on one kernel.
     pub(crate) companion: bool,
+    /// What the listener is asked.
+    pub(crate) request: Option<OpenRequest>,
 }
 
 impl Default for ChannelOptions {
@@ -32,6 +35,7 @@ impl Default for ChannelOptions {
             spin_ns: tombolo_transport::wait::DEFAULT_SPIN_NS,
             timeout: None,
             companion: false,
+            request: None,
         }
     }
 }
@@ -176,8 +180,8 @@ impl BulkOptions {
         self
     }
 
-    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces does not
-    /// count.
+    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces and
+    /// requests does not count.
     #[must_use]
     pub fn channel(mut self, options: ChannelOptions) -> Self {
         self.channel = options;
@@ -188,6 +192,7 @@ impl BulkOptions {
     pub(crate) fn underneath(&self) -> ChannelOptions {
         let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
         options.companion = self.terms.trust.brings_memory();
+        options.request = None;
         options
     }
 }

@@ -20,9 +20,10 @@ use tombolo_transport::Joint;
 use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
 use tombolo_transport::waitset::Waker;
 
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
 use crate::joint::joint;
+use crate::listener::Listener;
 
 /// How long the domain that connects may take to say hello. It has connected already.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);

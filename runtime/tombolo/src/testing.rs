@@ -26,7 +26,8 @@ use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::trace::Recorder;
 
 use crate::channel::{Channel, Owner};
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
+use crate::listener::Listener;
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
 use crate::spawn::{Child, SpawnOptions};

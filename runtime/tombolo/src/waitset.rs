@@ -24,10 +24,10 @@ pub use tombolo_transport::waitset::{Token, WaitStats};
 
 use crate::bulk::{BulkChannel, NotSent};
 use crate::channel::{Carrier, Channel};
-use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
 use crate::future::{HasChannel, Registration};
+use crate::listener::{Accepted, Listener};
 use crate::monitor::side::Side;
 use crate::monitor::{Arrived, MonitorLink};
 use crate::side::SideStream;
@@ -329,7 +329,7 @@ impl<T: Waited> WaitSet<T> {
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub fn add_listener(&mut self, listener: &Listener) -> Result<Token, Error> {
+    pub fn add_listener<L: Accepted>(&mut self, listener: &Listener<L>) -> Result<Token, Error> {
         self.watch(listener.link(), What::Listener(listener.number()))
     }
 

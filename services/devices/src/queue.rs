@@ -290,12 +290,12 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
     }
 
     fn accept(
-        listener: &Listener,
+        listener: &Listener<BulkChannel>,
         (own, buffer_bytes): (Configuration, u64),
         context: &T,
     ) -> Result<Queue<T>, Failure> {
         let bulk = loop {
-            match listener.within(Duration::from_secs(3600)).accept_bulk() {
+            match listener.within(Duration::from_secs(3600)).accept() {
                 Err(Error::TimedOut { .. }) => {}
                 bulk => break bulk?,
             }

@@ -34,7 +34,7 @@ pub fn run_of_pair(name: &str, pair: &str, makes: Option<&str>) -> Result<(), Er
     let control = domain.connect(name)?;
     let options = BulkOptions::default();
     let bulk = match makes {
-        Some(_) => options.export(&domain, pair)?.accept_bulk()?,
+        Some(_) => options.export(&domain, pair)?.accept()?,
         None => options.connect(&domain, pair)?,
     };
     let node = makes.map(str::to_owned);

@@ -108,7 +108,7 @@ impl ByEngine {
         let longest = LENGTHS[LENGTHS.len() - 1];
         let pool = PoolOptions::new(longest as u64, BUFFERS);
         let (bulk, pool) = if job.rank() == 0 {
-            let mut bulk = options.export(domain, &name)?.within(PATIENCE).accept_bulk()?;
+            let mut bulk = options.export(domain, &name)?.within(PATIENCE).accept()?;
             let pool = bulk.create_pool(&pool)?;
             bulk.recv_pool()?;
             (bulk, pool)

@@ -10,8 +10,9 @@ use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
 use tombolo_transport::error::Awaited;
 
+use crate::address::Address;
 use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
 use crate::future::{Attempt, HasChannel, Operation, offload};
 
@@ -19,7 +20,7 @@ use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
 use super::hear::Patience;
-use super::options::{ACCEPTED, BulkOptions};
+use super::options::BulkOptions;
 use super::pool::Pool;
 
 impl HasChannel for BulkChannel {
@@ -272,57 +273,22 @@ impl BulkChannel {
     }
 }
 
-impl Domain {
-    /// [`connect_bulk`](Self::connect_bulk) as a future; one that is dropped leaves no channel behind.
-    ///
-    /// # Errors
-    /// As [`connect_bulk`](Self::connect_bulk).
-    pub fn connect_bulk_async(
-        &self,
-        name: &str,
-    ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<> {
-        BulkOptions::default().connect_async(self, name)
-    }
-}
-
 impl BulkOptions {
-    /// As [`Domain::connect_bulk_async`], with these options.
+    /// [`connect`](Self::connect) as a future; one that is dropped leaves no channel behind.
     ///
     /// # Errors
     /// As [`Domain::connect_bulk`].
-    pub fn connect_async(
+    pub fn connect_async<A: Into<Address>>(
         &self,
         domain: &Domain,
-        name: &str,
-    ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<> {
+        to: A,
+    ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<A> {
         let (domain, options) = (domain.clone(), self.clone());
-        let channel = options.underneath().connect_async(&domain, name);
+        let channel = options.underneath().connect_async(&domain, to);
         async move {
-            let timeout = domain.timeout();
-            agree(domain, channel.await?, options, timeout).await
+            let channel = channel.await?;
+            // Agrees on terms on a thread of its own: the peer answers when it likes.
+            offload(move || BulkChannel::over(&domain, channel, &options, domain.timeout())).await?
         }
     }
-}
-
-impl Listener {
-    /// [`accept_bulk`](Self::accept_bulk) as a future. A client that had connected when one is dropped is
-    /// still there for the next; one that was being opened sees an end.
-    ///
-    /// # Errors
-    /// As [`accept_bulk`](Self::accept_bulk).
-    pub async fn accept_bulk_async(&self) -> Result<BulkChannel, Error> {
-        let channel = self.accept_async().await?;
-        let timeout = self.timeout().max(ACCEPTED);
-        agree(self.domain().clone(), channel, self.bulk_options().clone(), timeout).await
-    }
-}
-
-/// Agrees on terms, on a thread of its own: the peer answers when it likes.
-async fn agree(
-    domain: Domain,
-    channel: Channel,
-    options: BulkOptions,
-    timeout: Duration,
-) -> Result<BulkChannel, Error> {
-    offload(move || BulkChannel::open_over(&domain, channel, &options, timeout)).await?
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use tombolo_bulk::wire;
 use tombolo_bulk::{Terms, Trust};
 
+use crate::address::Address;
 use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
+use crate::listener::{Listener, sealed};
 pub use crate::options::BulkOptions;
 
 use super::channel::BulkChannel;
@@ -44,9 +46,6 @@ impl PoolOptions {
     }
 }
 
-/// How long a client that was accepted has for the handshake, at least.
-pub(super) const ACCEPTED: Duration = Duration::from_secs(10);
-
 /// The longest message of a bulk channel has to fit its rings.
 pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
     let room = channel.max_message_bytes();
@@ -65,18 +64,19 @@ impl Domain {
     ///
     /// # Errors
     /// As [`export`](Self::export).
-    pub fn export_bulk(&self, name: &str) -> Result<Listener, Error> {
+    pub fn export_bulk(&self, name: &str) -> Result<Listener<BulkChannel>, Error> {
         BulkOptions::default().export(self, name)
     }
 
-    /// Opens a channel for bulk data to the domain that exports `name` for that. [`BulkOptions::connect`]
-    /// does so with other options than the default.
+    /// Opens a channel for bulk data to what was [exported](Self::export_bulk) or
+    /// [served](BulkOptions::serve) for that. [`BulkOptions::connect`] does so with other options than the
+    /// default.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
     /// [`BulkError::NotOneKernel`](super::BulkError::NotOneKernel).
-    pub fn connect_bulk(&self, name: &str) -> Result<BulkChannel, Error> {
-        BulkOptions::default().connect(self, name)
+    pub fn connect_bulk(&self, to: impl Into<Address>) -> Result<BulkChannel, Error> {
+        BulkOptions::default().connect(self, to)
     }
 }
 
@@ -85,7 +85,7 @@ impl BulkOptions {
     ///
     /// # Errors
     /// As [`Domain::export`].
-    pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
+    pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener<BulkChannel>, Error> {
         domain.listen_as(name, self.underneath(), self.clone())
     }
 
@@ -93,36 +93,28 @@ impl BulkOptions {
     ///
     /// # Errors
     /// As [`Domain::connect_bulk`].
-    pub fn connect(&self, domain: &Domain, name: &str) -> Result<BulkChannel, Error> {
-        let channel = self.underneath().connect(domain, name)?;
-        BulkChannel::open_over(domain, channel, self, domain.timeout())
+    pub fn connect(&self, domain: &Domain, to: impl Into<Address>) -> Result<BulkChannel, Error> {
+        let channel = self.underneath().connect(domain, to)?;
+        BulkChannel::over(domain, channel, self, domain.timeout())
     }
 }
 
-impl Listener {
-    /// Waits for a domain to connect to a name that was [exported for bulk data](Domain::export_bulk), and
-    /// opens the channel.
-    ///
-    /// # Errors
-    /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
-    pub fn accept_bulk(&self) -> Result<BulkChannel, Error> {
-        let channel = self.accept()?;
-        BulkChannel::open_over(self.domain(), channel, self.bulk_options(), self.timeout().max(ACCEPTED))
+impl sealed::Accepted for BulkChannel {
+    type Terms = BulkOptions;
+
+    fn over(
+        channel: Channel,
+        domain: &Domain,
+        options: &BulkOptions,
+        timeout: Duration,
+    ) -> Result<BulkChannel, Error> {
+        BulkChannel::over(domain, channel, options, timeout)
     }
 }
 
 impl BulkChannel {
-    /// Opens the channel for bulk data over one that was [accepted](Listener::accept) under a name that was
-    /// exported with these options: as [`Listener::accept_bulk`] does, for servers that first look at who has
-    /// connected, and open each channel on a thread of its own. It waits up to the timeout of `domain`.
-    ///
-    /// # Errors
-    /// As [`Domain::connect_bulk`].
-    pub fn over(channel: Channel, domain: &Domain, options: &BulkOptions) -> Result<BulkChannel, Error> {
-        BulkChannel::open_over(domain, channel, options, domain.timeout())
-    }
-
-    pub(crate) fn open_over(
+    /// The channel for bulk data over one that is open.
+    pub(crate) fn over(
         domain: &Domain,
         channel: Channel,
         options: &BulkOptions,

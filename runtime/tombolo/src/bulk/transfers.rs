@@ -429,7 +429,7 @@ impl Channel {
         self.within(patience.remaining()).send(&Preface { endpoint: 0, pools: pools as u32 }.encode())?;
         let endpoint = domain.accept(&*self, Handle::<1, false> { object: theirs.endpoint })?;
         let underneath: ChannelOptions = options.underneath();
-        let channel = underneath.connect(&domain.within(patience.remaining()), &endpoint.name())?;
+        let channel = underneath.connect(&domain.within(patience.remaining()), endpoint)?;
         if channel.peer() != self.peer() {
             let what = format!("its bulk channel leads to domain {}", channel.peer());
             return Err(self.violation(what));

@@ -8,14 +8,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tombolo_base::NodeId;
-use tombolo_control::{Exit, Grant, Reply, Request};
+use tombolo_control::{Exit, Reply, Request};
 use tombolo_naming::{Answer, Operation, Scope};
 use tombolo_platform::Deadline;
 
 use super::offload::offload;
+use crate::address::Address;
 use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
+use crate::listener::{Accepted, Listener};
 use crate::monitor::unexpected;
 use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, Watch, named};
 use crate::options::ChannelOptions;
@@ -135,29 +137,17 @@ pub(crate) async fn ask_names(
     named(answer(link, body, Some(scope), timeout).await?.0)
 }
 
-/// Opens the granted end, on a thread of its own: the peer answers when it likes.
-async fn open(
-    grant: Grant,
-    fds: Vec<OwnedFd>,
-    domain: &Domain,
-    options: &ChannelOptions,
-    timeout: Duration,
-) -> Result<Channel, Error> {
-    let (domain, options) = (domain.clone(), options.clone());
-    offload(move || Channel::open(grant, fds, domain.channel_owner(), &options, timeout)).await?
-}
-
 impl Domain {
-    /// [`connect`](Self::connect) as a future. Like that it waits for a domain to export `name`; one that is
+    /// [`connect`](Self::connect) as a future. Like that it waits for a domain to export a name; one that is
     /// dropped leaves no channel behind.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn connect_async(
+    pub fn connect_async<A: Into<Address>>(
         &self,
-        name: &str,
-    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<> {
-        ChannelOptions::default().connect_async(self, name)
+        to: A,
+    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<A> {
+        ChannelOptions::default().connect_async(self, to)
     }
 
     /// [`next_exit`](Self::next_exit) as a future. One that is dropped has taken no note of any end.
@@ -178,39 +168,44 @@ impl ChannelOptions {
     ///
     /// # Errors
     /// As [`Domain::connect`].
-    pub fn connect_async(
+    pub fn connect_async<A: Into<Address>>(
         &self,
         domain: &Domain,
-        name: &str,
-    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<> {
+        to: A,
+    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<A> {
         let (domain, options, timeout) = (domain.clone(), self.clone(), domain.timeout());
-        let request = domain.connection(name, &options);
+        let to = to.into();
+        let request = domain.connection(to.clone(), &options);
         async move {
             let deadline = Deadline::after(timeout);
             let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
             match reply {
-                Reply::Connect { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
+                // On a thread of its own: the peer opens its end when it likes.
+                Reply::Connect { grant } => {
+                    offload(move || options.opened(&domain, (grant, fds), &to, deadline)).await?
+                }
                 other => Err(unexpected(&other)),
             }
         }
     }
 }
 
-impl Listener {
+impl<T: Accepted> Listener<T> {
     /// [`accept`](Self::accept) as a future. A peer that had connected when one is dropped is still there for
     /// the next; one that was being opened sees an end.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
-    pub async fn accept_async(&self) -> Result<Channel, Error> {
+    pub async fn accept_async(&self) -> Result<T, Error> {
         let timeout = self.timeout();
         let deadline = Deadline::after(timeout);
         let what = self.awaits();
         let number = self.number();
         let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
         let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;
-        let patience = self.accepted(deadline);
-        open(grant, fds, self.domain(), self.options(), patience).await
+        let incoming = self.connected(grant, fds, deadline);
+        // On a thread of its own: the peer opens its end when it likes.
+        offload(move || incoming.open()).await?
     }
 }
 

@@ -8,9 +8,10 @@ use tombolo_base::{DomainId, OperationTimeout};
 use tombolo_interface::{BindError, Interface, Served, Serves};
 
 use crate::channel::Channel;
-use crate::domain::{Domain, Listener};
+use crate::domain::Domain;
 use crate::error::Error;
 use crate::interface::queued::Queued;
+use crate::listener::Listener;
 use crate::options::ChannelOptions;
 use crate::waitset::{Ready, Token, WaitSet, Waited};
 

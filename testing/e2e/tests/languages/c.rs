@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
-use tombolo::{Channel, ChannelOptions, Domain, Error, OpenRequest};
+use tombolo::{Channel, ChannelOptions, Domain, Error};
 use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_hubs::Task;
@@ -346,14 +346,14 @@ fn channels_are_opened_with_requests_between_c_and_rust() {
     assert_eq!(hello, b"hello");
 
     running.wait_for("serving");
-    let request = |bytes: &[u8]| OpenRequest::new(KIND, bytes).expect("it is short");
-    match options.connect_with(&domain, "store-c", &request(b"other")) {
+    let request = |bytes: &[u8]| options.clone().request(KIND, bytes).expect("it is short");
+    match request(b"other").connect(&domain, "store-c") {
         Err(Error::OpeningRefused { name, reason, .. }) => {
             assert_eq!((name.as_str(), reason.as_str()), ("store-c", "this store is full"));
         }
         other => panic!("{other:?}"),
     }
-    let mut channel = options.connect_with(&domain, "store-c", &request(b"open")).expect("it accepts");
+    let mut channel = request(b"open").connect(&domain, "store-c").expect("it accepts");
     let mut welcome = Vec::new();
     channel.recv_into(&mut welcome).expect("it sends");
     assert_eq!(welcome, b"welcome");

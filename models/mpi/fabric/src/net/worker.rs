@@ -233,8 +233,8 @@ impl Shared {
             Job::Connect { to, slots } => {
                 let endpoint = Endpoint::from_number(to.endpoint);
                 let options = self.options.clone().slots(slots);
-                let connected = options
-                    .and_then(|options| options.connect(&domain.within(CONNECT_TIMEOUT), &endpoint.name()));
+                let connected =
+                    options.and_then(|options| options.connect(&domain.within(CONNECT_TIMEOUT), endpoint));
                 let channel = connected.and_then(|channel| {
                     // The listener there is not the domain that the address names.
                     let right = channel.peer().to_bits() == to.domain;

@@ -83,7 +83,7 @@ impl ChainMember {
             return Ok(None);
         }
         let listener = self.options.export(&self.domain, &self.name(self.rank))?;
-        let mut before = listener.accept_bulk()?;
+        let mut before = listener.accept()?;
         let pool = before.recv_pool()?;
         Ok(Some((before, pool)))
     }
@@ -301,7 +301,7 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = options.export(&domain, name)?;
     println!("exported");
-    let mut bulk = listener.accept_bulk()?;
+    let mut bulk = listener.accept()?;
     let pool = bulk.recv_pool()?;
     let mut onward = None;
     if next != "-" {
@@ -406,7 +406,7 @@ pub(crate) fn trusting(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = options.export(&domain, name)?;
     println!("exported");
-    let mut bulk = listener.accept_bulk()?;
+    let mut bulk = listener.accept()?;
     bulk.recv_pool()?;
     let mut metadata = Vec::new();
     let mut moved = bulk.recv_moved(&mut metadata)?;

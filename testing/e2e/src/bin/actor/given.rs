@@ -151,7 +151,7 @@ pub(crate) fn take(does: &str) -> Outcome {
     require(pool.take()?.len_bytes() == BUFFER_BYTES, "it has a pool there")?;
     let too_long = domain.create_pool_in(&buffers, &PoolOptions::new(BUFFER_BYTES, 17));
     require(matches!(too_long, Err(Error::Os { .. })), "and no more of it than there is")?;
-    let mut channel: Channel = domain.connect_by(&service)?;
+    let mut channel: Channel = domain.connect(&service)?;
     tell(&mut channel, 1)?;
     if does == "hold" {
         std::thread::sleep(PATIENCE);
@@ -160,7 +160,7 @@ pub(crate) fn take(does: &str) -> Outcome {
     hear(&mut channel)?;
     require(matches!(mapping.check(), Err(Error::Revoked { .. })), "its mapping is gone")?;
     require(pool.is_revoked(), "and its pool")?;
-    let gone = refused(domain.connect_by(&service).map(|_| ()))?;
+    let gone = refused(domain.connect(&service).map(|_| ()))?;
     require(matches!(gone, CapabilityFault::Gone { .. }), "and its way to the service")?;
     let gone = refused(domain.given("frame").map(|_| ()))?;
     require(matches!(gone, CapabilityFault::Gone { .. }), "and what it was started with")?;

@@ -67,7 +67,7 @@ pub(super) fn serve(domain: &Domain, channel: Channel) -> Outcome {
             Err(error) => return Err(error.into()),
         }
         if let Some((endpoint, total)) = adder.told.take() {
-            let mut channel = domain.connect_to(endpoint)?;
+            let mut channel = domain.connect(endpoint)?;
             channel.send(&total.to_le_bytes())?;
         }
     }
