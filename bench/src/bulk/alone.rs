@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tombolo::engines::{Engine, ForeignProcess, Location, Request, SharedMemory};
+use tombolo_copies::engines::{Engine, ForeignProcess, Location, Request, SharedMemory};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
 use tombolo_engine::finish;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tombolo::engines::{Device, DeviceMemory, Location, PinnedMemory, Request, SharedMemory};
+use tombolo_copies::engines::{Device, DeviceMemory, Location, PinnedMemory, Request, SharedMemory};
 use tombolo_engine::cuda::Cuda;
 use tombolo_platform::copy::cuda::CudaError;
 

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo::engines::{
-    Access, Engine, ForeignProcess, Location, MemoryId, Offers, Request, Server, SharedMemory, finish,
-};
 use tombolo_base::sync::Ordering::{Acquire, Release};
 use tombolo_bench_far::content::{check_words, fill_words};
+use tombolo_copies::engines::{
+    Access, Engine, ForeignProcess, Location, MemoryId, Offers, Request, Server, SharedMemory, finish,
+};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::Caller;
 use tombolo_engine::far::Far;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tombolo::engines::Request;
 use tombolo::region::{RegionOptions, Rights};
 use tombolo::{Domain, SpawnOptions};
+use tombolo_copies::engines::{Engines, Request};
 use tombolo_copies::{Copies, CopiesError, Copy};
 
 use super::alone::{keep, times};
@@ -82,7 +82,7 @@ fn with_service(
     let here = copies.register(&to, Rights::READ_WRITE).map_err(of_service)?;
     let (Some(source), Some(target)) = (source.location(0), target.location(0)) else { return Ok(()) };
     let own = Request::copy(source, target, 0);
-    let mut engines = domain.engines()?;
+    let mut engines = Engines::new(domain)?;
     for bytes in Metric::COPIES_BYTES.into_iter().filter(|bytes| *bytes <= LONGEST_BYTES) {
         progress(&format!("copies by a copy service: {}", suite::length(bytes)));
         let served = times(schedule, || {

@@ -56,7 +56,7 @@ fn open(
     let raw = accept(child, |timeout| listener.within(timeout).accept())?.into_raw_memory();
     let wake = accept(child, |timeout| sleeper.within(timeout).accept())?;
     let own = if opener_makes_memory(&ring) {
-        roomy.connect(&domain.within(OPEN), &back_name(&arguments.name))?.into_raw_memory()
+        roomy.connect(&domain.within(OPEN), back_name(&arguments.name))?.into_raw_memory()
     } else {
         None
     };

@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo::Domain;
 use tombolo::admin::{NodeInfo, NodeKind};
-use tombolo::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
 use tombolo::names::Value;
 use tombolo_cli_common::nodes::named;
+use tombolo_copies::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
     let (from, to) = (named(&nodes, &options.from)?, named(&nodes, &options.to)?);
-    let mut engines = domain.engines()?;
+    let mut engines = Engines::new(&domain)?;
     let mut missing: Vec<MissingReport> = engines.missing().iter().map(Into::into).collect();
     if options.again {
         missing.extend(engines.calibrate(Effort::default())?.iter().map(MissingReport::from));
@@ -202,11 +202,13 @@ impl Trip<'_> {
 
     fn by_engines(&self, routes: &[Route], words: impl Fn(usize) -> String) -> Vec<WayReport> {
         let candidates = match self.engines.explain(routes, self.bytes) {
-            Ok(Choice { candidates }) | Err(tombolo::engines::Unable::NoEngine { candidates }) => candidates,
+            Ok(Choice { candidates }) | Err(tombolo_copies::engines::Unable::NoEngine { candidates }) => {
+                candidates
+            }
             // Nothing is in progress here.
             Err(_) => Vec::new(),
         };
-        let report = |candidate: tombolo::engines::Candidate| {
+        let report = |candidate: tombolo_copies::engines::Candidate| {
             let estimate = match candidate.estimate {
                 Ok(estimate) => {
                     Ok((estimate.time_ns(), if estimate.measured() { "measured" } else { "declared" }))

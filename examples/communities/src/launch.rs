@@ -335,7 +335,7 @@ pub fn work(master: &str, number: u32) -> Result<(), WorkError> {
     let domain = domain().map_err(no_master)?;
     let options = options().map_err(no_master)?;
     let channel = options.connect(&domain.within(START_TIMEOUT), master).map_err(no_master)?;
-    let bulk = domain.within(START_TIMEOUT).connect_bulk(&bulk_name(master));
+    let bulk = domain.within(START_TIMEOUT).connect_bulk(bulk_name(master));
     let mut port = DomainPort::of_worker(channel, bulk.map_err(no_master)?, START_TIMEOUT);
     worker::serve(&mut port, number)?;
     Ok(())

@@ -148,7 +148,7 @@ impl Job {
             Some(channel) => channel,
             None => {
                 let domain = self.domain.within(timeout);
-                ChannelOptions::default().connect(&domain, &name(self, rank)).map_err(failed)?
+                ChannelOptions::default().connect(&domain, name(self, rank)).map_err(failed)?
             }
         };
         let (at_bytes, id) = (object.at_bytes, object.id);

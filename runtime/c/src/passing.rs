@@ -198,8 +198,7 @@ pub unsafe extern "C" fn tombolo_connect_to(
         // SAFETY: a live handle and options, by the contract.
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
         let endpoint = Endpoint::from_number(endpoint.object);
-        let channel =
-            how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), &endpoint.name())?;
+        let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), endpoint)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })

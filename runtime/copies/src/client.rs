@@ -150,7 +150,7 @@ impl Copies {
     /// [`Error`]: no service on that node, in time.
     pub fn connect(domain: &Domain, node: &str) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
-        Copies::over(options.connect(domain, &name_on(node))?)
+        Copies::over(options.connect(domain, name_on(node))?)
     }
 
     /// Connects by a capability to the [listener](crate::Server::capability) of a service.

@@ -1,6 +1,7 @@
-//! A service that copies between memories of several programs.
+//! Copies in the background: the [`engines`] of a node, for a program's own memory, and a service that copies
+//! between memories of several programs.
 //!
-//! A [`Server`] is a domain with the [engines](tombolo::engines) of its node. Its clients register memory by
+//! A [`Server`] is a domain with the engines of its node. Its clients register memory by
 //! capability and enqueue descriptors, each of which says what to copy from where to where. The server tells
 //! the end of each by its descriptor, in the order in which they end; a client polls for ends, or waits for
 //! them with a deadline, and does something else meanwhile. It need not have the memory mapped, nor be able
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod engines;
 mod error;
 mod schedule;
 mod server;

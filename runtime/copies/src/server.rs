@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo::engines::{Engines, Failure, Request, Ticket};
 use tombolo::interface::{Call, Decline, Malformed, Queued, Response, Served};
 use tombolo::region::{Capability, FarEnd, Mapping, Rights};
 use tombolo::waitset::Trigger;
@@ -15,6 +14,7 @@ use tombolo_stubs::copies::{
     CopiesRegisterReply, CopiesWithdraw, CopiesWithdrawReply, CopyFault, CopyPlaceView, MAX_MEMORIES,
 };
 
+use crate::engines::{Engines, Failure, Request, Ticket};
 use crate::schedule::{Bytes, Piece, Schedule, Work};
 
 /// How long to wait at a time for something to happen.
@@ -166,7 +166,7 @@ impl Server {
     /// # Errors
     /// The node has a service already; no more threads or files.
     pub fn start(domain: &Domain, options: ServerOptions) -> Result<Server, Error> {
-        let mut engines = domain.engines()?;
+        let mut engines = Engines::new(domain)?;
         let hash = ChannelOptions::default().slots(1024)?.interface_hash(Copies::HASH);
         let listener = hash.export(domain, &name_on(domain.node_name()))?;
         let mut set = WaitSet::new()?;

@@ -115,7 +115,7 @@ impl Read for FileReader {
         let count = target.len().min(available - *taken);
         match kept {
             Kept::Buffer { buffer, .. } => {
-                buffer.read(*taken as u64, &mut target[..count]).map_err(|error| to_io(error.into()))?
+                buffer.read(*taken as u64, &mut target[..count]).map_err(|error| to_io(error.into()))?;
             }
             Kept::Copy(bytes) => target[..count].copy_from_slice(&bytes[*taken..][..count]),
         }

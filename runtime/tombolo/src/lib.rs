@@ -34,7 +34,6 @@ mod capture;
 pub mod channel;
 mod domain;
 mod endpoint;
-pub mod engines;
 pub mod error;
 mod exits;
 pub mod find;

@@ -20,7 +20,7 @@ use crate::options::ChannelOptions;
 /// slow.
 const TO_OPEN: Duration = Duration::from_secs(10);
 
-/// What a [`Listener`] accepts: a [`Channel`](crate::Channel), a [`BulkChannel`](crate::BulkChannel), or an
+/// What a [`Listener`] accepts: a [`Channel`], a [`BulkChannel`](crate::BulkChannel), or an
 /// [`Opening`](crate::Opening).
 pub trait Accepted: sealed::Accepted {}
 
@@ -118,8 +118,8 @@ impl<T: Accepted> Listener<T> {
     /// # Errors
     /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, and of bulk
     /// channels [`Error::Bulk`]. An [`Opening`](crate::Opening) needs a request of the listener's kind:
-    /// [`Error::TimedOut`] also for none in 10 s, [`Error::Violation`] for something else. Others can still be
-    /// accepted after each of them.
+    /// [`Error::TimedOut`] also for none in 10 s, [`Error::Violation`] for something else. Others can still
+    /// be accepted after each of them.
     pub fn accept(&self) -> Result<T, Error> {
         self.incoming()?.open()
     }

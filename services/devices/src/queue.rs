@@ -65,7 +65,7 @@ impl<T> Queue<T> {
         (own, buffer_bytes): (Option<Configuration>, u64),
         context: T,
     ) -> Result<Queue<T>, Failure> {
-        let bulk = options()?.connect(&domain.within(timeout), &full_name(name))?;
+        let bulk = options()?.connect(&domain.within(timeout), full_name(name))?;
         Self::open(bulk, own, buffer_bytes)?.configured(context)
     }
 

@@ -20,7 +20,7 @@ pub fn bulk_name(name: &str) -> String {
 pub fn run(name: &str) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(command::PATIENCE);
     let control = domain.connect(name)?;
-    let bulk = domain.connect_bulk(&bulk_name(name))?;
+    let bulk = domain.connect_bulk(bulk_name(name))?;
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
 }
 

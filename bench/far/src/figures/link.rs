@@ -4,8 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::engines::SharedMemory;
 use tombolo::{Channel, Domain};
+use tombolo_copies::engines::SharedMemory;
 use tombolo_platform::copy::{self, Loop};
 
 use super::{messages, tell};

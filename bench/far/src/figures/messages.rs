@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tombolo::bulk::{BulkOptions, PoolOptions};
-use tombolo::engines::{Engine, Location, Request, SharedMemory, finish};
 use tombolo::latency::{LatencyOptions, Scheduling};
 use tombolo::{BulkChannel, Channel, ChannelOptions, Domain, Job, Pool};
+use tombolo_copies::engines::{Engine, Location, Request, SharedMemory, finish};
 use tombolo_engine::cpu::Threads;
 use tombolo_platform::copy::Loop;
 

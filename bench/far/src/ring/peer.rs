@@ -50,7 +50,7 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     let roomy = arguments.shape.roomy().options()?;
     let ring = options.connect(&domain.within(OPEN), &arguments.name)?;
     let raw = roomy.connect(&domain.within(OPEN), &arguments.name)?.into_raw_memory();
-    let wake = options.clone().spin_ns(0).connect(&domain.within(OPEN), &sleeper_name(&arguments.name))?;
+    let wake = options.clone().spin_ns(0).connect(&domain.within(OPEN), sleeper_name(&arguments.name))?;
     let own = if opener_makes_memory(&ring) {
         options.export(&domain, &back_name(&arguments.name))?.within(OPEN).accept()?.into_raw_memory()
     } else {

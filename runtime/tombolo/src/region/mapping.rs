@@ -15,9 +15,9 @@ use tombolo_platform::memory::{Revocable, check_sealed};
 use tombolo_platform::{Errno, OsError};
 
 use super::capability::Held;
-use crate::engines::Location;
 use crate::error::Error;
 use crate::reactor::Registration;
+use tombolo_engine::Location;
 
 /// How a region is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -253,7 +253,7 @@ impl Mapping {
         if self.file.is_some() { None } else { self.mapped.memory() }
     }
 
-    /// A byte of it, for an [engine](crate::engines): what was mapped for reading alone can be copied from.
+    /// A byte of it, for an engine of `tombolo-copies`: what was mapped for reading alone can be copied from.
     /// Requests keep the mapping, and the right to it. `None` of a file, and where memory is not coherent.
     #[must_use]
     pub fn location(&self, offset_bytes: usize) -> Option<Location> {

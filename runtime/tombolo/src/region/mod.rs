@@ -39,6 +39,7 @@ pub use tombolo_capability::{
     Rights, Seal,
 };
 use tombolo_control::{RegionPlace, Reply, Request};
+pub use tombolo_engine::Location;
 
 use crate::domain::Domain;
 use crate::error::Error;

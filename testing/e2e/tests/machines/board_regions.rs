@@ -11,7 +11,7 @@ pub(crate) fn with_regions(machine: &Machine, node: &str) -> (Running, Domain, C
     let image = image("remote-peer").display().to_string();
     let running = machine.start(["run", "--on", node, &image, "regions", &format!("regions/{node}")]);
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
-    let channel = domain.connect(&format!("regions/{node}")).expect("it listens");
+    let channel = domain.connect(format!("regions/{node}")).expect("it listens");
     (running, domain, channel)
 }
 

@@ -1,8 +1,12 @@
 //! Engines on a real machine: which one is chosen, why, and what the machine keeps of it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tombolo::Domain;
-use tombolo::engines::{Location, Request, SharedMemory};
+use tombolo_copies::engines::{
+    Access, CopyServer, Deadline, Engines, Location, Manager, Offers, Request, SharedMemory, far_engine,
+};
 use tombolo_e2e::{Machine, MachineFile, eventually};
 
 fn explain(machine: &Machine, size: &str) -> Value {
@@ -53,7 +57,7 @@ fn a_record_that_makes_no_sense_is_passed_over() {
         let record =
             tombolo::names::NewRecord::new("copy.costs/host/caller").with("mapped-mapped", text).persistent();
         domain.names().set(&record).expect("any program may");
-        let mut engines = domain.engines().expect("engines");
+        let mut engines = Engines::new(&domain).expect("engines");
         let (source, target) = (SharedMemory::zeroed(8192), SharedMemory::zeroed(8192));
         source.copy_in(0, &[7; 8192]).expect("room");
         engines
@@ -64,5 +68,38 @@ fn a_record_that_makes_no_sense_is_passed_over() {
         target.copy_out(0, &mut bytes).expect("room");
         assert!(bytes.iter().all(|byte| *byte == 7));
     }
+    machine.down();
+}
+
+#[test]
+fn the_far_side_of_a_channel_copies() {
+    let machine = Machine::up(&MachineFile::host());
+    let attach = || Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let (source, target) = (SharedMemory::zeroed(100_000), SharedMemory::zeroed(100_000));
+    source.copy_in(0, &[7; 100_000]).expect("room");
+    let mut offers = Offers::new();
+    let memory = offers.offer(target.clone(), Access::Both).expect("room for one");
+    let listener = attach().export("copies").expect("the name is free");
+    let server = std::thread::spawn(move || {
+        let mut server = CopyServer::new(listener.accept().expect("it connects"), offers);
+        server.serve(Deadline::after(Duration::from_secs(60))).expect("it closes its end in order")
+    });
+    let channel = attach().connect("copies").expect("it is exported");
+    let mut manager = Manager::new();
+    manager.add(Box::new(far_engine(channel, 4).expect("a thread"))).expect("an engine");
+    let far = Location::Far { memory, offset_bytes: 0 };
+    let ticket = manager.submit(&Request::copy(Location::mapped(&source), far, 100_000)).expect("accepted");
+    let mut done = None;
+    assert!(eventually(|| {
+        done = manager.take();
+        done.is_some()
+    }));
+    let (ended, completion) = done.expect("it ended");
+    assert_eq!((ended, completion.result), (ticket, Ok(())));
+    let mut bytes = vec![0; 100_000];
+    target.copy_out(0, &mut bytes).expect("room");
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    drop(manager);
+    assert!(server.join().expect("no panic") > 0);
     machine.down();
 }

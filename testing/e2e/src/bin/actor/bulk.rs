@@ -93,7 +93,7 @@ impl ChainMember {
         if self.rank + 1 == self.size {
             return Ok(None);
         }
-        let mut behind = self.options.connect(&self.domain, &self.name(self.rank + 1))?;
+        let mut behind = self.options.connect(&self.domain, self.name(self.rank + 1))?;
         behind.assign(pool)?;
         Ok(Some(behind))
     }

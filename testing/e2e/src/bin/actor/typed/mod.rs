@@ -56,7 +56,7 @@ pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
         let name = plain.unwrap_or(word);
         let connect = |part: &str, hash: u64| {
             let options = ChannelOptions::default().interface_hash(hash);
-            options.connect(&domain, &format!("{name}-{part}"))
+            options.connect(&domain, format!("{name}-{part}"))
         };
         everything::call(connect("everything", everything::HASH)?)?;
         growth::call_as_now(connect("now", growth::HASH)?, growth::Peer::Now)?;

@@ -1,11 +1,11 @@
 //! Engines: what copies and fills memory in the background, and who chooses among them.
 //!
 //! ```no_run
-//! use tombolo::engines::{Location, Request, SharedMemory};
 //! use tombolo::Domain;
+//! use tombolo_copies::engines::{Engines, Location, Request, SharedMemory};
 //!
 //! # fn main() -> Result<(), tombolo::Error> {
-//! let mut engines = Domain::attach()?.engines()?;
+//! let mut engines = Engines::new(&Domain::attach()?)?;
 //! let (source, target) = (SharedMemory::zeroed(1 << 20), SharedMemory::zeroed(1 << 20));
 //! let request = Request::copy(Location::mapped(&source), Location::mapped(&target), 1 << 20);
 //! let ticket = engines.submit(&request).expect("an engine for memory that is mapped");
@@ -17,21 +17,22 @@
 //!
 //! What each engine costs by the length is measured by the first program of a node that asks. It is kept with
 //! the machine as records of its names (`copy.costs/NODE/ENGINE`), where all others find it; `tombolo bulk
-//! explain` shows which engine would be chosen and why. A channel is an engine too: [`Channel::into_engine`]
-//! has the far side copy, where a program [serves](Channel::into_copy_server) the other end.
+//! explain` shows which engine would be chosen and why. A channel is an engine too: [`far_engine`] has the
+//! far side copy, where a program [serves](CopyServer) the other end.
 
 use std::sync::Arc;
 
+use tombolo::names::{NewRecord, Value};
+use tombolo::{Channel, Domain, Error};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, LIMIT, Threads};
 use tombolo_engine::cuda::Cuda;
-use tombolo_naming::Value;
 use tombolo_platform::copy::Loop;
 use tombolo_platform::copy::attach::address_of;
 use tombolo_platform::{memory, thread};
 
-pub use tombolo_base::SharedMemory;
-pub use tombolo_engine::far::{Access, FarRefusal, MemoryId, Offers, Server, serve};
+pub use tombolo::region::SharedMemory;
+pub use tombolo_engine::far::{Access, Far, FarRefusal, MemoryId, Offers, Server, serve};
 pub use tombolo_engine::{
     Abilities, Candidate, Choice, Completion, Curve, Direction, Effort, Engine, Estimate, Failure, Location,
     Manager, NotMeasured, Operation, OperationKind, Reach, Refusal, Rejected, Request, RequestId, Route,
@@ -40,11 +41,6 @@ pub use tombolo_engine::{
 pub use tombolo_platform::Deadline;
 pub use tombolo_platform::copy::attach::{ForeignProcess, allow as allow_copies_by};
 pub use tombolo_platform::copy::cuda::{Device, DeviceMemory, PinnedMemory};
-
-use crate::channel::Channel;
-use crate::domain::Domain;
-use crate::error::Error;
-use crate::names::NewRecord;
 
 /// Bytes of each of the two memories that engines are measured with.
 const MEASURED_BYTES: usize = 4 << 20;
@@ -86,22 +82,6 @@ impl std::ops::DerefMut for Engines {
     }
 }
 
-impl Domain {
-    /// The engines of this node. Their costs are those that the machine knows; the first program of a node
-    /// measures them, which takes some tens of milliseconds.
-    ///
-    /// # Errors
-    /// No more threads or files; the monitor.
-    pub fn engines(&self) -> Result<Engines, Error> {
-        let (manager, missing) = all()?;
-        let mut engines = Engines { domain: self.clone(), manager, missing };
-        if !engines.recall()? {
-            engines.calibrate(Effort::default())?;
-        }
-        Ok(engines)
-    }
-}
-
 /// All engines that this node has.
 fn all() -> Result<(Manager, Vec<Missing>), Error> {
     let (mut manager, mut missing) = (Manager::new(), Vec::new());
@@ -124,6 +104,20 @@ fn all() -> Result<(Manager, Vec<Missing>), Error> {
 }
 
 impl Engines {
+    /// The engines of the node of `domain`. Their costs are those that the machine knows; the first program
+    /// of a node measures them, which takes some tens of milliseconds.
+    ///
+    /// # Errors
+    /// No more threads or files; the monitor.
+    pub fn new(domain: &Domain) -> Result<Engines, Error> {
+        let (manager, missing) = all()?;
+        let mut engines = Engines { domain: domain.clone(), manager, missing };
+        if !engines.recall()? {
+            engines.calibrate(Effort::default())?;
+        }
+        Ok(engines)
+    }
+
     /// Engines that this node has not, and why.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
@@ -220,29 +214,27 @@ fn directions() -> Result<Vec<Direction>, Error> {
     Ok(directions)
 }
 
-impl Channel {
-    /// Makes an engine of the far side of this channel, where a program [serves](Self::into_copy_server) the
-    /// other end. It takes `limit` requests; its name is that of the channel.
-    ///
-    /// # Errors
-    /// The channel's messages are too short; no more threads.
-    pub fn into_engine(self, limit: usize) -> Result<tombolo_engine::far::Far, Error> {
-        let name = format!("far-{}-{}", self.peer_node(), self.id().0);
-        Ok(tombolo_engine::far::Far::start(&name, self, limit)?)
-    }
-
-    /// Makes this end of the channel one at which memory is offered, to the engine of the other.
-    #[must_use]
-    pub fn into_copy_server(self, offers: Offers) -> CopyServer {
-        CopyServer(Server::new(self, offers))
-    }
+/// Makes an engine of the far side of a channel, where a program serves the other end by a [`CopyServer`]. It
+/// takes `limit` requests; its name is that of the channel.
+///
+/// # Errors
+/// The channel's messages are too short; no more threads.
+pub fn far_engine(channel: Channel, limit: usize) -> Result<Far, Error> {
+    let name = format!("far-{}-{}", channel.peer_node(), channel.id().0);
+    Ok(Far::start(&name, channel, limit)?)
 }
 
-/// An end of a channel at which memory is offered.
+/// An end of a channel at which memory is offered, to the [engine](far_engine) of the other.
 #[derive(Debug)]
 pub struct CopyServer(Server<Channel>);
 
 impl CopyServer {
+    /// Offers memory at this end of a channel.
+    #[must_use]
+    pub fn new(channel: Channel, offers: Offers) -> CopyServer {
+        CopyServer(Server::new(channel, offers))
+    }
+
     /// What is offered, to offer and withdraw more.
     pub fn offers(&mut self) -> &mut Offers {
         self.0.offers()
@@ -253,10 +245,16 @@ impl CopyServer {
     /// # Errors
     /// The other side died, or broke the protocol.
     pub fn serve(&mut self, until: Deadline) -> Result<u64, Error> {
-        let timeout = until.remaining();
         serve(&mut self.0, until).map_err(|error| {
             let channel = self.0.channel();
-            channel.error(error, timeout)
+            match channel.try_recv_into(&mut Vec::new()) {
+                // A channel that has failed says so with all that is known of its end.
+                Err(ended) if ended != Error::WouldBlock => ended,
+                _ => {
+                    let (peer, node, id) = (channel.peer(), channel.peer_node().to_owned(), channel.id());
+                    Error::Violation { peer, node, channel: id, what: error.to_string() }
+                }
+            }
         })
     }
 }
@@ -265,44 +263,9 @@ impl CopyServer {
 mod tests {
     use std::time::Duration;
 
-    use tombolo_link::TransportKind;
-
     use super::*;
-    use crate::testing::{LONG, pair_over};
 
-    #[test]
-    fn the_far_side_of_a_channel_copies() {
-        for transport in [TransportKind::Shm, TransportKind::Socket] {
-            let (ours, theirs) = pair_over(transport);
-            let (source, target) = (SharedMemory::zeroed(100_000), SharedMemory::zeroed(100_000));
-            source.copy_in(0, &[7; 100_000]).unwrap();
-            let mut offers = Offers::new();
-            let memory = offers.offer(target.clone(), Access::Both).unwrap();
-            let server = std::thread::spawn(move || {
-                let mut server = theirs.into_copy_server(offers);
-                server.serve(Deadline::after(LONG)).unwrap()
-            });
-            let mut manager = Manager::new();
-            manager.add(Box::new(ours.into_engine(4).unwrap())).unwrap();
-            let far = Location::Far { memory, offset_bytes: 0 };
-            let ticket = manager.submit(&Request::copy(Location::mapped(&source), far, 100_000)).unwrap();
-            let done = loop {
-                if let Some(done) = manager.take() {
-                    break done;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            };
-            assert_eq!((done.0, done.1.result), (ticket, Ok(())));
-            assert!(
-                target
-                    .words()
-                    .iter()
-                    .all(|word| { word.load(std::sync::atomic::Ordering::Relaxed) == 0x0707_0707_0707_0707 })
-            );
-            drop(manager);
-            assert!(server.join().unwrap() > 0);
-        }
-    }
+    const LONG: Duration = Duration::from_secs(60);
 
     #[test]
     fn every_engine_of_this_node_is_measured() {
