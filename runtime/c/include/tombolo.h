@@ -677,7 +677,7 @@ typedef struct tombolo_bulk_options {
 /* Transfers carry no metadata. */
 #define TOMBOLO_NO_METADATA UINT32_C(2)
 
-/* As tombolo_export, tombolo_accept and tombolo_connect. Options may be null. */
+/* As tombolo_export, tombolo_accept and tombolo_connect, each for bulk listeners alone. Options may be null. */
 tombolo_status tombolo_export_bulk(const tombolo_domain *domain, const char *name, const tombolo_bulk_options *options,
                                    tombolo_listener **listener);
 tombolo_status tombolo_accept_bulk(const tombolo_listener *listener, uint64_t timeout_ns, tombolo_bulk **bulk);
