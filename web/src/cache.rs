@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tombolo::find::machines_up;
-use tombolo::observe::{Observer, Seen};
 use tombolo::spawn::Stream;
 use tombolo::{Domain, Error};
+use tombolo_admin::Machine;
+use tombolo_admin::observe::{Observer, Seen};
 use tombolo_platform::unpoisoned;
 
 /// The time from one look at the monitor to the next, at least.
@@ -162,7 +163,7 @@ impl StateCache {
             picture: watch::Sender::new(Arc::new(picture)),
         });
         listen(domain);
-        let (keeping, observer) = (Arc::clone(&shared), domain.observe());
+        let (keeping, observer) = (Arc::clone(&shared), Machine::of(domain).observe());
         std::thread::Builder::new().name("cache".into()).spawn(move || keep(&keeping, observer))?;
         Ok(StateCache { _last: Arc::new(Last(Arc::clone(&shared))), shared })
     }
@@ -262,7 +263,7 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
     let new = observer.refresh(if stale { Duration::ZERO } else { WAIT })?;
     let mut tracing = None;
     if tracing_looked.is_none_or(|at| at.elapsed() >= TRACING_EVERY) {
-        tracing = Some(observer.domain().is_tracing()?);
+        tracing = Some(observer.machine().is_tracing()?);
         *tracing_looked = Some(Instant::now());
     }
     // Copied before the picture is locked, so that no reader waits for the copy.
@@ -273,7 +274,7 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
         }
         (picture.now_ns, picture.wall_ns) = (observer.seen().now_ns, observer.seen().wall_ns);
         picture.monitor = MonitorState::Connected;
-        picture.domain = Some(observer.domain().clone());
+        picture.domain = Some(observer.machine().domain().clone());
         picture.tracing = tracing.unwrap_or(picture.tracing);
         picture.taken = Some(Instant::now());
     });
@@ -297,7 +298,7 @@ fn come_back(shared: &Shared) -> Option<Observer> {
         match Domain::attach_to_machine(&name) {
             Ok(domain) => {
                 listen(&domain);
-                return Some(domain.observe());
+                return Some(Machine::of(&domain).observe());
             }
             Err(error) => {
                 shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() });

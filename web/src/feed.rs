@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use tombolo::admin::Console;
 use tombolo::names::{Record, Value};
-use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::region::RegionId;
 use tombolo::{Domain, DomainId, Error, NodeId};
+use tombolo_admin::observe::{Measure, OutputPiece, Part, RememberedOutput};
+use tombolo_admin::{Console, Machine};
 use tombolo_hubs::Task;
 use tombolo_omp_process::ProcessReport;
 use tombolo_platform::unpoisoned;
@@ -216,7 +216,7 @@ async fn repeat(
 
 fn holders(picture: &Picture, domain: &Domain, region: &str) -> Answer {
     let id = region_id(region).ok_or_else(|| told(view::Missing(format!("region '{region}'"))))?;
-    let holders = view::holders(&picture.seen, &domain.holders(id).map_err(told)?);
+    let holders = view::holders(&picture.seen, &Machine::of(domain).holders(id).map_err(told)?);
     let rows: Vec<Row> = holders.iter().map(|row| Row::new(row.key.clone(), row)).collect();
     Ok(Rows { total: rows.len(), rows })
 }
@@ -302,7 +302,7 @@ struct HistoryRow {
 fn history(picture: &Picture, domain: &Domain, query: &HistoryQuery) -> Answer {
     let part = part(picture, &query.part).ok_or_else(|| told(view::Missing(query.part.clone())))?;
     let step = Duration::from_millis(query.step_ms.into());
-    let history = domain.history(part, query.measure.into(), step).map_err(told)?;
+    let history = Machine::of(domain).history(part, query.measure.into(), step).map_err(told)?;
     let row = HistoryRow {
         key: "points",
         step_ms: u64::try_from(history.step.as_millis()).unwrap_or(u64::MAX),
@@ -348,7 +348,7 @@ async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
             continue;
         };
         let before = written(&picture, id);
-        match spawn_blocking(move || asked.remembered_output(id, after)).await.ok()? {
+        match spawn_blocking(move || Machine::of(&asked).remembered_output(id, after)).await.ok()? {
             Ok(output) => {
                 after = output.next;
                 let (ended, more) = (output.ended && !output.more, output.more);
@@ -412,7 +412,9 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
         return door.send(Fed::Failed(why.clone())).await;
     }
     let (machine, node) = (picture.machine.clone(), node.to_owned());
-    let opened = spawn_blocking(move || Domain::attach_to_machine(&machine)?.console(&node)).await.ok()?;
+    let opened = spawn_blocking(move || Machine::of(&Domain::attach_to_machine(&machine)?).console(&node))
+        .await
+        .ok()?;
     let console = match opened {
         Ok(console) => console,
         Err(error) => return door.send(Fed::Failed(error.to_string())).await,

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use tombolo::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
+use tombolo_admin::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
 
 use crate::cache::{MonitorState, Picture};
 use crate::view::{channel_ends, domain_name, load, node_name, shares_kernel, telling_end};
@@ -198,7 +198,7 @@ fn cores(all: &mut Exposition, seen: &Seen) {
 }
 
 fn links(all: &mut Exposition, seen: &Seen) {
-    let mut each = |name, help, value: &dyn Fn(&tombolo::observe::SeenLink) -> Option<f64>| {
+    let mut each = |name, help, value: &dyn Fn(&tombolo_admin::observe::SeenLink) -> Option<f64>| {
         let mut family = all.gauge(name, help);
         for link in seen.links.values() {
             let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
@@ -215,7 +215,7 @@ fn links(all: &mut Exposition, seen: &Seen) {
 
 fn domains(all: &mut Exposition, seen: &Seen) {
     all.gauge("tombolo_domains", "Live domains").series(&[], seen.live().count());
-    let mut each = |name, help, value: fn(&tombolo::observe::DomainSample) -> f64| {
+    let mut each = |name, help, value: fn(&tombolo_admin::observe::DomainSample) -> f64| {
         let mut family = all.gauge(name, help);
         let told = seen.live().take(MAX_PARTS);
         for (domain, sample) in told.filter_map(|domain| Some((domain, domain.sample.as_ref()?))) {

@@ -3,12 +3,12 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tombolo::admin::{NodeInfo, NodeKind, Target};
-use tombolo::observe::{
+use tombolo::nodes::{NodeInfo, NodeKind, Target};
+use tombolo::{ChannelId, DomainId, Exit, NodeId, TransportKind};
+use tombolo_admin::observe::{
     CoreSample, DomainSample, EndSample, Flow, NodePhase, NodeSample, PowerSample, Seen, SeenChannel,
     SeenDomain, SeenNode,
 };
-use tombolo::{ChannelId, DomainId, Exit, NodeId, TransportKind};
 
 /// A machine of these nodes.
 pub(crate) fn seen(nodes: impl IntoIterator<Item = SeenNode>) -> Seen {

@@ -50,6 +50,7 @@ pub(crate) fn is_generated(path: &str) -> bool {
 /// All generated files of the tree. Add new ones here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "docs/api/tombolo-admin.txt", cost: Cost::Cheap, generate: public_items_of_admin },
     Generator { path: "docs/api/tombolo.txt", cost: Cost::Cheap, generate: public_items },
     Generator { path: "interface/c/common.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/copies.h", cost: Cost::Built, generate: c_stubs },
@@ -191,7 +192,12 @@ fn code_map(workspace: &Workspace, _path: &str, present: &str) -> Result<String,
 
 /// The public items of the crate that programs in Rust use.
 fn public_items(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
-    surface::of_facade(workspace)
+    surface::of_crate(workspace, "tombolo", "runtime/tombolo/src/")
+}
+
+/// The public items of the crate that tools in Rust use.
+fn public_items_of_admin(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
+    surface::of_crate(workspace, "tombolo-admin", "runtime/admin/src/")
 }
 
 fn replace_between(text: &str, begin: &str, end: &str, middle: &str) -> Option<String> {

@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-const HEAD: &str = "# The public items of the crate `tombolo`, written by `cargo xtask codegen`: a change of the API shows here.\n";
-
 /// What begins a public item, after `pub `.
 const KINDS: [&str; 12] = [
     "fn ",
@@ -26,13 +24,12 @@ const KINDS: [&str; 12] = [
     "use ",
 ];
 
-/// The public items of the crate in Rust that programs use.
-pub(crate) fn of_facade(workspace: &Workspace) -> Result<String, Failure> {
-    const FOLDER: &str = "runtime/tombolo/src/";
+/// The public items of a crate, whose sources are in `folder`.
+pub(crate) fn of_crate(workspace: &Workspace, name: &str, folder: &str) -> Result<String, Failure> {
     let files = workspace.text_files()?;
     let mut sources: Vec<(&str, &str)> = Vec::new();
     for file in &files {
-        let Some(path) = file.path.strip_prefix(FOLDER).filter(|path| path.ends_with(".rs")) else {
+        let Some(path) = file.path.strip_prefix(folder).filter(|path| path.ends_with(".rs")) else {
             continue;
         };
         let is_test = |part: &str| matches!(part, "tests" | "tests.rs" | "testing.rs");
@@ -41,7 +38,14 @@ pub(crate) fn of_facade(workspace: &Workspace) -> Result<String, Failure> {
         }
     }
     sources.sort_unstable();
-    Ok(surface(&sources))
+    Ok(format!("{}{}", head(name), surface(&sources)))
+}
+
+fn head(name: &str) -> String {
+    format!(
+        "# The public items of the crate `{name}`, written by `cargo xtask codegen`: a change of the API shows \
+         here.\n"
+    )
 }
 
 /// Paths and texts of sources to the text of their public items.
@@ -56,7 +60,7 @@ fn surface(sources: &[(&str, &str)]) -> String {
             items.iter().for_each(|item| body.push_str(&format!("  {item}\n")));
         }
     }
-    format!("{HEAD}# {functions} functions.\n{body}")
+    format!("# {functions} functions.\n{body}")
 }
 
 fn is_function(item: &str) -> bool {
@@ -267,9 +271,8 @@ mod tests {
     #[test]
     fn what_is_public_is_listed_and_nothing_else() {
         let text = surface(&[("lib.rs", SOURCE)]);
-        let listed = text.strip_prefix(HEAD).unwrap();
         assert_eq!(
-            listed,
+            text,
             "# 1 functions.\n\nlib.rs\n  pub use inner::Thing\n  pub enum Error\n      Missing\n          what: String\n      \
              Other(u8)\n  pub struct Line\n      pub number: u32\n  impl Drop for Line\n  impl Line\n      \
              pub fn say(&self, to: &str) -> Result<(), Error> where Self: Sized,\n  pub trait Speaks\n      \

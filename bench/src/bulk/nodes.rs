@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{BulkOptions, Channel, Child, Domain, Pool, PoolOptions, SpawnOptions};
 
 use tombolo_bench_far::bulk::command::{self, Command, Way};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
+use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Channel, Child, Domain, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 
 use super::{Failed, Peers, Thesis, failures, gather, nodes, row, thesis_table};
 use crate::host::Host;

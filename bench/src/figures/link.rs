@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::names::Record;
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Domain, NodeId, TransportKind};
 pub use tombolo_bench_far::figures::link::LENGTHS;
 use tombolo_bench_far::figures::link::Plan;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::names::NewRecord;
+use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Domain, NodeId};
 
 use super::{Failed, Figures, Peers, Thesis, failures, gather, nodes, row, thesis_table};

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, DomainId, Exit, SpawnOptions};
 use tombolo_bench_far::figures::read;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 
 use super::{Failed, Figures, Peers, failures, gather, host_of, nodes};
 use crate::host::Host;

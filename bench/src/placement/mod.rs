@@ -10,7 +10,7 @@ mod report;
 
 use std::path::Path;
 
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
+use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Channel, Domain, NodeId, SpawnOptions};
 use tombolo_bench_far::placement::Rings;
 use tombolo_bench_far::placing::{Costs, PATIENCE, Plan};

@@ -1,7 +1,7 @@
 //! The table and the JSON of `tombolo bench placement`.
 
 use serde::{Deserialize, Serialize};
-use tombolo::admin::WindowInfo;
+use tombolo::nodes::WindowInfo;
 use tombolo_bench_far::placement::Rings;
 
 use super::is_modelled;

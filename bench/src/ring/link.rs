@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::{Channel, ChannelOptions, Child, Domain, Exit, Listener, SpawnOptions, TransportKind};
 use tombolo_bench_far::ring::peer::{OPEN, back_name, opener_makes_memory, sleeper_name};
 

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo::Domain;
-use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::error::Fault;
+use tombolo::nodes::{NodeInfo, NodeKind};
 
 pub use tombolo_bench_far::Error;
 pub use tombolo_bench_far::ring::end::{End, Ends};

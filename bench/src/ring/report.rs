@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::{Isa, TransportKind};
 
 use super::near::{Figures, typical};

@@ -196,13 +196,13 @@ pub(super) fn virtual_machines(
         attached => attached?,
     };
     let nodes = domain.nodes()?;
-    let usual = |node: &tombolo::admin::NodeInfo| Node {
+    let usual = |node: &tombolo::nodes::NodeInfo| Node {
         id: node.id,
         name: node.name.clone(),
         isa: node.isa,
         settings: NodeSettings::Vm(VmNode::default()),
     };
-    let vms = nodes.iter().filter(|node| node.kind == tombolo::admin::NodeKind::Vm).map(usual);
+    let vms = nodes.iter().filter(|node| node.kind == tombolo::nodes::NodeKind::Vm).map(usual);
     Ok(vms.map(|node| (domain.node_name().to_owned(), node)).collect())
 }
 

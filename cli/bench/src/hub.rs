@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo::{Child, Domain, SpawnOptions};
 use tombolo_bench::suite::Absent;
 use tombolo_cli_common::heard::Heard;

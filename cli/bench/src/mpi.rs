@@ -86,7 +86,7 @@ pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure
     let mut tools =
         Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };
     let mut report = None;
-    let mut measured = |tools: &Tools, nodes: &[tombolo::admin::NodeInfo]| -> Result<(), Failure> {
+    let mut measured = |tools: &Tools, nodes: &[tombolo::nodes::NodeInfo]| -> Result<(), Failure> {
         report = Some(measure(context, options, tools, nodes)?);
         Ok(())
     };
@@ -106,7 +106,7 @@ fn measure(
     context: &Context,
     options: &MpiOptions,
     tools: &Tools,
-    nodes: &[tombolo::admin::NodeInfo],
+    nodes: &[tombolo::nodes::NodeInfo],
 ) -> Result<mpi::Report, Failure> {
     for name in options.on.iter().filter(|name| *name != "host") {
         if nodes.is_empty() {
@@ -124,11 +124,11 @@ fn measure(
     }
     // Boards have no MPI.
     for node in nodes.iter().filter(|node| {
-        matches!(node.kind, tombolo::admin::NodeKind::Vm | tombolo::admin::NodeKind::User)
+        matches!(node.kind, tombolo::nodes::NodeKind::Vm | tombolo::nodes::NodeKind::User)
             && options.wants(&node.name)
     }) {
-        add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == tombolo::admin::NodeKind::User));
-        if node.kind == tombolo::admin::NodeKind::Vm {
+        add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == tombolo::nodes::NodeKind::User));
+        if node.kind == tombolo::nodes::NodeKind::Vm {
             add(network_stack(context, options, tools, &node.name)?);
         }
     }

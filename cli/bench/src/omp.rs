@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tombolo::Isa;
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use clap::Args;
 use serde::Serialize;
 use tombolo::Isa;
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo_bench::xipx::Rcce;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::build::Scratch;

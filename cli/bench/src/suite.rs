@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo::Domain;
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo_bench::BenchReport as _;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};

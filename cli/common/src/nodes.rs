@@ -1,6 +1,6 @@
 //! Nodes that a command line names.
 
-use tombolo::admin::{NodeInfo, Target};
+use tombolo::nodes::{NodeInfo, Target};
 use tombolo::{Domain, Error};
 use tombolo_machine::suggest;
 use tombolo_placement::{AUTO, Auto, Facts, Needs, Placement, PlacementError, position};

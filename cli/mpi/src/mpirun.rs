@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tombolo::admin::{NodeInfo, NodeKind, Target};
+use tombolo::nodes::{NodeInfo, NodeKind, Target};
 use tombolo::{Child, Domain, Exit};
 use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
 use tombolo_mpi_launch::environment::{Environment, SharedMemory};

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::names::Value;
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_cli_common::nodes::named;
 use tombolo_copies::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
 

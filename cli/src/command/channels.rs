@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::admin::TracedInfo;
 use tombolo::{ChannelId, DomainId, TransportKind};
+use tombolo_admin::Machine;
+use tombolo_admin::trace::TracedInfo;
 use tombolo_trace::page::RowState;
 use tombolo_trace::snapshot::RowInfo;
 
@@ -75,8 +76,9 @@ type ChannelEnds = [Option<ChannelEnd>; 2];
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
+    let machine = Machine::of(&domain);
     let mut channels: BTreeMap<u64, ChannelEnds> = BTreeMap::new();
-    for (info, rows) in domain.channel_rows()? {
+    for (info, rows) in machine.channel_rows()? {
         for row in rows {
             let ends = channels.entry(row.channel).or_default();
             ends[usize::from(row.accepting)] = Some((info.clone(), row));
@@ -84,7 +86,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let nodes: BTreeMap<u16, String> =
         domain.nodes()?.into_iter().map(|node| (node.id.0, node.name)).collect();
-    let mut observer = domain.observe();
+    let mut observer = machine.observe();
     observer.refresh(Duration::ZERO)?;
     let via = |channel: u64| -> Vec<String> {
         let seen = observer.seen().channels.get(&ChannelId(channel));

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::Error;
-use tombolo::admin::Console;
+use tombolo_admin::{Console, Machine};
 
 use super::kill::seconds;
 use crate::context::Context;
@@ -76,7 +76,7 @@ enum Left {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let Some(node) = &options.node else { return all::run(context, options) };
     let domain = context.attach_running()?;
-    let console = Arc::new(domain.console(node)?);
+    let console = Arc::new(Machine::of(&domain).console(node)?);
     let interactive = !options.no_input && io::stdin().is_terminal();
     if interactive {
         context.say(format!("console of {node}; Ctrl-] leaves"));

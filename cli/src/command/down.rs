@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tombolo::find::machines_up;
 use tombolo::{Domain, Error};
+use tombolo_admin::Machine;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -49,7 +50,7 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
     let start = Instant::now();
     let name = match attach() {
         Ok(domain) => {
-            domain.stop_machine()?;
+            Machine::of(&domain).stop()?;
             domain.machine_name().to_owned()
         }
         // It ended by itself while it was asked to: that is what was wanted, once it is true.

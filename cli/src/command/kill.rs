@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo::DomainId;
+use tombolo_admin::{Machine, Signal};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -44,11 +45,11 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let (signal, grace) = order(options.signal, options.grace);
-    let domain = context.attach_running()?;
+    let machine = Machine::of(&context.attach_running()?);
     let mut result = Ok(());
     for id in &options.domains {
         // Go on with the others if one has gone.
-        let killed = domain.kill(*id, signal, grace).map_err(Failure::from);
+        let killed = machine.kill(*id, Signal(signal), grace).map_err(Failure::from);
         result = result.and(killed);
     }
     result

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, Error, Exit, SpawnOptions};
 use tombolo_cli_common::found::{Finding, FoundFile, HINT, Part};
 use tombolo_cli_common::heard::Heard;

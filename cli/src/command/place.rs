@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo_cli_common::nodes::{needs, placement_failure};
 use tombolo_placement::choose::{Candidate, Rejected};
 use tombolo_placement::needs::Unit;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde::Serialize;
 use tombolo::DomainId;
-use tombolo::admin::{DomainInfo, TracedInfo};
+use tombolo_admin::trace::TracedInfo;
+use tombolo_admin::{DomainInfo, Machine};
 use tombolo_trace::page::RowState;
 use tombolo_trace::snapshot::RowInfo;
 
@@ -94,9 +95,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.threads {
         return threads::run(context, &domain, options.job, options.json);
     }
-    let mut domains = domain.domains()?;
+    let machine = Machine::of(&domain);
+    let mut domains = machine.domains()?;
     domains.retain(|info| info.id != domain.id());
-    let open = open_channels(&domain.channel_rows()?);
+    let open = open_channels(&machine.channel_rows()?);
     if options.json {
         let domains = domains.into_iter().map(|info| DomainReport::new(info, &open)).collect();
         return print_json(&Report { machine: domain.machine_name().to_owned(), domains });

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use tombolo::NodeId;
 use tombolo::region::{Backing, RegionInfo, Seal};
+use tombolo_admin::Machine;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -50,7 +51,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let nodes = domain.nodes()?;
     let name = |id: NodeId| nodes.iter().find(|node| node.id == id).map(|node| node.name.clone());
     let regions: Vec<RegionReport> =
-        domain.regions()?.iter().map(|region| report(region, name(region.id.node()))).collect();
+        Machine::of(&domain).regions()?.iter().map(|region| report(region, name(region.id.node()))).collect();
     if options.json {
         return print_json(&Report { machine: domain.machine_name().to_owned(), regions });
     }

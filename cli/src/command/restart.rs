@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use clap::Args;
 use tombolo::Error;
-use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::error::Fault;
+use tombolo::nodes::{NodeInfo, NodeKind};
+use tombolo_admin::Machine;
 use tombolo_cli_common::nodes::named;
 
 use crate::context::Context;
@@ -33,13 +34,14 @@ pub(crate) struct Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
+    let machine = Machine::of(&domain);
     let nodes = domain.nodes()?;
     let node = named(&nodes, &options.node)?;
     let start = Instant::now();
     if options.force {
-        domain.force_restart_node(&node.name)?;
+        machine.force_restart_node(&node.name)?;
     } else {
-        domain.restart_node(&node.name).map_err(|error| refused(error, node))?;
+        machine.restart_node(&node.name).map_err(|error| refused(error, node))?;
     }
     context.say(format!("node {} is up after {}", node.name, text::duration(start.elapsed())));
     Ok(())

@@ -4,8 +4,8 @@ use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
 use tombolo::find::machines_up;
+use tombolo::nodes::NodeInfo;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -184,7 +184,7 @@ fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tombolo::admin::NodeKind;
+    use tombolo::nodes::NodeKind;
     use tombolo::{Isa, NodeId, TransportKind};
 
     use super::*;

@@ -18,8 +18,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
 use tombolo::find::{find_tombolod, machines_up, start_monitor};
+use tombolo::nodes::NodeInfo;
 use tombolo_machine::file::{DEFAULT_MACHINE_FILE, FileError};
 use tombolo_machine::{FoundMemory, Machine};
 
@@ -202,7 +202,7 @@ impl Interruption {
                 let (name, sender) = (name.clone(), sender.clone());
                 std::thread::spawn(move || {
                     // There is no machine to stop if it did not come so far.
-                    let _ = attach_soon(&name).and_then(|domain| domain.stop_machine());
+                    let _ = attach_soon(&name).and_then(|domain| tombolo_admin::Machine::of(&domain).stop());
                     let _ = sender.send(());
                 });
             }

@@ -5,7 +5,7 @@ mod port;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{
     BulkChannel, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener, Ready,
     SpawnOptions, WaitSet,

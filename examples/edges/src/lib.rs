@@ -3,7 +3,7 @@
 
 include!(concat!(env!("OUT_DIR"), "/edges.rs"));
 
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo::{Channel, Domain, Error, PoolOptions};
 
 /// Pixels in a row.

@@ -43,6 +43,13 @@ impl fmt::Display for Exit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal(pub u8);
 
+impl Signal {
+    /// Ends a program at once; it cannot handle it.
+    pub const KILL: Signal = Signal(9);
+    /// Asks a program to end.
+    pub const TERM: Signal = Signal(15);
+}
+
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {

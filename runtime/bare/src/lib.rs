@@ -30,13 +30,13 @@
 
 extern crate alloc;
 
-pub mod admin;
 mod channel;
 mod domain;
 pub mod env;
 pub mod error;
 mod link;
 pub mod names;
+pub mod nodes;
 pub mod output;
 pub mod region;
 mod start;

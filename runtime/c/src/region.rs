@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tombolo::DomainId;
 use tombolo::region::{Capability, CapabilityId, CapabilityInfo, Extent, RegionInfo, RegionOptions, Rights};
+use tombolo_admin::Machine;
 
 use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
 use crate::domain::DomainHandle;
@@ -322,7 +323,7 @@ pub unsafe extern "C" fn tombolo_regions(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        let all = unsafe { shared(domain, "the domain") }?.domain.regions()?;
+        let all = Machine::of(&unsafe { shared(domain, "the domain") }?.domain).regions()?;
         let all: Vec<Listed> = all.iter().map(Listed::of).collect();
         // SAFETY: the caller's room, by the contract.
         unsafe { put_all(&all, list, capacity, count) }

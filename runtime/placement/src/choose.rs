@@ -13,8 +13,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tombolo::admin::Target;
 use tombolo::error::Fault;
+use tombolo::nodes::Target;
 
 use crate::PlacementError;
 use crate::facts::{Facts, NodeFact, goals, integer};

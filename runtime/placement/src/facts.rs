@@ -1,7 +1,7 @@
 //! What the machine knows of its nodes, as far as placement asks for it.
 
-use tombolo::admin::Target;
 use tombolo::names::{Record, Value};
+use tombolo::nodes::Target;
 use tombolo::{Domain, Error, Isa};
 
 use crate::needs::Needs;

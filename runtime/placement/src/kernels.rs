@@ -4,7 +4,7 @@
 use tombolo_bare::{self as tombolo, prelude::*};
 
 use tombolo::NodeId;
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
+use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 
 /// The ranks of a job have no memory in common.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use tombolo::Isa;
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 
 /// The most bytes of a text of needs.
 pub const MAX_BYTES: usize = 4096;

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use tombolo::Error;
-use tombolo::admin::NodeInfo;
 use tombolo::error::Fault;
+use tombolo::nodes::NodeInfo;
 
 use crate::choose::{Auto, Rejected};
 
@@ -217,7 +217,7 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
 
 #[cfg(test)]
 mod tests {
-    use tombolo::admin::NodeKind;
+    use tombolo::nodes::NodeKind;
     use tombolo::{Isa, NodeId};
 
     use super::*;

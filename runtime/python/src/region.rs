@@ -6,6 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use tombolo::DomainId;
 use tombolo::region::{CapabilityInfo, MapOptions, RegionInfo, RegionOptions};
+use tombolo_admin::Machine;
 
 use crate::boundary::{Source, descriptor, made};
 use crate::failure::{Failure, region_class};
@@ -482,6 +483,6 @@ pub(crate) fn regions<'py>(
     py: Python<'py>,
     domain: &tombolo::Domain,
 ) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
-    let all = py.detach(|| domain.regions())?;
+    let all = py.detach(|| Machine::of(domain).regions())?;
     Ok(all.iter().map(|info| region_info(py, info)).collect::<PyResult<_>>()?)
 }

@@ -28,7 +28,7 @@ struct Worker {
     domain: Domain,
     hubs: OnceLock<Task>,
     /// Names and numbers of nodes.
-    nodes: OnceLock<Vec<tombolo::admin::NodeInfo>>,
+    nodes: OnceLock<Vec<tombolo::nodes::NodeInfo>>,
     children: Arc<Children>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::{Channel, Child, Domain, Error, Listener, SpawnOptions};
 use tombolo_hubs::Value;
 use tombolo_placement::{Auto, Facts, Needs, Order, Placement, PlacementError, place};

@@ -25,13 +25,15 @@
 //!   seconds; the domain, the channel or [`within`](Channel::within) can set another.
 //! * A failed send returns an error, and you keep the message.
 //! * On a plain host no set-up is needed: the first program starts a monitor.
+//!
+//! The crate `tombolo-admin` operates and observes machines.
 #![forbid(unsafe_code)]
 
 mod address;
-pub mod admin;
 pub mod bulk;
 mod capture;
 pub mod channel;
+pub mod control;
 mod domain;
 mod endpoint;
 pub mod error;
@@ -45,7 +47,7 @@ pub mod latency;
 mod listener;
 mod monitor;
 pub mod names;
-pub mod observe;
+pub mod nodes;
 mod on_the_way;
 mod opening;
 mod options;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tombolo::DomainId;
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo_e2e::{PATIENCE, Running, image};
 
 use crate::kill::text;
@@ -89,7 +89,7 @@ impl Chaos {
         let actor = self.image.display().to_string();
         let other = self.machine.start(["run", "--on", other, &actor, "lose-peer", how, &name]);
         other.wait_for("connected");
-        let all = self.domain.domains().map_err(text)?;
+        let all = self.admin().domains().map_err(text)?;
         let on_board = all.iter().find(|domain| domain.node == node).map(|domain| domain.id);
         Ok(Pair { id: on_board.ok_or("its program is not listed")?, node, role, program, other })
     }
@@ -101,7 +101,7 @@ impl Chaos {
         heard_of_death(other)?;
         failed(program)?;
         self.until("it was killed and is said to be up", |chaos| Ok(!chaos.node(&node, |info| info.up)?))?;
-        self.domain.restart_node(&node).map_err(text)?;
+        self.admin().restart_node(&node).map_err(text)?;
         let after = self.node(&node, |info| info.generation)?;
         if after != before + 1 {
             return Err(format!("it was of generation {before} and was restarted as generation {after}"));
@@ -110,7 +110,7 @@ impl Chaos {
     }
 
     fn lose_program(&mut self, pair: Pair) -> Result<(), Failure> {
-        self.domain.kill(pair.id, 9, Duration::ZERO).map_err(text)?;
+        self.admin().kill(pair.id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
         heard_of_death(pair.other)?;
         failed(pair.program)?;
         self.runs_on_board(&pair.node)
@@ -125,7 +125,7 @@ impl Chaos {
         }
         // One that idles does not look at its channel.
         if role == "idles" {
-            self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+            self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             failed(program)?;
         } else {
             let finished = program.finish();

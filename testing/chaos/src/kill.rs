@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 
@@ -165,7 +165,7 @@ impl Chaos {
             _ => {
                 let cause = if in_vm { Cause::Across } else { Cause::Domain };
                 self.population.will_die(&[place], cause, control);
-                self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+                self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             }
         }
         self.population.settle(&self.domain)?;
@@ -217,7 +217,7 @@ impl Chaos {
         }
         let own = self.domain.id();
         let others = |domain: &Domain| -> Result<usize, Failure> {
-            let all = domain.domains().map_err(text)?;
+            let all = tombolo_admin::Machine::of(domain).domains().map_err(text)?;
             Ok(all.iter().filter(|other| other.parent.is_some_and(|parent| parent != own)).count())
         };
         let until = Instant::now() + PATIENCE;
@@ -258,7 +258,7 @@ impl Chaos {
     /// Kills the relay of the host, if channels have made it start: every channel that it relayed ends at
     /// both ends with its death, and not with that of the other end.
     fn kill_relay(&mut self) -> Result<(), Failure> {
-        let all = self.domain.domains().map_err(text)?;
+        let all = self.admin().domains().map_err(text)?;
         let Some(relay) = all.iter().find(|domain| domain.program == RELAY_PROGRAM) else { return Ok(()) };
         let relayed = self.population.relay_will_die();
         self.machine.kill(relay.pid);
@@ -284,7 +284,7 @@ impl Chaos {
             }
             self.population.attend(&self.domain, Duration::from_millis(5))?;
         }
-        self.domain.restart_node(&node).map_err(text)?;
+        self.admin().restart_node(&node).map_err(text)?;
         let after = self.node(&node, |info| info.generation)?;
         if after != before + 1 {
             return Err(format!("node {node} of generation {before} was restarted as generation {after}"));

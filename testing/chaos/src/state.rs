@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tombolo::Domain;
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
@@ -203,7 +203,7 @@ impl Chaos {
             if let Some(child) = &self.population.members[place].child {
                 let id = child.id();
                 self.population.will_die(&[place], Cause::Across, None);
-                self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+                self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             }
         }
         // Those that wait for their own end see the ends of others: no latency of these counts.
@@ -230,6 +230,11 @@ impl Chaos {
             }
         }
         Ok(())
+    }
+
+    /// The machine, to kill domains and restart nodes of it.
+    pub(crate) fn admin(&self) -> tombolo_admin::Machine {
+        tombolo_admin::Machine::of(&self.domain)
     }
 
     /// The nodes with kernels of their own.

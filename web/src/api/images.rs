@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use axum::extract::State;
 use serde::Serialize;
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo_machine::Image;
 
 use super::{Answer, Problem, blocking, json};

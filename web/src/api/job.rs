@@ -7,7 +7,7 @@ use std::path::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tombolo::SpawnOptions;
-use tombolo::observe::{NodePhase, Seen};
+use tombolo_admin::observe::{NodePhase, Seen};
 use tombolo_files::FileGrant;
 
 use super::Problem;
@@ -107,7 +107,7 @@ fn escaped(argument: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tombolo::admin::Target;
+    use tombolo::nodes::Target;
 
     use super::*;
     use crate::testing::{node, seen};

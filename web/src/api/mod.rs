@@ -18,8 +18,9 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tombolo::Error;
 use tombolo::error::Fault;
-use tombolo::{Domain, Error};
+use tombolo_admin::Machine;
 
 use crate::metrics;
 use crate::rows::to_json;
@@ -151,9 +152,9 @@ async fn blocking<T: Send + 'static>(
 /// Asks the machine for something.
 async fn ask<T: Send + 'static>(
     site: &Site,
-    ask: impl FnOnce(&Domain) -> Result<T, Error> + Send + 'static,
+    ask: impl FnOnce(&Machine) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Problem> {
     let unreached = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the machine has not been reached yet");
     let domain = site.cache.picture().domain.clone().ok_or_else(unreached)?;
-    blocking(move || ask(&domain).map_err(Problem::from)).await
+    blocking(move || ask(&Machine::of(&domain)).map_err(Problem::from)).await
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tombolo::observe::Frequency;
 use tombolo::{DomainId, SpawnOptions};
+use tombolo_admin::{Frequency, Signal};
 
 use super::job::{Job, Ranks};
 use super::{Answer, FRESH, Problem, ask, body, json, suggest};
@@ -20,11 +20,6 @@ const GRACE_MS: u64 = 2000;
 
 /// The longest that can be said.
 const MAX_GRACE_MS: u64 = 60_000;
-
-/// Asks to end.
-const TERM: u8 = 15;
-/// Ends for certain.
-const KILL: u8 = 9;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -142,20 +137,20 @@ pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> An
     if let Some(directory) = directory.filter(|directory| !directory.is_empty()) {
         options = options.directory(directory);
     }
-    done(Some(ask(&site, move |domain| domain.spawn(&options)).await?.id()))
+    done(Some(ask(&site, move |machine| machine.domain().spawn(&options)).await?.id()))
 }
 
 /// `POST /api/pause`
 pub(super) async fn pause(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |domain| domain.pause(id)).await?;
+    ask(&site, move |machine| machine.pause(id)).await?;
     done(Some(id))
 }
 
 /// `POST /api/resume`
 pub(super) async fn resume(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |domain| domain.resume(id)).await?;
+    ask(&site, move |machine| machine.resume(id)).await?;
     done(Some(id))
 }
 
@@ -163,14 +158,14 @@ pub(super) async fn resume(State(site): State<Arc<Site>>, request: Request) -> A
 pub(super) async fn stop(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Stop { domain, grace_ms } = body(request).await?;
     let id = steered(&site, &domain)?;
-    ask(&site, move |domain| domain.kill(id, TERM, grace(grace_ms))).await?;
+    ask(&site, move |machine| machine.kill(id, Signal::TERM, grace(grace_ms))).await?;
     done(Some(id))
 }
 
 /// `POST /api/kill`
 pub(super) async fn kill(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |domain| domain.kill(id, KILL, Duration::ZERO)).await?;
+    ask(&site, move |machine| machine.kill(id, Signal::KILL, Duration::ZERO)).await?;
     done(Some(id))
 }
 
@@ -178,14 +173,14 @@ pub(super) async fn kill(State(site): State<Arc<Site>>, request: Request) -> Ans
 pub(super) async fn repeat(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Repeat { domain, node } = body(request).await?;
     let id = steered(&site, &domain)?;
-    done(Some(ask(&site, move |domain| domain.repeat(id, node.as_deref())).await?))
+    done(Some(ask(&site, move |machine| machine.repeat(id, node.as_deref())).await?))
 }
 
 /// `POST /api/move`
 pub(super) async fn move_to(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Move { domain, node, grace_ms } = body(request).await?;
     let id = steered(&site, &domain)?;
-    done(Some(ask(&site, move |domain| domain.move_to(id, &node, grace(grace_ms))).await?))
+    done(Some(ask(&site, move |machine| machine.move_to(id, &node, grace(grace_ms))).await?))
 }
 
 /// `POST /api/frequency`
@@ -197,20 +192,20 @@ pub(super) async fn frequency(State(site): State<Arc<Site>>, request: Request) -
             "no setting given; set a governor, a lowest or a highest frequency",
         ));
     }
-    ask(&site, move |domain| domain.set_frequency(&node, frequency)).await?;
+    ask(&site, move |machine| machine.set_frequency(&node, frequency)).await?;
     done(None)
 }
 
 /// `POST /api/restore`
 pub(super) async fn restore(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Node { node } = body(request).await?;
-    ask(&site, move |domain| domain.restore_frequency(&node)).await?;
+    ask(&site, move |machine| machine.restore_frequency(&node)).await?;
     done(None)
 }
 
 /// `POST /api/restart`
 pub(super) async fn restart(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Node { node } = body(request).await?;
-    ask(&site, move |domain| domain.restart_node(&node)).await?;
+    ask(&site, move |machine| machine.restart_node(&node)).await?;
     done(None)
 }

@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo_machine::suggest;
 use tombolo_placement::{Choice, Facts, Needs, PlacementError, choose};
 
@@ -52,7 +52,7 @@ pub(super) async fn suggest(
 pub(super) async fn candidates(site: &Site, image: &Found, needs: &str) -> Result<Vec<Candidate>, Problem> {
     let needs = read(needs)?;
     let asked = needs.clone();
-    let facts = ask(site, move |domain| Facts::ask(domain, &asked)).await?;
+    let facts = ask(site, move |machine| Facts::ask(machine.domain(), &asked)).await?;
     chosen(&facts, &needs, &image.targets)
 }
 

@@ -9,8 +9,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
-use tombolo::Domain;
-use tombolo::trace::{CollectError, Collector, Recording};
+use tombolo_admin::Machine;
+use tombolo_admin::trace::{CollectError, Collector, Recording};
 use tombolo_trace::file::salvage;
 use tombolo_trace::merge::merge;
 use tombolo_trace::perfetto::Export;
@@ -59,7 +59,7 @@ pub(super) async fn trace(
         picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
     let left = Arc::new(AtomicBool::new(false));
     let _leaving = Leaving(Arc::clone(&left));
-    let bytes = blocking(move || record(&domain, time, &left)).await?;
+    let bytes = blocking(move || record(&Machine::of(&domain), time, &left)).await?;
     // Names of machines have letters, digits, dashes and underscores.
     let file = format!("attachment; filename=\"{}.pftrace\"", picture.machine);
     let disposition = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
@@ -80,7 +80,7 @@ impl From<CollectError> for Problem {
 }
 
 /// Stops tracing when dropped, and releases the trace pages of domains that ended.
-struct Tracing<'a>(&'a Domain);
+struct Tracing<'a>(&'a Machine);
 
 impl Drop for Tracing<'_> {
     fn drop(&mut self) {
@@ -89,11 +89,11 @@ impl Drop for Tracing<'_> {
     }
 }
 
-fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>, Problem> {
+fn record(machine: &Machine, time: Duration, left: &AtomicBool) -> Result<Vec<u8>, Problem> {
     let mut file = Vec::new();
-    let mut collector = Collector::new(domain.clone(), &mut file)?;
-    domain.start_trace(Recording { keep_first: false, while_attached: true })?;
-    let tracing = Tracing(domain);
+    let mut collector = Collector::new(machine, &mut file)?;
+    machine.start_trace(Recording { keep_first: false, while_attached: true })?;
+    let tracing = Tracing(machine);
     let until = Instant::now() + time;
     loop {
         let found = collector.collect()?;
@@ -107,7 +107,7 @@ fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>,
             std::thread::sleep(PAUSE);
         }
     }
-    domain.stop_trace()?;
+    machine.stop_trace()?;
     while collector.collect()? > 0 {}
     collector.finish()?;
     drop(tracing);

@@ -1,8 +1,8 @@
 //! Channels, by what their ends tell.
 
 use serde::{Deserialize, Serialize};
-use tombolo::observe::{EndSample, Flow, InFlight, Seen, SeenChannel};
 use tombolo::{ChannelId, DomainId, NodeId};
+use tombolo_admin::observe::{EndSample, Flow, InFlight, Seen, SeenChannel};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use tombolo::DomainId;
-use tombolo::observe::{Seen, SeenDomain};
+use tombolo_admin::observe::{Seen, SeenDomain};
 
 use super::{Cut, Filter, Missing, Page, ms, node_name};
 

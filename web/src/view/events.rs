@@ -1,7 +1,7 @@
 //! What happened.
 
 use serde::{Deserialize, Serialize};
-use tombolo::observe::{Happening, Seen, SeenEvent};
+use tombolo_admin::observe::{Happening, Seen, SeenEvent};
 
 use super::{Cut, Filter, Page, ms, node_name};
 

@@ -1,7 +1,7 @@
 //! The machine as a whole.
 
 use serde::Serialize;
-use tombolo::observe::{NodePhase, Seen, SeenNode};
+use tombolo_admin::observe::{NodePhase, Seen, SeenNode};
 
 use super::ms;
 use super::nodes::{load, shares_kernel};

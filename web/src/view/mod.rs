@@ -10,8 +10,8 @@ mod process;
 mod regions;
 
 use serde::Deserialize;
-use tombolo::observe::Seen;
 use tombolo::{ChannelId, DomainId, NodeId};
+use tombolo_admin::observe::Seen;
 
 pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channel, channels};
 pub(crate) use channels::{ends as channel_ends, telling_end};
@@ -98,7 +98,7 @@ pub(crate) fn node_name(seen: &Seen, node: NodeId) -> String {
 }
 
 /// The node with this name.
-fn node_named<'a>(seen: &'a Seen, name: &str) -> Result<&'a tombolo::observe::SeenNode, Missing> {
+fn node_named<'a>(seen: &'a Seen, name: &str) -> Result<&'a tombolo_admin::observe::SeenNode, Missing> {
     let found = seen.nodes.values().find(|node| node.info.name == name);
     found.ok_or_else(|| Missing(format!("node '{name}'")))
 }
@@ -126,7 +126,7 @@ fn ms(ns: u64) -> u64 {
 mod tests {
     use serde_json::json;
     use tombolo::Exit;
-    use tombolo::observe::{Happening, NodePhase, SeenEvent};
+    use tombolo_admin::observe::{Happening, NodePhase, SeenEvent};
 
     use super::*;
     use crate::testing::{channel, domain, ended, id, node, seen};

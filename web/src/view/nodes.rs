@@ -1,8 +1,8 @@
 //! Nodes, and links between them.
 
 use serde::Serialize;
-use tombolo::admin::NodeKind;
-use tombolo::observe::{NodePhase, NodeSample, Seen, SeenLink, SeenNode};
+use tombolo::nodes::NodeKind;
+use tombolo_admin::observe::{NodePhase, NodeSample, Seen, SeenLink, SeenNode};
 
 use super::{Missing, ms, node_name, node_named};
 
@@ -196,7 +196,7 @@ pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
 }
 
 fn cores(sample: &NodeSample) -> Vec<CoreRow> {
-    let row = |core: &tombolo::observe::CoreSample| CoreRow {
+    let row = |core: &tombolo_admin::observe::CoreSample| CoreRow {
         load: core.load_permille,
         khz: told(core.frequency_khz),
         min_khz: told(core.min_khz),

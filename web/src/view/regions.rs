@@ -1,8 +1,8 @@
 //! Memory, and who may do what with it.
 
 use serde::{Deserialize, Serialize};
-use tombolo::observe::{Seen, SeenRegion};
 use tombolo::region::{Backing, CapabilityInfo, Seal};
+use tombolo_admin::observe::{Seen, SeenRegion};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 

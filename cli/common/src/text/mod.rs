@@ -5,7 +5,7 @@ mod table;
 use std::path::Path;
 use std::time::Duration;
 
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo_machine::Image;
 
 pub use table::Table;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo_cli_common::programs::build_part;
 use tombolo_idl::c::{COptions, generate};
 use tombolo_machine::Kit;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tombolo::Domain;
-use tombolo::admin::Target;
 use tombolo::find::{LOCAL_MACHINE, machines_up};
+use tombolo::nodes::Target;
 use tombolo_machine::Machine;
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 
@@ -181,7 +181,7 @@ fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     let mut targets = Vec::new();
     for name in names {
         targets
-            .extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(tombolo::admin::NodeInfo::target));
+            .extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(tombolo::nodes::NodeInfo::target));
     }
     targets.sort_unstable();
     targets.dedup();

@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use tombolo::Error;
-use tombolo::admin::{Console, NodeKind};
+use tombolo::nodes::NodeKind;
+use tombolo_admin::{Console, Machine};
 
 use super::{Event, Left, Options, Watch, signal_pipe};
 use crate::context::Context;
@@ -75,7 +76,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     for name in &names {
         // A program hears of the consoles that it has open in one queue, so each has an attachment of its
         // own.
-        let console = context.attach_running()?.console(name)?;
+        let console = Machine::of(&context.attach_running()?).console(name)?;
         let lines = Lines::new(format!("[{name}]:{:1$}", "", width - name.len() + 1));
         let closing = closing.try_clone().map_err(Failure::system("make a socket"))?;
         readers.push(std::thread::spawn(move || {

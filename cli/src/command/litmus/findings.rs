@@ -1,7 +1,7 @@
 //! What the test program found, and what follows from it.
 
 use serde::Serialize;
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo_machine::{FoundMemory, Order};
 
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
 use tombolo::names::{Record, Value};
+use tombolo::nodes::NodeInfo;
+use tombolo_admin::Machine;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -126,9 +127,8 @@ struct Objects {
 pub(super) fn locks(context: &Context, node: Option<&str>, json: bool) -> Result<(), Failure> {
     let domain: Domain = context.attach_running()?;
     let scope = node.map_or(String::new(), |node| format!("@{node}/"));
-    let objects: Vec<ObjectReport> = domain
-        .names()
-        .objects(&scope)?
+    let objects: Vec<ObjectReport> = Machine::of(&domain)
+        .locks(&scope)?
         .into_iter()
         .map(|object| ObjectReport {
             kind: object.kind,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::admin::NodeInfo;
 use tombolo::names::{Change, EventMask, Notice};
+use tombolo::nodes::NodeInfo;
 
 use super::list::{RecordReport, json};
 use crate::context::{Context, print};

@@ -7,6 +7,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::error::Fault;
 use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
+use tombolo_admin::{Machine, Signal};
 
 use super::lifecycle::{Cause, GRACE, Lifecycle, Next, Rules};
 use crate::context::Context;
@@ -100,7 +101,7 @@ impl Job {
             self.context.say(format!("rank {rank} of {size} is domain {id} on {node}"));
         }
         if unpoisoned(&self.state).started(Instant::now(), rank, id, node) {
-            return self.domain.kill(id, signals::TERM, GRACE).or_else(ignore_gone);
+            return Machine::of(&self.domain).kill(id, Signal::TERM, GRACE).or_else(ignore_gone);
         }
         if with_input {
             input::forward_to(child);
@@ -139,7 +140,7 @@ impl Job {
         let Some(others) = unpoisoned(&self.state).ask(Instant::now()) else { return false };
         for id in others {
             // If it is gone its end is on the way; if the monitor is, so are all domains.
-            let _ = self.domain.kill(id, signal, GRACE);
+            let _ = Machine::of(&self.domain).kill(id, Signal(signal), GRACE);
         }
         true
     }

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
-use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::channel::CAPTURE_VARIABLE;
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Domain, SpawnOptions};
 use tombolo_files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo_machine::Image;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser};
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
 use tombolo_machine::Image;
 use tombolo_placement::{Auto, MAX_RANKS, Needs, Placement};

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::Domain;
-use tombolo::admin::{NodeInfo, NodeKind};
-use tombolo::trace::{CollectError, Collector, Recording, Summary};
+use tombolo::nodes::{NodeInfo, NodeKind};
+use tombolo_admin::Machine;
+use tombolo_admin::trace::{CollectError, Collector, Recording, Summary};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -133,14 +134,15 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let domain = if options.command.is_empty() { context.attach_running()? } else { context.attach()? };
+    let machine = Machine::of(&domain);
     let failed = failed(&options.output);
-    let mut collector = Collector::new(domain.clone(), create(&options.output)?).map_err(&failed)?;
+    let mut collector = Collector::new(&machine, create(&options.output)?).map_err(&failed)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(Failure::system("listen for signals"))?;
     }
-    domain.start_trace(Recording { keep_first: options.keep_first, while_attached: true })?;
+    machine.start_trace(Recording { keep_first: options.keep_first, while_attached: true })?;
     let mut command = Meanwhile::start(&domain, &options.command)?;
     let until = options.time.map(|time| Instant::now() + time);
     let status = loop {
@@ -164,15 +166,15 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         }
     };
     if status.is_some() {
-        domain.stop_trace()?;
+        machine.stop_trace()?;
     }
     while collector.collect().map_err(&failed)? > 0 {}
     let summary = collector.finish().map_err(&failed)?;
-    let let_go = domain.stop_trace();
+    let let_go = machine.stop_trace();
     if status.is_some() {
         let_go?;
     }
-    drop(domain);
+    drop((machine, domain));
     say(context, &options.output, &summary);
     loop {
         if let Some(status) = status.or(command.ended()?) {
@@ -224,15 +226,17 @@ impl Drop for Meanwhile {
 
 pub(super) fn start(context: &Context, options: &StartOptions) -> Result<(), Failure> {
     let domain = context.attach_running()?;
-    domain.start_trace(Recording { keep_first: options.keep_first, while_attached: false })?;
+    let machine = Machine::of(&domain);
+    machine.start_trace(Recording { keep_first: options.keep_first, while_attached: false })?;
     context.say(format!("machine {} traces", domain.machine_name()));
     Ok(())
 }
 
 pub(super) fn stop(context: &Context) -> Result<(), Failure> {
     let domain = context.attach_running()?;
-    let was_on = domain.traced()?.on;
-    domain.stop_trace()?;
+    let machine = Machine::of(&domain);
+    let was_on = machine.is_tracing()?;
+    machine.stop_trace()?;
     let (name, state) = (domain.machine_name(), if was_on { "traces no more" } else { "did not trace" });
     context.say(format!("machine {name} {state}"));
     Ok(())
@@ -240,12 +244,13 @@ pub(super) fn stop(context: &Context) -> Result<(), Failure> {
 
 pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failure> {
     let domain = context.attach_running()?;
+    let machine = Machine::of(&domain);
     let failed = failed(&options.output);
-    let mut collector = Collector::new(domain.clone(), create(&options.output)?).map_err(&failed)?;
+    let mut collector = Collector::new(&machine, create(&options.output)?).map_err(&failed)?;
     collector.collect().map_err(&failed)?;
     let summary = collector.finish().map_err(&failed)?;
-    if !domain.traced()?.on {
-        domain.stop_trace()?;
+    if !machine.is_tracing()? {
+        machine.stop_trace()?;
     }
     say(context, &options.output, &summary);
     for node in domain.nodes()?.iter().filter(|node| node.kind != NodeKind::Host) {

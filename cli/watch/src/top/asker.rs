@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tombolo::{Domain, DomainId, Error};
+use tombolo::{DomainId, Error};
+use tombolo_admin::{Machine, Signal};
 use tombolo_cli_common::output::unpoisoned;
 use tombolo_web::{Decoder, StateCache};
 
@@ -15,9 +16,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What is kept of what a domain wrote, in bytes of text: its end.
 const MAX_KEPT_BYTES: usize = 256 << 10;
-
-/// SIGKILL.
-const KILL: u8 = 9;
 
 /// What a domain wrote, as far as it is known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -85,10 +83,10 @@ fn ask(cache: &StateCache, wanted: &Receiver<Wish>, say: &Sender<String>, writte
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let picture = cache.picture();
-        let Some(domain) = picture.domain() else { continue };
+        let Some(machine) = picture.domain().map(Machine::of) else { continue };
         match wish {
             Some(Wish::Steer(action, id)) => {
-                let _ = say.send(steer(domain, action, id));
+                let _ = say.send(steer(&machine, action, id));
             }
             Some(Wish::Look(id)) => {
                 place = OutputPosition { id: Some(id), ..OutputPosition::default() };
@@ -96,15 +94,15 @@ fn ask(cache: &StateCache, wanted: &Receiver<Wish>, say: &Sender<String>, writte
             }
             None => {}
         }
-        look(domain, &mut place, written);
+        look(&machine, &mut place, written);
     }
 }
 
-fn steer(domain: &Domain, action: Action, id: DomainId) -> String {
+fn steer(machine: &Machine, action: Action, id: DomainId) -> String {
     let done = match action {
-        Action::Pause => domain.pause(id).map(|()| "paused"),
-        Action::Resume => domain.resume(id).map(|()| "goes on"),
-        Action::Kill => domain.kill(id, KILL, Duration::ZERO).map(|()| "is killed"),
+        Action::Pause => machine.pause(id).map(|()| "paused"),
+        Action::Resume => machine.resume(id).map(|()| "goes on"),
+        Action::Kill => machine.kill(id, Signal::KILL, Duration::ZERO).map(|()| "is killed"),
     };
     match done {
         Ok(what) => format!("{id} {what}"),
@@ -113,10 +111,10 @@ fn steer(domain: &Domain, action: Action, id: DomainId) -> String {
 }
 
 /// Takes in what a domain has written since.
-fn look(domain: &Domain, place: &mut OutputPosition, written: &Mutex<Written>) {
+fn look(machine: &Machine, place: &mut OutputPosition, written: &Mutex<Written>) {
     let Some(id) = place.id.filter(|_| !place.ended) else { return };
     loop {
-        let output = match domain.remembered_output(id, place.after) {
+        let output = match machine.remembered_output(id, place.after) {
             Ok(output) => output,
             Err(Error::MonitorLost { .. }) => return,
             Err(error) => {

@@ -18,7 +18,7 @@ use clap::Args;
 use ratatui::backend::TestBackend;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use serde::Serialize;
-use tombolo::observe::NodePhase;
+use tombolo_admin::observe::NodePhase;
 use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, HubRow, LinkRow, MachineRow, NodeRow};
 use tombolo_web::{Picture, StateCache};
 
@@ -94,7 +94,8 @@ fn first_samples(cache: &StateCache) -> std::sync::Arc<Picture> {
     let until = Instant::now() + FIRST_SAMPLES;
     loop {
         let picture = cache.picture();
-        let told = |node: &tombolo::observe::SeenNode| node.phase != NodePhase::Up || node.sample.is_some();
+        let told =
+            |node: &tombolo_admin::observe::SeenNode| node.phase != NodePhase::Up || node.sample.is_some();
         if (picture.is_there() && picture.seen.nodes.values().all(told)) || Instant::now() >= until {
             return picture;
         }

@@ -6,12 +6,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
-use tombolo::admin::{NodeInfo, NodeKind, Target};
-use tombolo::observe::{
+use tombolo::nodes::{NodeInfo, NodeKind, Target};
+use tombolo::{ChannelId, DomainId, NodeId, TransportKind};
+use tombolo_admin::observe::{
     CoreSample, DomainSample, EndSample, Flow, Happening, NodePhase, NodeSample, Seen, SeenChannel,
     SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
-use tombolo::{ChannelId, DomainId, NodeId, TransportKind};
 use tombolo_web::view::{HubRow, WaitingRow};
 use tombolo_web::{MonitorState, Picture};
 

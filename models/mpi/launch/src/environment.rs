@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_machine::kit::Kit;
 
 use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
@@ -326,7 +326,7 @@ impl Variables {
 
 #[cfg(test)]
 mod tests {
-    use tombolo::admin::Target;
+    use tombolo::nodes::Target;
     use tombolo::{Isa, NodeId};
 
     use super::*;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tombolo::SpawnOptions;
-use tombolo::admin::{NodeInfo, NodeKind, Target};
+use tombolo::nodes::{NodeInfo, NodeKind, Target};
 use tombolo_machine::image::{Image, ImageError, elf};
 use tombolo_machine::kit;
 

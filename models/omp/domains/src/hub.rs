@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tombolo::admin::Target;
+use tombolo::nodes::Target;
 use tombolo::{Child, Domain, Error, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{Mode, Read};
 use tombolo_omp_team::job::stack::{Call, Main, Stack};

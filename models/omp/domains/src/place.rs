@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
+use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Isa, NodeId};
 use tombolo_omp_team::job::env::Memory;
 use tombolo_omp_team::primitives::nodes::Named;

@@ -10,10 +10,10 @@ use tombolo_bulk::wire::{Offer, PoolIndex, Veto};
 use tombolo_bulk::{Message, PoolChannel, Segment, Session, TableError, Terms, Trust};
 use tombolo_link::TransportKind;
 
-use crate::admin::NodeInfo;
 use crate::channel::Channel;
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::nodes::NodeInfo;
 use crate::region::Capability;
 
 use super::arrival::{Arrival, PoolOffer};

@@ -49,15 +49,6 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
 /// Takes the output of children.
 pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
 
-/// A piece of console output.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConsoleOutput {
-    /// Bytes lost before these because they were not taken in time.
-    pub dropped_bytes: u64,
-    /// What the node printed.
-    pub bytes: Vec<u8>,
-}
-
 /// What has arrived and was not taken yet.
 #[derive(Default)]
 pub(crate) struct Arrived {
@@ -82,7 +73,8 @@ pub(crate) struct Arrived {
     pub(crate) exits: Exits,
     /// When children were asked for that are not there yet, as a trace has it, by request.
     spawning: BTreeMap<u32, u64>,
-    pub(crate) console: VecDeque<ConsoleOutput>,
+    /// Output of consoles.
+    pub(crate) console: VecDeque<Reply>,
     /// Requests for children with a side stream.
     starting_sides: HashSet<u32>,
     /// This end of the side streams of children.
@@ -600,9 +592,7 @@ impl MonitorLink {
                     notices.push_back(notice);
                 }
             }
-            Reply::Console { dropped, bytes, .. } => {
-                arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes });
-            }
+            output @ Reply::Console { .. } => arrived.console.push_back(output),
             answer => {
                 arrived.unanswered.remove(&request);
                 if arrived.starting_sides.remove(&request)

@@ -39,8 +39,8 @@ use std::time::Duration;
 use tombolo_control::Fault;
 use tombolo_naming::{Answer, Operation, Scope, TextError, parse_query, split_scope};
 pub use tombolo_naming::{
-    AttributeError, Attributes, Comparison, Condition, DeleteCause, EndCause, EventMask, NameFault,
-    ObjectInfo, Query, Record, Value,
+    AttributeError, Attributes, Comparison, Condition, DeleteCause, EndCause, EventMask, NameFault, Query,
+    Record, Value,
 };
 
 pub use barrier::{Barrier, Meeting};
@@ -212,7 +212,7 @@ impl Names {
     /// # Errors
     /// [`NameFault::NoSuchName`], [`NameFault::NotYours`] in [`Error::Monitor`].
     pub fn delete(&self, name: &str) -> Result<Record, Error> {
-        self.delete_if(name, Condition::Always)
+        self.deletion(name)?.wait()
     }
 
     /// [`delete`](Self::delete) as a future. One that is dropped may have deleted it.
@@ -220,56 +220,16 @@ impl Names {
     /// # Errors
     /// As [`delete`](Self::delete).
     pub async fn delete_async(&self, name: &str) -> Result<Record, Error> {
-        self.delete_if_async(name, Condition::Always).await
+        self.deletion(name)?.answer().await
     }
 
-    /// Deletes a record if a condition holds, and returns what it was.
-    ///
-    /// # Errors
-    /// As [`delete`](Self::delete), or what the condition says.
-    pub fn delete_if(&self, name: &str, condition: Condition) -> Result<Record, Error> {
-        self.deletion(name, condition)?.wait()
-    }
-
-    /// [`delete_if`](Self::delete_if) as a future. One that is dropped may have deleted it.
-    ///
-    /// # Errors
-    /// As [`delete_if`](Self::delete_if).
-    pub async fn delete_if_async(&self, name: &str, condition: Condition) -> Result<Record, Error> {
-        self.deletion(name, condition)?.answer().await
-    }
-
-    fn deletion(&self, name: &str, condition: Condition) -> Result<Question<impl Asks<Record>>, Error> {
+    fn deletion(&self, name: &str) -> Result<Question<impl Asks<Record>>, Error> {
         let (scope, name) = self.name(name)?;
-        let delete = Operation::Delete { name, condition, want_previous: true };
+        let delete = Operation::Delete { name, condition: Condition::Always, want_previous: true };
         Ok(self.question(&scope, delete, |_, answer| match answer {
             Answer::Changed { previous: Some(record), .. } => Ok(record),
             other => Err(unexpected(&other)),
         }))
-    }
-
-    /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` the own node's,
-    /// `"@NODE/"` that node's.
-    ///
-    /// # Errors
-    /// [`Error::Monitor`].
-    pub fn objects(&self, scope: &str) -> Result<Vec<ObjectInfo>, Error> {
-        let scope = self.scope(split_scope(scope).0);
-        let mut all: Vec<ObjectInfo> = Vec::new();
-        loop {
-            let last = all.last().map(|object| (object.kind.clone(), object.name.clone()));
-            let after = last.unwrap_or_default();
-            let page = self.question(&scope, Operation::Objects { after }, |_, answer| match answer {
-                Answer::Objects { objects, more } => Ok((objects, more)),
-                other => Err(unexpected(&other)),
-            });
-            let (objects, more) = page.wait()?;
-            let done = !more || objects.is_empty();
-            all.extend(objects);
-            if done {
-                return Ok(all);
-            }
-        }
     }
 }
 

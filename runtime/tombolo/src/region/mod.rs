@@ -38,7 +38,8 @@ pub use tombolo_capability::{
     Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, RegionInfo, Revoked,
     Rights, Seal,
 };
-use tombolo_control::{RegionPlace, Reply, Request};
+pub use tombolo_control::ForeignPlace;
+use tombolo_control::{RegionPlace, Reply, Request, all_pages};
 pub use tombolo_engine::Location;
 
 use crate::domain::Domain;
@@ -221,40 +222,12 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn capabilities(&self) -> Result<Vec<CapabilityInfo>, Error> {
-        let mut all: Vec<CapabilityInfo> = Vec::new();
-        loop {
-            let after = all.last().map_or(0, |last| last.id.0);
+        all_pages(|last: Option<&CapabilityInfo>| {
+            let after = last.map_or(0, |last| last.id.0);
             match self.link.ask(Request::Capabilities { after }, ANSWER_TIMEOUT)?.0 {
-                Reply::Capabilities { capabilities, more } => {
-                    let done = !more || capabilities.is_empty();
-                    all.extend(capabilities);
-                    if done {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+                Reply::Capabilities { capabilities, more } => Ok((capabilities, more)),
+                other => Err(unexpected(&other)),
             }
-        }
-    }
-
-    /// All regions of the machine.
-    ///
-    /// # Errors
-    /// [`Error::MonitorLost`].
-    pub fn regions(&self) -> Result<Vec<RegionInfo>, Error> {
-        let mut all: Vec<RegionInfo> = Vec::new();
-        loop {
-            let after = all.last().map_or(0, |last| last.id.to_bits());
-            match self.link.ask(Request::Regions { after }, ANSWER_TIMEOUT)?.0 {
-                Reply::Regions { regions, more } => {
-                    let done = !more || regions.is_empty();
-                    all.extend(regions);
-                    if done {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
-            }
-        }
+        })
     }
 }

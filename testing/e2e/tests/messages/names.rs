@@ -8,6 +8,7 @@ use tombolo::error::Fault;
 use tombolo::names::{
     Attributes, Change, Condition, DeleteCause, EventMask, NameFault, NewRecord, Value, WatchOptions,
 };
+use tombolo_admin::ObjectInfo;
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
 /// Deadline of everything that is known to happen.
@@ -20,6 +21,11 @@ fn host() -> (Machine, Domain) {
     let machine = Machine::up(&MachineFile::host());
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
     (machine, domain)
+}
+
+/// The locks, semaphores and barriers of the machine.
+fn locks(domain: &Domain) -> Vec<ObjectInfo> {
+    tombolo_admin::Machine::of(domain).locks("").expect("the machine is up")
 }
 
 fn fault<T: std::fmt::Debug>(result: Result<T, tombolo::Error>) -> NameFault {
@@ -217,7 +223,7 @@ fn d2locksimple() {
         assert!(program.finish().ok().contains("counted"));
     }
     assert_eq!(names.get("counter").unwrap().integer("count"), Ok(2000), "nobody's turn was lost");
-    assert_eq!(names.objects("").unwrap(), [], "a lock that nobody holds is nothing");
+    assert_eq!(locks(&domain), [], "a lock that nobody holds is nothing");
     machine.down();
 }
 
@@ -361,7 +367,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
         machine.kill(machine.node("s390x-user")["pid"].as_i64().expect("a process") as i32);
         assert!(matches!(waits.join().unwrap(), Fault::NodeDown { .. }));
     });
-    domain.restart_node("s390x-user").unwrap();
+    tombolo_admin::Machine::of(&domain).restart_node("s390x-user").unwrap();
     let gone = Fault::NoSuchName { name: "@s390x-user/svc".into() };
     assert_eq!(refused("@s390x-user/svc", QUIET), gone);
     drop(served);
@@ -382,15 +388,12 @@ fn a_lock_passes_on_when_its_holder_or_one_in_the_queue_is_killed() {
     let holder_pid = machine.domains_on("host").last().expect("the holder").1;
     let queued = machine.start_actor("host", &["queue-for-lock", "l"]);
     queued.wait_for("queueing");
-    let waiting = |count: u32| {
-        tombolo_e2e::eventually(|| {
-            domain.names().objects("").unwrap().iter().any(|lock| lock.waiting == count)
-        })
-    };
+    let waiting =
+        |count: u32| tombolo_e2e::eventually(|| locks(&domain).iter().any(|lock| lock.waiting == count));
     assert!(waiting(1));
     let survivor = machine.start_actor("host", &["queue-for-lock", "l"]);
     assert!(waiting(2));
-    let before = domain.names().objects("").unwrap()[0].count;
+    let before = locks(&domain)[0].count;
     // The first in the queue dies, then the holder: the second in the queue has it.
     let queued_pid = machine.domains_on("host")[machine.domains_on("host").len() - 2].1;
     machine.kill(queued_pid);
@@ -473,7 +476,7 @@ fn names_of_a_node_are_its_own_and_go_with_it() {
     let down = names.get("@s390x-user/svc").expect_err("the node is down");
     assert!(matches!(down, tombolo::Error::Monitor(Fault::NodeDown { .. })), "{down}");
     assert!(first.release().is_err());
-    domain.restart_node("s390x-user").unwrap();
+    tombolo_admin::Machine::of(&domain).restart_node("s390x-user").unwrap();
     assert_eq!(names.find("@s390x-user/_").unwrap(), [], "with a node go its names");
     let again = names.lock("@s390x-user/l").unwrap().acquire(PATIENCE).unwrap();
     assert!(again.fencing_token() > token, "tokens grow across restarts");

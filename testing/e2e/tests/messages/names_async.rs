@@ -195,7 +195,7 @@ fn what_a_dropped_future_waited_for_goes_to_the_next() {
             drop(block_on(semaphore.acquire_async(2, PATIENCE)).unwrap());
         }
         // No task is left waiting.
-        let objects = holder.names().objects(scope).unwrap();
+        let objects = tombolo_admin::Machine::of(&holder).locks(scope).unwrap();
         assert!(objects.iter().all(|object| object.waiting == 0), "{objects:?}");
     }
     machine.down();

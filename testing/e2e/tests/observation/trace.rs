@@ -342,7 +342,7 @@ fn start_recording(machine: &Machine) -> (Running, PathBuf) {
     command.args(["trace", "record", "-o"]).arg(&file);
     let recorder = Running::start(&mut command);
     let domain = tombolo::Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    assert!(eventually(|| domain.traced().expect("it says").on));
+    assert!(eventually(|| tombolo_admin::Machine::of(&domain).is_tracing().expect("it says")));
     (recorder, file)
 }
 

@@ -100,6 +100,7 @@ fn manifest(name: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
+         tombolo-admin = {{ path = \"{root}/runtime/admin\" }}\n\
          tombolo-copies = {{ path = \"{root}/runtime/copies\" }}\n\
          tombolo-files = {{ path = \"{root}/runtime/files\" }}\n\
          tombolo-group = {{ path = \"{root}/runtime/group\" }}\n\

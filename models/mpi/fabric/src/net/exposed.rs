@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use tombolo::admin::NodeKind;
+use tombolo::nodes::NodeKind;
 use tombolo::region::{Capability, Extent, FarEnd, Region, RegionFile, Rights};
 use tombolo::{Domain, DomainId};
 use tombolo_platform::memory::is_mapped;

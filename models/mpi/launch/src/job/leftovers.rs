@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_machine::Kit;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tombolo::admin::NodeInfo;
+use tombolo::nodes::NodeInfo;
 use tombolo::waitset::Waker;
 use tombolo::{Child, Domain, DomainId, Error, WaitSet};
 use tombolo_placement::PlacementError;

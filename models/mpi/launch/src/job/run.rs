@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tombolo::admin::NodeKind;
-use tombolo::admin::Signal;
 use tombolo::error::Fault;
+use tombolo::nodes::NodeKind;
 use tombolo::spawn::SideStream;
 use tombolo::{Child, Domain, Error, Exit, Ready, Token, WaitSet};
+use tombolo_admin::{Machine, Signal};
 use tombolo_placement::{Placement, PlacementError, place};
 
 use super::cleaner::Cleaner;
@@ -493,7 +493,7 @@ impl<'a> Running<'a> {
     fn kill(&self, index: usize, signal: u8, grace: Duration) {
         if let Some(child) = self.ranks[index].child.as_ref().filter(|_| self.ranks[index].lives()) {
             // If it is gone its end is on the way; if the monitor is, so are all domains.
-            let _ = self.domain.kill(child.id(), signal, grace);
+            let _ = Machine::of(&self.domain).kill(child.id(), Signal(signal), grace);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, Error, SpawnOptions};
 use tombolo_placement::{MAX_RANKS, PlacementError};
 use tombolo_platform::unpoisoned;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tombolo::error::Fault;
 use tombolo::region::{Capability, CapabilityFault, Extent, Kind, Rights};
 use tombolo::{Channel, Domain, Error, Exit, Listener, PoolOptions, SpawnOptions};
+use tombolo_admin::Machine;
 
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
@@ -50,7 +51,7 @@ impl Gifts {
 
     /// The capabilities to the memory and the service that are there: of all holders.
     fn capabilities(&self, domain: &Domain) -> Result<u32, Error> {
-        let regions = domain.regions()?;
+        let regions = Machine::of(domain).regions()?;
         let ours = [self.memory.region(), self.service.region()];
         Ok(regions.iter().filter(|region| ours.contains(&region.id)).map(|region| region.capabilities).sum())
     }

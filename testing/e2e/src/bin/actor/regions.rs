@@ -5,6 +5,7 @@ use tombolo::region::{
     Capability, CapabilityFault, CapabilityId, Extent, MapOptions, Mapping, RegionOptions, Rights,
 };
 use tombolo::{Channel, Domain, Error};
+use tombolo_admin::Machine;
 
 use crate::{Outcome, PATIENCE};
 
@@ -91,7 +92,7 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let id = region.region();
     drop((mapping, region));
     let until = std::time::Instant::now() + PATIENCE;
-    while domain.regions()?.iter().any(|left| left.id == id) {
+    while Machine::of(&domain).regions()?.iter().any(|left| left.id == id) {
         require(std::time::Instant::now() < until, "the region goes with its last user")?;
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tombolo_base::DomainId;
-use tombolo_control::TracedInfo;
+use tombolo::{DomainId, Error};
+use tombolo_control::MAX_TRACE_READ_BYTES;
 use tombolo_trace::file::{self, Chunk, DomainHead, Fate, NodeHead};
 use tombolo_trace::layout::{EVENT_BYTES, HEAD_BYTES, ROW_BYTES};
 use tombolo_trace::snapshot::{self, Head, RowInfo};
 
-use super::MAX_TRACE_READ_BYTES;
-use crate::domain::Domain;
-use crate::error::Error;
+use crate::Machine;
+use crate::trace::TracedInfo;
 
 /// Rows in one chunk.
 const ROWS_TOGETHER: usize = 4096;
@@ -38,7 +37,7 @@ struct Followed {
 /// Why a trace is not collected.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The machine said no.
+    /// The machine cannot be asked, or refuses.
     #[error(transparent)]
     Machine(#[from] Error),
     /// What was read cannot be written.
@@ -50,22 +49,23 @@ pub enum CollectError {
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tombolo::trace::{Collector, Recording};
+/// use tombolo_admin::Machine;
+/// use tombolo_admin::trace::{Collector, Recording};
 ///
-/// let domain = tombolo::Domain::attach()?;
-/// let mut collector = Collector::new(domain.clone(), std::fs::File::create("job.tbt")?)?;
-/// domain.start_trace(Recording { keep_first: false, while_attached: true })?;
+/// let machine = Machine::of(&tombolo::Domain::attach()?);
+/// let mut collector = Collector::new(&machine, std::fs::File::create("job.tbt")?)?;
+/// machine.start_trace(Recording { keep_first: false, while_attached: true })?;
 /// // For as long as is wanted, again and again:
 /// collector.collect()?;
-/// domain.stop_trace()?;
+/// machine.stop_trace()?;
 /// while collector.collect()? > 0 {}
 /// println!("{} events", collector.finish()?.events);
-/// domain.stop_trace()?;
+/// machine.stop_trace()?;
 /// # Ok(())
 /// # }
 /// ```
 pub struct Collector<W: Write> {
-    domain: Domain,
+    machine: Machine,
     out: W,
     chunks: u64,
     followed: BTreeMap<DomainId, Followed>,
@@ -80,21 +80,30 @@ pub struct Collector<W: Write> {
 }
 
 impl<W: Write> Collector<W> {
-    fn of(domain: Domain, out: W) -> Self {
+    fn of(machine: &Machine, out: W) -> Self {
         let followed = BTreeMap::new();
-        Collector { domain, out, chunks: 0, followed, on: false, lost: 0, events: 0, missed: 0 }
+        Collector {
+            machine: machine.clone(),
+            out,
+            chunks: 0,
+            followed,
+            on: false,
+            lost: 0,
+            events: 0,
+            missed: 0,
+        }
     }
 
     /// Starts a file.
     ///
     /// # Errors
     /// [`CollectError`].
-    pub fn new(domain: Domain, out: W) -> Result<Self, CollectError> {
-        let mut collector = Self::of(domain, out);
+    pub fn new(machine: &Machine, out: W) -> Result<Self, CollectError> {
+        let mut collector = Self::of(machine, out);
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = file::header(u64::try_from(created.as_nanos()).unwrap_or(0));
         collector.write_bytes(&header)?;
-        let nodes = collector.domain.nodes()?;
+        let nodes = machine.domain().nodes()?;
         let nodes = nodes
             .into_iter()
             .map(|node| NodeHead {
@@ -104,7 +113,7 @@ impl<W: Write> Collector<W> {
                 isa: node.isa.name().to_owned(),
             })
             .collect();
-        let name = collector.domain.machine_name().to_owned();
+        let name = machine.domain().machine_name().to_owned();
         collector.write(&Chunk::Machine { name, nodes })?;
         Ok(collector)
     }
@@ -135,7 +144,7 @@ impl<W: Write> Collector<W> {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let wanted = (length - bytes.len()).min(MAX_TRACE_READ_BYTES as usize) as u32;
-            match self.domain.read_trace(id, (offset + bytes.len()) as u64, wanted) {
+            match self.machine.read_trace(id, (offset + bytes.len()) as u64, wanted) {
                 Ok(piece) if piece.is_empty() => return Ok(None),
                 Ok(piece) => bytes.extend(piece),
                 Err(Error::Monitor(_)) => return Ok(None),
@@ -157,10 +166,10 @@ impl<W: Write> Collector<W> {
     /// [`CollectError`].
     pub fn collect(&mut self) -> Result<u64, CollectError> {
         let before = self.events;
-        let traced = self.domain.traced()?;
+        let traced = self.machine.traced()?;
         self.on = traced.on;
         for info in &traced.domains {
-            if info.id != self.domain.id() {
+            if info.id != self.machine.domain().id() {
                 self.follow(info)?;
             }
         }
@@ -303,14 +312,14 @@ pub struct Summary {
     pub lost: usize,
 }
 
-impl Domain {
+impl Machine {
     /// The counters of every end of a channel of a machine, with whose it is.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn channel_rows(&self) -> Result<Vec<(TracedInfo, Vec<RowInfo>)>, Error> {
-        let reader = Collector::of(self.clone(), io::sink());
-        let traced = self.traced()?.domains.into_iter().filter(|info| info.id != self.id());
+        let reader = Collector::of(self, io::sink());
+        let traced = self.traced()?.domains.into_iter().filter(|info| info.id != self.domain().id());
         traced.map(|info| Ok((info.clone(), reader.rows(info.id)?))).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine consists of.
+//! The nodes and windows of a machine, to choose from.
 
 use alloc::vec::Vec;
 
