@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo::channel::Either;
 use tombolo::nodes::NodeInfo;
 use tombolo::{Channel, ChannelOptions, Child, Domain, Exit, Listener, SpawnOptions, TransportKind};
 use tombolo_bench_far::ring::peer::{OPEN, back_name, opener_makes_memory, sleeper_name};
@@ -53,10 +54,15 @@ fn open(
     (child, arguments, roomy): (&Child, &PeerArguments, &ChannelOptions),
 ) -> Result<Ends<Channel>, Error> {
     let ring = accept(child, |timeout| listener.within(timeout).accept())?;
-    let raw = accept(child, |timeout| listener.within(timeout).accept())?.into_raw_memory();
+    let raw = accept(child, |timeout| listener.within(timeout).accept())?
+        .into_raw_memory()
+        .and_then(Either::coherent);
     let wake = accept(child, |timeout| sleeper.within(timeout).accept())?;
     let own = if opener_makes_memory(&ring) {
-        roomy.connect(&domain.within(OPEN), back_name(&arguments.name))?.into_raw_memory()
+        roomy
+            .connect(&domain.within(OPEN), back_name(&arguments.name))?
+            .into_raw_memory()
+            .and_then(Either::coherent)
     } else {
         None
     };

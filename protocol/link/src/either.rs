@@ -35,6 +35,17 @@ pub enum Either<A, B> {
     Flushed(B),
 }
 
+impl<A, B> Either<A, B> {
+    /// What is over coherent memory; `None` over memory whose lines are written back and invalidated.
+    #[must_use]
+    pub fn coherent(self) -> Option<A> {
+        match self {
+            Either::Coherent(inner) => Some(inner),
+            Either::Flushed(_) => None,
+        }
+    }
+}
+
 /// The memory of a channel.
 pub type EitherMemory = Either<SharedMemory, SharedMemory<Flushed>>;
 

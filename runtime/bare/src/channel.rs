@@ -421,20 +421,10 @@ impl Channel {
         self.end.stats()
     }
 
-    /// The bare memory under the channel, for measuring; `None` in a window that is not coherent. Both ends
-    /// must do this: the rings are of no use afterwards.
+    /// The bare memory under the channel, for measuring, whether it is coherent or not. Both ends must do
+    /// this: the rings are of no use afterwards.
     #[must_use]
-    pub fn into_raw_memory(self) -> Option<RawMemory> {
-        match self.into_any_raw_memory() {
-            Some(Either::Coherent(raw)) => Some(raw),
-            _ => None,
-        }
-    }
-
-    /// The bare memory under the channel, whether it is coherent or not. Both ends must do this: the rings
-    /// are of no use afterwards.
-    #[must_use]
-    pub fn into_any_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
+    pub fn into_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
         Some(match self.memory.clone() {
             Either::Coherent(memory) => Either::Coherent(RawMemory { memory, _channel: self }),
             Either::Flushed(memory) => Either::Flushed(RawMemory { memory, _channel: self }),

@@ -463,21 +463,10 @@ impl Channel {
         self.carrier.stats()
     }
 
-    /// The bare memory under the channel, for measuring; `None` where no coherent
-    /// memory is shared. Both ends must do
-    /// this: the rings are of no use afterwards.
+    /// The bare memory under the channel, for measuring, whether it is coherent or not; `None` where none is
+    /// shared. Both ends must do this: the rings are of no use afterwards.
     #[must_use]
-    pub fn into_raw_memory(self) -> Option<RawMemory> {
-        match unguarded(self.carrier.into_inner()) {
-            Plain::Memory(channel) => Some(channel.into_raw_memory()),
-            Plain::Flushed(_) | Plain::Stream(_) | Plain::Captured(_) => None,
-        }
-    }
-
-    /// The bare memory under the channel, whether it is coherent or not; `None` where none is shared. Both
-    /// ends must do this: the rings are of no use afterwards.
-    #[must_use]
-    pub fn into_any_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
+    pub fn into_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
         match unguarded(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(Either::Coherent(channel.into_raw_memory())),
             Plain::Flushed(channel) => Some(Either::Flushed(channel.into_raw_memory())),

@@ -64,7 +64,7 @@ mod tests {
                 let (request, _) = monitor.next_message();
                 monitor.say(request, Reply::Done, &[]);
                 let (request, _) = monitor.next_message();
-                let fault = Fault::NoSuchNode { node: "mars".into(), available: vec!["host".into()] };
+                let fault = Fault::NoSuchNode { name: "mars".into(), available: vec!["host".into()] };
                 monitor.say(request, Reply::Failed { fault }, &[]);
             });
             let restart = |node: &str| Request::Restart { node: node.into(), force: false };

@@ -90,7 +90,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
         Ok(seconds) => seconds.parse().map_err(|_| "TOMBOLO_LITMUS_SECONDS is no number")?,
         Err(_) => SECONDS,
     };
-    let Some(raw) = channel.into_any_raw_memory() else {
+    let Some(raw) = channel.into_raw_memory() else {
         if report {
             println!("unshared");
         } else {

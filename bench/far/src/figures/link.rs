@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo::channel::Either;
 use tombolo::{Channel, Domain};
 use tombolo_copies::engines::SharedMemory;
 use tombolo_platform::copy::{self, Loop};
@@ -67,7 +68,7 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
         cpus::pin(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })?;
     }
     let ring = messages::channel(&domain, &job, 0)?;
-    let raw = messages::channel(&domain, &job, 1)?.into_raw_memory();
+    let raw = messages::channel(&domain, &job, 1)?.into_raw_memory().and_then(Either::coherent);
     let wake = messages::channel(&domain, &job, 2)?;
     let mut ends = Ends { ring, raw, own: None, wake };
     if rank > 0 {

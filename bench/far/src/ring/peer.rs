@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo::channel::Either;
 use tombolo::{Channel, Domain, TransportKind};
 
 use super::PeerArguments;
@@ -49,10 +50,16 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     let options = arguments.shape.options()?;
     let roomy = arguments.shape.roomy().options()?;
     let ring = options.connect(&domain.within(OPEN), &arguments.name)?;
-    let raw = roomy.connect(&domain.within(OPEN), &arguments.name)?.into_raw_memory();
+    let raw =
+        roomy.connect(&domain.within(OPEN), &arguments.name)?.into_raw_memory().and_then(Either::coherent);
     let wake = options.clone().spin_ns(0).connect(&domain.within(OPEN), sleeper_name(&arguments.name))?;
     let own = if opener_makes_memory(&ring) {
-        options.export(&domain, &back_name(&arguments.name))?.within(OPEN).accept()?.into_raw_memory()
+        options
+            .export(&domain, &back_name(&arguments.name))?
+            .within(OPEN)
+            .accept()?
+            .into_raw_memory()
+            .and_then(Either::coherent)
     } else {
         None
     };
