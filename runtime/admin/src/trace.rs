@@ -83,7 +83,8 @@ impl Machine {
         }
     }
 
-    /// Reads a part of a domain's trace page: up to `length_bytes`, at most [`MAX_TRACE_READ_BYTES`].
+    /// Reads a part of a domain's trace page: up to `length_bytes`, at most
+    /// `tombolo_control::MAX_TRACE_READ_BYTES`.
     ///
     /// # Errors
     /// [`Error::Monitor`] when there is no such page any more.
