@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tombolo::bulk::{Arrival, BulkChannel, BulkOptions, Pool};
 use tombolo::waitset::{Ready, WaitSet, Waker};
-use tombolo::{ChannelOptions, Domain, DomainId, Error, Incoming, Listener};
+use tombolo::{ChannelOptions, Domain, Error, Incoming, Listener};
 use tombolo_interface::Envelope;
 use tombolo_platform::error::Context;
 
@@ -181,7 +181,7 @@ impl Shared {
 
     /// Serves a client if it is one of ours.
     fn admit(self: &Arc<Self>, incoming: Incoming<BulkChannel>) -> Result<(), FileError> {
-        if !self.is_ours(incoming.peer())? {
+        if !self.domain.has_started(incoming.peer())? {
             return Ok(());
         }
         let mut clients = self.clients();
@@ -195,22 +195,6 @@ impl Shared {
         let thread = thread("files-client", move || shared.serve(incoming, set))?;
         clients.push(Client { waker, thread });
         Ok(())
-    }
-
-    /// Whether a domain is one that this one started, or one that these did: as the root has it, which starts
-    /// them.
-    fn is_ours(&self, peer: DomainId) -> Result<bool, FileError> {
-        let domains = self.domain.domains()?;
-        let mut at = peer;
-        // No domain is its own ancestor; a list that says so ends here too.
-        for _ in 0..=domains.len() {
-            match domains.iter().find(|domain| domain.id == at).and_then(|domain| domain.parent) {
-                Some(parent) if parent == self.domain.id() => return Ok(true),
-                Some(parent) => at = parent,
-                None => return Ok(false),
-            }
-        }
-        Ok(false)
     }
 
     /// Serves a client until its channel ends or it breaks the protocol. Other clients are not affected.

@@ -2,7 +2,7 @@
 //!
 //! The crate `tombolo-admin` has what tools need to operate and observe a machine.
 
-use tombolo_control::{DomainInfo, Reply, Request, all_pages};
+use tombolo_control::{Reply, Request, all_pages};
 use tombolo_naming::parse_query;
 
 pub use tombolo_base::Target;
@@ -38,17 +38,6 @@ impl Domain {
             let from = last.map_or(0, |last| u32::from(last.id) + 1);
             match self.link.ask(Request::Windows { from }, ANSWER_TIMEOUT)?.0 {
                 Reply::Windows { windows, more } => Ok((windows, more)),
-                other => Err(unexpected(&other)),
-            }
-        })
-    }
-
-    /// The machine's live domains, by id.
-    pub(crate) fn domains(&self) -> Result<Vec<DomainInfo>, Error> {
-        all_pages(|last: Option<&DomainInfo>| {
-            let after = last.map_or(0, |domain| domain.id.to_bits());
-            match self.link.ask(Request::Domains { after }, ANSWER_TIMEOUT)?.0 {
-                Reply::Domains { domains, more } => Ok((domains, more)),
                 other => Err(unexpected(&other)),
             }
         })

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tombolo_base::DomainId;
 use tombolo_control::monitor::GivenCapability;
-use tombolo_control::{Membership, ProgramSpec, Reply, Request, SpawnRequest, streams};
+use tombolo_control::{
+    DomainInfo, Membership, ProgramSpec, Reply, Request, SpawnRequest, all_pages, streams,
+};
 use tombolo_platform::Context;
 
 pub use tombolo_control::Exit;
@@ -234,6 +236,31 @@ impl Domain {
     pub fn next_exit(&self, timeout: Duration) -> Result<(DomainId, Exit), Error> {
         self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.next())
     }
+
+    /// Whether a live domain is a child of this one, or a child of such a domain and so on. The root says so,
+    /// which starts them: a server can serve the domains of its own job alone.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn has_started(&self, domain: DomainId) -> Result<bool, Error> {
+        let domains = all_pages(|last: Option<&DomainInfo>| {
+            let after = last.map_or(0, |domain| domain.id.to_bits());
+            match self.link.ask(Request::Domains { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Domains { domains, more } => Ok((domains, more)),
+                other => Err(unexpected(&other)),
+            }
+        })?;
+        let mut at = domain;
+        // No domain is its own ancestor; a list that says so ends here too.
+        for _ in 0..=domains.len() {
+            match domains.iter().find(|domain| domain.id == at).and_then(|domain| domain.parent) {
+                Some(parent) if parent == self.id() => return Ok(true),
+                Some(parent) => at = parent,
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// A domain that this one started.
@@ -316,7 +343,40 @@ fn inherit_files(environment: &mut Vec<(String, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Monitor;
+    use crate::testing::{Monitor, id};
+
+    #[test]
+    fn children_and_their_children_were_started_by_a_domain() {
+        let (domain, monitor) = Monitor::with_domain();
+        let number = |low: u64| id(domain.id().to_bits() + low);
+        let info = |low: u64, parent: Option<DomainId>| DomainInfo {
+            id: number(low),
+            node: "host".into(),
+            program: "work".into(),
+            pid: 1,
+            parent,
+            age: Duration::ZERO,
+            channels: 0,
+        };
+        let own = domain.id();
+        let pages = [
+            vec![info(0, None), info(1, Some(own)), info(2, Some(number(1)))],
+            // Two that say that they started each other.
+            vec![info(3, None), info(4, Some(number(5))), info(5, Some(number(4)))],
+        ];
+        let answered = |asked: u64| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for (index, page) in pages.iter().enumerate() {
+                        let (request, _) = monitor.next_message();
+                        monitor.say(request, Reply::Domains { domains: page.clone(), more: index == 0 }, &[]);
+                    }
+                });
+                domain.has_started(number(asked)).unwrap()
+            })
+        };
+        assert_eq!([0, 1, 2, 3, 4, 9].map(answered), [false, true, true, false, false, false]);
+    }
 
     #[test]
     fn who_does_not_wait_is_told_of_what_has_come() {
