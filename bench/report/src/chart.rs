@@ -30,6 +30,7 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
 
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const GRID: RGBColor = RGBColor(0xd9, 0xd9, 0xd9);
+const MARK: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
 const FONT: &str = "Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
 /// All lengths below are pixels.
@@ -118,232 +119,202 @@ impl Axis<'_> {
     }
 }
 
-/// What a row shows of its value.
-pub(crate) enum Shape {
+/// What a series shows. Without a vertical axis each series is a row; bars and percentiles are only for these.
+pub(crate) enum Mark {
     /// A dot for the median and marks for the 99th and the 99.9th percentile.
     Percentiles([f64; 3]),
     /// A bar, and below it a thin grey one to compare with; 0 for none.
     Bar(f64, f64),
+    /// A line through points, in the order of the first coordinate; dashed if it only serves for comparison.
+    Line(Vec<(f64, f64)>, bool),
 }
 
-/// A row of a chart of rows.
-pub(crate) struct Row {
+pub(crate) struct Series {
     pub(crate) name: String,
-    pub(crate) shape: Shape,
-    /// The value in words, at the right.
+    /// The value in words, at the right of a row; empty for a line.
     pub(crate) value: String,
     pub(crate) colour: RGBColor,
+    pub(crate) mark: Mark,
 }
 
-impl Row {
-    fn values(&self) -> Vec<f64> {
-        match self.shape {
-            Shape::Percentiles(values) => values.to_vec(),
-            Shape::Bar(value, reference) => vec![value, reference],
+impl Series {
+    fn points(&self) -> Vec<(f64, f64)> {
+        match &self.mark {
+            Mark::Percentiles(values) => values.map(|value| (value, 0.0)).to_vec(),
+            Mark::Bar(value, reference) => vec![(*value, 0.0), (*reference, 0.0)],
+            Mark::Line(points, _) => points.clone(),
         }
     }
 }
 
-/// Draws rows over a common axis.
-pub(crate) fn rows(title: &str, about: &str, axis: Axis<'_>, rows: &[Row]) -> Result<String, ChartError> {
-    let names = text_width(rows.iter().map(|row| row.name.as_str()));
-    let values = text_width(rows.iter().map(|row| row.value.as_str()));
-    // Long names widen the chart instead of leaving no room for it.
-    let width = WIDTH.max(names + values + WIDTH / 2);
-    let height = HEADER + ROW * rows.len() as i32 + FOOTER;
-    svg((width, height), title, about, |area| {
-        let range = axis.range(rows.iter().flat_map(Row::values));
-        let bottom = rows.len() as f64;
-        let mut chart = ChartBuilder::on(area)
-            .x_label_area_size(FOOTER)
-            .margin_left(names)
-            .margin_right(values)
-            .build_cartesian_2d(range.clone(), bottom..0.0)?;
-        draw_axis(&mut chart, axis, &range)?;
-        for (index, row) in rows.iter().enumerate() {
-            let y = index as f64 + 0.5;
-            let left = range.start;
-            draw_text(&mut chart, (left, y), (-10, 0), &row.name, 12, HPos::Right)?;
-            draw_text(&mut chart, (range.end, y), (values - 12, 0), &row.value, 12, HPos::Right)?;
-            draw_shape(&mut chart, axis, left, y, row)?;
-        }
-        Ok(())
-    })
-}
-
-fn draw_axis(chart: &mut Plane<'_, '_>, axis: Axis<'_>, range: &Range<f64>) -> Result<(), ChartError> {
-    chart
-        .configure_mesh()
-        .disable_y_axis()
-        .disable_y_mesh()
-        .x_labels(axis.labels(range))
-        .x_label_formatter(&|coordinate| axis.text(*coordinate))
-        .x_desc(axis.name)
-        .axis_style(GRID)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .label_style(font(11))
-        .axis_desc_style(font(12))
-        .draw()
-}
-
-fn draw_shape(
-    chart: &mut Plane<'_, '_>,
-    axis: Axis<'_>,
-    left: f64,
-    y: f64,
-    row: &Row,
-) -> Result<(), ChartError> {
-    let bar = |value: f64, top: f64, bottom: f64, colour: RGBColor| {
-        Rectangle::new([(left, top), (axis.coordinate(value), bottom)], colour.filled())
-    };
-    match row.shape {
-        Shape::Percentiles([p50, p99, p999]) => {
-            let [from, bar, end] = [p50, p99.max(p50), p999.max(p50)].map(|value| axis.coordinate(value));
-            let line = |from, to, width| PathElement::new(vec![from, to], row.colour.stroke_width(width));
-            chart.draw_series([
-                line((from, y), (end, y), 2),
-                line((end, y - 0.2), (end, y + 0.2), 2),
-                line((bar, y - 0.27), (bar, y + 0.27), 3),
-            ])?;
-            chart.draw_series([Circle::new((from, y), 5, row.colour.filled())])?;
-        }
-        Shape::Bar(value, reference) if reference > 0.0 => {
-            chart.draw_series([
-                bar(value, y - 0.35, y + 0.1, row.colour),
-                bar(reference, y + 0.15, y + 0.3, COLOURS[6]),
-            ])?;
-        }
-        Shape::Bar(value, _) => {
-            chart.draw_series([bar(value, y - 0.3, y + 0.3, row.colour)])?;
-        }
-    }
-    Ok(())
-}
-
-/// A line of a chart of lines.
-pub(crate) struct Line {
-    pub(crate) name: String,
-    /// Whether the line only serves for comparison.
-    pub(crate) dashed: bool,
-    /// In the order of the first coordinate.
-    pub(crate) points: Vec<(f64, f64)>,
-}
-
-/// A part of a chart of lines, with a heading if it has one.
+/// A part of a chart, with a heading if it has one.
+#[derive(Default)]
 pub(crate) struct Panel {
     pub(crate) heading: String,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) series: Vec<Series>,
     /// Values of the horizontal axis that are marked, and their names.
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// Draws panels of lines side by side, over the same vertical axis. The names of lines stand beside their
-/// last points.
-pub(crate) fn lines(
-    title: &str,
-    about: &str,
-    (x, y): (Axis<'_>, Axis<'_>),
-    panels: &[Panel],
-) -> Result<String, ChartError> {
-    let all = || panels.iter().flat_map(|panel| &panel.lines);
-    let values = || all().flat_map(|line| &line.points);
-    let longest = panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0) as i32;
-    let height = HEADER + FOOTER + LINES_HEIGHT.max(NAME_STEP * longest);
-    let ranges = (x.range(values().map(|(x, _)| *x)), y.range(values().map(|(_, y)| *y)));
-    let names = text_width(all().map(|line| line.name.as_str())).min(WIDTH / 2);
-    svg((WIDTH, height), title, about, |area| {
-        for (area, panel) in area.split_evenly((1, panels.len().max(1))).iter().zip(panels) {
-            draw_panel(area, panel, (x, y), &ranges, names)?;
+/// Panels side by side over the same axes. Without a vertical axis each series is a row, with its name at the
+/// left and its value at the right; otherwise the names of lines stand beside their last points.
+pub(crate) struct Chart<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) about: &'a str,
+    pub(crate) x: Axis<'a>,
+    pub(crate) y: Option<Axis<'a>>,
+    pub(crate) panels: Vec<Panel>,
+}
+
+impl Chart<'_> {
+    /// As an SVG file.
+    pub(crate) fn svg(&self) -> Result<String, ChartError> {
+        let all = || self.panels.iter().flat_map(|panel| &panel.series);
+        let longest = self.panels.iter().map(|panel| panel.series.len()).max().unwrap_or(0) as i32;
+        let names = text_width(all().map(|series| series.name.as_str()));
+        let values = text_width(all().map(|series| series.value.as_str()));
+        // Long names of rows widen the chart instead of leaving no room for it.
+        let (width, height, room) = match self.y {
+            None => (WIDTH.max(names + values + WIDTH / 2), ROW * longest, (names, values)),
+            Some(_) => (WIDTH, LINES_HEIGHT.max(NAME_STEP * longest), (14, names.min(WIDTH / 2))),
+        };
+        let points = || all().flat_map(Series::points);
+        let rows = f64::from(longest)..0.0;
+        let y = self.y.map_or(rows, |axis| axis.range(points().map(|(_, y)| y)));
+        let ranges = (self.x.range(points().map(|(x, _)| x)), y);
+        let mut text = String::new();
+        let size = (width as u32, (HEADER + height + FOOTER) as u32);
+        let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        root.draw_text(self.title, &bold(16), (MARGIN, 10))?;
+        for (line, y) in wrapped(self.about, width - 2 * MARGIN).into_iter().zip([32, 47]) {
+            root.draw_text(line, &font(12), (MARGIN, y))?;
+        }
+        let (_, area) = root.split_vertically(HEADER);
+        for (area, panel) in area.split_evenly((1, self.panels.len().max(1))).iter().zip(&self.panels) {
+            self.draw_panel(area, panel, &ranges, room)?;
+        }
+        root.present()?;
+        drop(area);
+        drop(root);
+        Ok(text)
+    }
+
+    fn draw_panel(
+        &self,
+        area: &Area<'_>,
+        panel: &Panel,
+        (across, up): &(Range<f64>, Range<f64>),
+        (left, right): (i32, i32),
+    ) -> Result<(), ChartError> {
+        let mut builder = ChartBuilder::on(area);
+        builder.x_label_area_size(FOOTER).margin_left(left).margin_right(right);
+        if self.y.is_some() {
+            builder.y_label_area_size(76).margin_top(10);
+        }
+        let mut chart = builder.build_cartesian_2d(across.clone(), up.clone())?;
+        let vertical = |coordinate: &f64| self.y.map_or_else(String::new, |axis| axis.text(*coordinate));
+        let horizontal = |coordinate: &f64| self.x.text(*coordinate);
+        let mut mesh = chart.configure_mesh();
+        mesh.x_labels(self.x.labels(across)).x_label_formatter(&horizontal).x_desc(self.x.name);
+        match self.y {
+            None => mesh.disable_y_axis().disable_y_mesh(),
+            Some(y) => {
+                mesh.y_labels(y.labels(up)).y_label_formatter(&vertical).y_desc(y.name).disable_x_mesh()
+            }
+        };
+        mesh.axis_style(GRID).bold_line_style(GRID).light_line_style(TRANSPARENT);
+        mesh.label_style(font(11)).axis_desc_style(font(12)).draw()?;
+        if self.y.is_some() {
+            draw_text(&mut chart, (across.start, up.end), (4, -8), &panel.heading, 12, HPos::Left)?;
+        }
+        for (value, name) in &panel.marks {
+            let at = self.x.coordinate(*value);
+            chart.draw_series([PathElement::new(vec![(at, up.start), (at, up.end)], MARK)])?;
+            draw_text(&mut chart, (at, up.end), (3, 8), name, 10, HPos::Left)?;
+        }
+        for (index, series) in panel.series.iter().enumerate() {
+            if self.y.is_none() {
+                let y = index as f64 + 0.5;
+                draw_text(&mut chart, (across.start, y), (-10, 0), &series.name, 12, HPos::Right)?;
+                draw_text(&mut chart, (across.end, y), (right - 12, 0), &series.value, 12, HPos::Right)?;
+            }
+            self.draw_series(&mut chart, index, series)?;
+        }
+        self.draw_names(area, &chart, panel)
+    }
+
+    fn draw_series(
+        &self,
+        chart: &mut Plane<'_, '_>,
+        index: usize,
+        Series { mark, colour, .. }: &Series,
+    ) -> Result<(), ChartError> {
+        let x = |value: f64| self.x.coordinate(value);
+        let left = chart.x_range().start;
+        let row = index as f64 + 0.5;
+        let bar = |value: f64, top: f64, bottom: f64, colour: RGBColor| {
+            Rectangle::new([(left, row + top), (x(value), row + bottom)], colour.filled())
+        };
+        match mark {
+            Mark::Percentiles([p50, p99, p999]) => {
+                let [from, bar, end] = [*p50, p99.max(*p50), p999.max(*p50)].map(x);
+                let line = |from, to, width| PathElement::new(vec![from, to], colour.stroke_width(width));
+                let upright = |at, half, width| line((at, row - half), (at, row + half), width);
+                chart.draw_series([
+                    line((from, row), (end, row), 2),
+                    upright(end, 0.2, 2),
+                    upright(bar, 0.27, 3),
+                ])?;
+                chart.draw_series([Circle::new((from, row), 5, colour.filled())])?;
+            }
+            Mark::Bar(value, reference) if *reference > 0.0 => {
+                let grey = bar(*reference, 0.15, 0.3, COLOURS[6]);
+                chart.draw_series([bar(*value, -0.35, 0.1, *colour), grey])?;
+            }
+            Mark::Bar(value, _) => {
+                chart.draw_series([bar(*value, -0.3, 0.3, *colour)])?;
+            }
+            Mark::Line(points, dashed) => {
+                let style = colour.stroke_width(2);
+                let points = || points.iter().map(|point| self.at(*point));
+                // A colour that is used again is dashed, too.
+                match (dashed, index / COLOURS.len()) {
+                    (false, 0) => chart.draw_series(LineSeries::new(points(), style))?,
+                    (true, _) => chart.draw_series(DashedLineSeries::new(points(), 7, 5, style))?,
+                    (false, _) => chart.draw_series(DashedLineSeries::new(points(), 4, 4, style))?,
+                };
+                chart.draw_series(points().map(|point| Circle::new(point, 3, style.filled())))?;
+            }
         }
         Ok(())
-    })
-}
+    }
 
-fn draw_panel(
-    area: &Area<'_>,
-    panel: &Panel,
-    (x, y): (Axis<'_>, Axis<'_>),
-    ranges: &(Range<f64>, Range<f64>),
-    names: i32,
-) -> Result<(), ChartError> {
-    let mut chart = ChartBuilder::on(area)
-        .x_label_area_size(FOOTER)
-        .margin_left(14)
-        .y_label_area_size(76)
-        .margin_top(10)
-        .margin_right(names)
-        .build_cartesian_2d(ranges.0.clone(), ranges.1.clone())?;
-    chart
-        .configure_mesh()
-        .x_labels(x.labels(&ranges.0))
-        .y_labels(y.labels(&ranges.1))
-        .x_label_formatter(&|coordinate| x.text(*coordinate))
-        .y_label_formatter(&|coordinate| y.text(*coordinate))
-        .x_desc(x.name)
-        .y_desc(y.name)
-        .disable_x_mesh()
-        .axis_style(GRID)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .label_style(font(11))
-        .axis_desc_style(font(12))
-        .draw()?;
-    let (low, high) = (ranges.1.start, ranges.1.end);
-    draw_text(&mut chart, (ranges.0.start, high), (4, -8), &panel.heading, 12, HPos::Left)?;
-    for (value, name) in &panel.marks {
-        let at = x.coordinate(*value);
-        chart.draw_series([PathElement::new(vec![(at, low), (at, high)], RGBColor(0xbb, 0xbb, 0xbb))])?;
-        draw_text(&mut chart, (at, high), (3, 8), name, 10, HPos::Left)?;
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (self.x.coordinate(x), self.y.map_or(y, |axis| axis.coordinate(y)))
     }
-    for (index, line) in panel.lines.iter().enumerate() {
-        draw_line(&mut chart, (x, y), index, line)?;
-    }
-    draw_names(area, &chart, (x, y), panel)
-}
 
-fn draw_line(
-    chart: &mut Plane<'_, '_>,
-    (x, y): (Axis<'_>, Axis<'_>),
-    index: usize,
-    line: &Line,
-) -> Result<(), ChartError> {
-    let style = COLOURS[index % COLOURS.len()].stroke_width(2);
-    let points = || line.points.iter().map(|(at, value)| (x.coordinate(*at), y.coordinate(*value)));
-    // A colour that is used again is dashed, too.
-    match (line.dashed, index / COLOURS.len()) {
-        (false, 0) => chart.draw_series(LineSeries::new(points(), style))?,
-        (true, _) => chart.draw_series(DashedLineSeries::new(points(), 7, 5, style))?,
-        (false, _) => chart.draw_series(DashedLineSeries::new(points(), 4, 4, style))?,
-    };
-    chart.draw_series(points().map(|point| Circle::new(point, 3, style.filled())))?;
-    Ok(())
-}
-
-/// Writes the names of lines beside their last points, moved apart where they would overlap.
-fn draw_names(
-    area: &Area<'_>,
-    chart: &Plane<'_, '_>,
-    (x, y): (Axis<'_>, Axis<'_>),
-    panel: &Panel,
-) -> Result<(), ChartError> {
-    let mut ends: Vec<(i32, usize)> = Vec::new();
-    for (index, line) in panel.lines.iter().enumerate() {
-        let Some((at, value)) = line.points.last() else { continue };
-        ends.push((chart.backend_coord(&(x.coordinate(*at), y.coordinate(*value))).1, index));
+    /// Writes the names of lines beside their last points, moved apart where they would overlap.
+    fn draw_names(&self, area: &Area<'_>, chart: &Plane<'_, '_>, panel: &Panel) -> Result<(), ChartError> {
+        let end = |(index, series): (usize, &Series)| match &series.mark {
+            Mark::Line(points, _) => Some((chart.backend_coord(&self.at(*points.last()?)).1, index)),
+            _ => None,
+        };
+        let mut ends: Vec<(i32, usize)> = panel.series.iter().enumerate().filter_map(end).collect();
+        ends.sort_unstable();
+        let (columns, rows) = chart.plotting_area().get_pixel_range();
+        let (left, top) = area.get_base_pixel();
+        let mut next = rows.start;
+        for (position, &(wanted, index)) in ends.iter().enumerate() {
+            let below = (ends.len() - 1 - position) as i32;
+            let at = wanted.min(rows.end - NAME_STEP * below).max(next);
+            next = at + NAME_STEP;
+            let series = &panel.series[index];
+            let style = font(12).color(&series.colour).pos(Pos::new(HPos::Left, VPos::Center));
+            area.draw_text(&series.name, &style, (columns.end + 10 - left, at - top))?;
+        }
+        Ok(())
     }
-    ends.sort_unstable();
-    let (columns, rows) = chart.plotting_area().get_pixel_range();
-    let (left, top) = area.get_base_pixel();
-    let mut next = rows.start;
-    for (position, &(wanted, index)) in ends.iter().enumerate() {
-        let below = (ends.len() - 1 - position) as i32;
-        let at = wanted.min(rows.end - NAME_STEP * below).max(next);
-        next = at + NAME_STEP;
-        let style = font(12).color(&COLOURS[index % COLOURS.len()]).pos(Pos::new(HPos::Left, VPos::Center));
-        area.draw_text(&panel.lines[index].name, &style, (columns.end + 10 - left, at - top))?;
-    }
-    Ok(())
 }
 
 fn draw_text(
@@ -357,28 +328,6 @@ fn draw_text(
     let style = font(size).pos(Pos::new(anchor, VPos::Center));
     chart.draw_series([EmptyElement::at(at) + Text::new(text.to_owned(), offset, style)])?;
     Ok(())
-}
-
-/// A file of this size with a title and a line or two about it; `draw` gets the area below them.
-fn svg(
-    (width, height): (i32, i32),
-    title: &str,
-    about: &str,
-    draw: impl FnOnce(&Area<'_>) -> Result<(), ChartError>,
-) -> Result<String, ChartError> {
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, (width as u32, height as u32)).into_drawing_area();
-    root.fill(&WHITE)?;
-    root.draw_text(title, &bold(16), (MARGIN, 10))?;
-    for (line, y) in wrapped(about, width - 2 * MARGIN).into_iter().zip([32, 47]) {
-        root.draw_text(line, &font(12), (MARGIN, y))?;
-    }
-    let (_, area) = root.split_vertically(HEADER);
-    draw(&area)?;
-    root.present()?;
-    drop(area);
-    drop(root);
-    Ok(text)
 }
 
 fn font(size: i32) -> TextStyle<'static> {
@@ -416,6 +365,15 @@ mod tests {
         Axis { name: "time", scale, label: &|value| format!("{value} s") }
     }
 
+    fn row(name: &str, mark: Mark) -> Series {
+        Series { name: name.to_owned(), value: "3 s".to_owned(), colour: COLOURS[0], mark }
+    }
+
+    fn rows(title: &str, scale: Scale, series: Vec<Series>) -> Result<String, ChartError> {
+        let panels = vec![Panel { series, ..Panel::default() }];
+        Chart { title, about: "", x: axis(scale), y: None, panels }.svg()
+    }
+
     #[test]
     fn axes_show_all_values() {
         assert_eq!(axis(Scale::Log10).range([120.0, 45_000.0].into_iter()), 2.0..5.0);
@@ -426,13 +384,8 @@ mod tests {
             for value in [f64::NAN, 0.0, -1.0, 1e-300, 1e300, f64::INFINITY] {
                 let range = axis(scale).range([value].into_iter());
                 assert!(range.start.is_finite() && range.start < range.end, "{range:?}");
-                let row = |value| Row {
-                    name: String::new(),
-                    shape: Shape::Percentiles([value; 3]),
-                    value: String::new(),
-                    colour: COLOURS[0],
-                };
-                assert!(rows("", "", axis(scale), &[row(value), row(1.0)]).is_ok());
+                let row = |value| row("", Mark::Percentiles([value; 3]));
+                assert!(rows("", scale, vec![row(value), row(1.0)]).is_ok());
             }
         }
     }
@@ -457,13 +410,8 @@ mod tests {
 
     #[test]
     fn texts_are_escaped() {
-        let row = Row {
-            name: "<script> & \"c\"".to_owned(),
-            shape: Shape::Bar(3.0, 1.0),
-            value: "3 s".to_owned(),
-            colour: COLOURS[0],
-        };
-        let svg = rows("a < b", "", axis(Scale::Linear), &[row]).expect("an SVG file");
+        let row = row("<script> & \"c\"", Mark::Bar(3.0, 1.0));
+        let svg = rows("a < b", Scale::Linear, vec![row]).expect("an SVG file");
         assert!(svg.contains("a &lt; b") && svg.contains("&lt;script&gt; &amp; "), "{svg}");
         assert!(!svg.contains("<script"));
     }

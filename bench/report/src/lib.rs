@@ -2,8 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod chart;
-mod curves;
-mod matrix;
 mod page;
 mod plots;
 mod targets;

@@ -1,4 +1,4 @@
-//! How numbers are written.
+//! How numbers are written, and lists made.
 
 use tombolo_bench::significant;
 use tombolo_bench::suite::{Row, Unit};
@@ -39,4 +39,15 @@ pub(crate) fn typical(row: &Row) -> String {
         Unit::Nanoseconds => exact_time(value),
         of => format!("{} {}", significant(value / of.divisor()), of.name()),
     }
+}
+
+/// The values, each once, in the order in which they come.
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    values.for_each(|value| {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    });
+    found
 }

@@ -1,0 +1,454 @@
+//! What was promised, and what was found.
+
+use tombolo_bench::suite::arrays::{NO_COPY, ONE_COPY, POOL};
+use tombolo_bench::suite::peers::{bare, c_ring, copying, kernel, lines, tombolo};
+use tombolo_bench::suite::{Distance, Metric, Results, Row, length};
+use tombolo_bench::{bulk, rpc, significant};
+
+/// A promise, judged.
+pub(crate) struct Target {
+    /// What was promised.
+    pub(crate) what: String,
+    /// What was found; empty when it was not measured.
+    pub(crate) found: String,
+    pub(crate) verdict: Verdict,
+    /// Where it is missed: why, and what was tried.
+    pub(crate) why: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Met,
+    Missed,
+    /// A figure was disturbed so often that it says little.
+    Doubtful,
+    NotMeasured,
+}
+
+impl Verdict {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "**missed**",
+            Verdict::Doubtful => "doubtful: disturbed",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// A figure that must not be above, or below, a limit.
+#[derive(Clone, Copy)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+use Limit::{AtLeast, AtMost};
+
+/// The figure of which something is promised, and the rows that it is made of.
+struct Figure<'a>(Option<f64>, [Option<&'a Row>; 2]);
+
+fn number(value: Option<f64>) -> Figure<'static> {
+    Figure(value, [None; 2])
+}
+
+fn one<'a>(row: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
+    Figure(row.and_then(value), [row, None])
+}
+
+/// The first over the second.
+fn over<'a>(a: Option<&'a Row>, b: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
+    let ratio = a.zip(b).and_then(|(a, b)| quotient(value(a)?, value(b)?));
+    Figure(ratio, [a, b])
+}
+
+/// The first over the second, where both had processors equally far apart.
+fn alike<'a>(a: Option<&'a Row>, b: Option<&'a Row>) -> Figure<'a> {
+    let near = a.filter(|a| b.is_some_and(|b| a.distance == b.distance));
+    Figure(over(near, b, Row::typical).0, [a, b])
+}
+
+/// A median over the bare lines of its own minute: the processors may have been moved in between.
+fn over_lines(row: &Row) -> Option<f64> {
+    row.probe_ratio
+}
+
+fn quotient(value: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then(|| value / by)
+}
+
+/// How a figure is written.
+type Shown = fn(f64) -> String;
+
+const TIMES: Shown = |value| format!("{value:.2} ×");
+
+/// What is promised: in words, the limit, of which figure, how that is written, and why it is missed where it
+/// is.
+struct Promise<'a>(String, Limit, Figure<'a>, Shown, String);
+
+impl Promise<'_> {
+    fn judged(self) -> Target {
+        let Promise(what, limit, figure, shown, why) = self;
+        let Some(value) = figure.0 else {
+            return Target { what, found: String::new(), verdict: Verdict::NotMeasured, why: String::new() };
+        };
+        let holds = match limit {
+            AtMost(limit) => value <= limit,
+            AtLeast(limit) => value >= limit,
+        };
+        let verdict = match (figure.1.into_iter().flatten().any(Row::is_doubtful), holds) {
+            (true, _) => Verdict::Doubtful,
+            (false, true) => Verdict::Met,
+            (false, false) => Verdict::Missed,
+        };
+        let why = if verdict == Verdict::Missed { why } else { String::new() };
+        Target { what, found: shown(value), verdict, why }
+    }
+}
+
+/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022
+/// and 0026.
+mod why {
+    pub(crate) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
+        by some sixty instructions on each side. Tried: slots spread over pairs of lines, the answer's slot fetched for \
+        writing while the message is read (which is what there is), rests between polls, every call inlined, a fast path \
+        of its own through all layers with messages in registers (which is what there is).";
+    pub(crate) const TWO_LINES: &str = "64 bytes of payload and a control word take two cache lines, and the second is \
+        asked for only once the first has arrived. Tried: two slots of 64 bytes, and one of 128. 56 bytes fit in one line.";
+    pub(crate) const TAIL: &str = "The rarest round trips are those that an interrupt or the hypervisor hits; the bare \
+        lines' own 99.9th percentile stands beside.";
+    pub(crate) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back, and what \
+        either side stores besides. Tried: prefetching by the sender and by the receiver, slots spread over pairs of lines, a \
+        receiver that rests, one store for a whole slot, deeper rings and longer slots; stores for counting and for the control \
+        word were done away with. A ring in C says what an ordered message can cost: four to five times as many pass (0022).";
+    pub(crate) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
+        bare futex does none of it. Tried: a byte on the lifeline with the sleeper's barrier and without, an event counter \
+        and a futex as the bell, polling before reading and a blocking read, which was the fastest and is what there is.";
+    pub(crate) const CALLS: &str = "A side that waits longer than it polls, since a processor was taken from the other, goes to \
+        sleep: see the share of time that sides waited for a processor.";
+    pub(crate) const STREAM: &str = "What is left is the message that hands a buffer over and the one that gives it back. \
+        Tried: the buffer that came back last goes first, or the one that came back first, which is what there is; stores past \
+        the cache and by `rep stos`; several buffers in a message; buffers in parts of 64 and 256 KiB; huge pages.";
+    pub(crate) const WINDOW: &str = "An emulated processor pays for every instruction of the ring, where the bare lines are \
+        two. Tried: a fast path of its own through all layers, polls without barriers, slots of 128 bytes, used flags, and \
+        1024 slots; none is nearer to the bare lines by more than runs differ.";
+    pub(crate) const NULL_CALL: &str = "A call carries a header that either side checks, a deadline, and the number by which its answer is \
+        found, and passes through the waiting of a channel, which looks after the peer's life; the bare rings have none of it.";
+    pub(crate) const TRANSFER: &str = "Either side takes a lock and looks a buffer up in its table, where a message has neither. Tried: \
+        a lock for each step, one for each message, and the general encoding in place of four words (ADR 0034).";
+    pub(crate) const COPY: &str = "The engine asks its clock, finds the loop for the length, and says that it is done; and the loops \
+        do not know whether what they copy is in a cache.";
+    pub(crate) const ARRAY: &str = "See the row of the program alone for what one copy takes there, and the round trip of 8 B in this run \
+        for what an answer takes without Python.";
+    pub(crate) const AT_THE_MEMORY: &str = "Both are bound by the memory itself here: our buffers reach the bare memory with as \
+         many, which stands above, and what 1.3 × asks for lies beyond that.";
+    pub(crate) const PEER: &str = "See the figures of both below: they are of the same run.";
+}
+
+/// Everything that was promised, judged.
+pub(crate) fn all(results: &Results) -> Vec<Target> {
+    let mut targets: Vec<Target> = of_messages(results).into_iter().map(Promise::judged).collect();
+    if is_of_bulk(results) {
+        // What such a run does not measure at all was not promised of it.
+        targets.retain(|target| target.verdict != Verdict::NotMeasured);
+        targets.extend(of_bulk(results).into_iter().map(Promise::judged));
+    }
+    targets
+}
+
+/// Whether this is a run of `bench bulk`.
+fn is_of_bulk(results: &Results) -> bool {
+    results.rows.iter().any(|row| matches!(row.metric, Metric::Transfer { .. } | Metric::Copy { .. }))
+}
+
+/// Of rows, the one with the most of something; those without it are last.
+fn most<'a>(rows: impl Iterator<Item = &'a Row>, of: impl Fn(&Row) -> Option<f64>) -> Option<&'a Row> {
+    let of = |row: &Row| of(row).unwrap_or(f64::NEG_INFINITY);
+    rows.max_by(|a, b| of(a).total_cmp(&of(b)))
+}
+
+fn of_messages(results: &Results) -> Vec<Promise<'_>> {
+    let row = |peer, metric| results.row(peer, metric);
+    let own = |peers: &'static [&str]| results.rows.iter().filter(|row| peers.contains(&row.peer.as_str()));
+    let mut promises = Vec::new();
+    let mut add = |what: String, limit, figure, shown, why: &str| {
+        promises.push(Promise(what, limit, figure, shown, why.to_owned()));
+    };
+    for (peer, bytes, what, why) in [
+        (tombolo::NAME, 56, "a slot of 64 B there and back (56 B of payload)", why::ONE_LINE),
+        (tombolo::NAME, 64, "64 B of payload there and back, slots of 64 B", why::TWO_LINES),
+        (tombolo::WIDE, 64, "64 B of payload there and back, slots of 128 B", why::TWO_LINES),
+    ] {
+        let row = row(peer, Metric::RoundTrip { bytes });
+        let what_of = |limit: &str| format!("{what}: {limit} the bare lines");
+        add(what_of("median at most 1.1 ×"), AtMost(1.1), one(row, over_lines), TIMES, why);
+        add(
+            what_of("99.9 % within 3 ×"),
+            AtMost(3.0),
+            one(row, |row| quotient(row.latency_ns?.p999, row.probe_ns)),
+            TIMES,
+            why::TAIL,
+        );
+    }
+    let message = Metric::RoundTrip { bytes: 64 };
+    let nearest = [tombolo::NAME, tombolo::WIDE].into_iter().filter_map(|peer| row(peer, message));
+    let nearest = most(nearest, |row| row.probe_ratio.map(|ratio| -ratio));
+    for (peer, least, how) in
+        [("iceoryx2", 3.5, "at least 3.5 × faster than"), ("Aeron IPC", 1.0, "no slower than")]
+    {
+        let figure = over(row(peer, message), nearest, over_lines);
+        add(format!("64 B there and back: {how} {peer}"), AtLeast(least), figure, TIMES, why::PEER);
+    }
+    let most_ratio = rpc::TARGET_RATIO;
+    let what =
+        format!("a call without parameters: at most {most_ratio} × a round trip of the bare rings under it");
+    let ratio = number(rpc::null_call_ratio(results));
+    add(what, AtMost(most_ratio), ratio, TIMES, why::NULL_CALL);
+    for (batched, least, how) in [(false, 50.0, "one by one"), (true, 250.0, "in batches")] {
+        let rows = own(&[tombolo::NAME, tombolo::DEEP, tombolo::WIDE]).filter(|row| {
+            matches!(row.metric, Metric::Rate { batch, .. } if (batch > 1) == batched)
+                && row.distance == Distance::OneCache
+        });
+        let best = most(rows, Row::typical);
+        let what = format!(
+            "slots of 64 B one way, {how}, cores that share a cache: at least {least} million a second"
+        );
+        let why = format!("{}{}", why::RATE, beside_lines(results, best));
+        add(
+            what,
+            AtLeast(least),
+            one(best, |row| Some(row.typical()? / 1e6)),
+            |rate| format!("{} M/s", significant(rate)),
+            &why,
+        );
+    }
+    let wake = over(row(tombolo::NAME, Metric::WakeUp), row(kernel::FUTEX, Metric::WakeUp), Row::typical);
+    let what = "8 B there and back, both sides asleep: at most 1.15 × the bare futex".into();
+    add(what, AtMost(1.15), wake, TIMES, why::WAKE);
+    let calls = one(row(tombolo::NAME, Metric::SystemCalls), Row::typical);
+    let what = "no system call while the peer is awake: calls of both threads per message".into();
+    add(what, AtMost(0.0), calls, significant, why::CALLS);
+    for metric in Metric::BANDWIDTHS {
+        let Metric::Bandwidth { bytes } = metric else { continue };
+        let share = alike(row(tombolo::NAME, metric), row(bare::BUFFERS, metric));
+        let what = format!(
+            "filled and read, {}: at least 0.85 × the bare memory with as many buffers",
+            length(bytes)
+        );
+        add(what, AtLeast(0.85), share, TIMES, why::STREAM);
+    }
+    let windows = results.links.iter().filter(|link| link.transport == "window");
+    let mut windows: Vec<_> =
+        windows.map(|link| (format!("the window {}", link.link), link.rtt_ratio)).collect();
+    if windows.is_empty() {
+        windows.push(("a window".into(), None));
+    }
+    for (window, ratio) in windows {
+        let what = format!("48 B there and back across {window}: at most 1.3 × the bare lines in it");
+        add(what, AtMost(1.3), number(ratio), TIMES, why::WINDOW);
+    }
+    promises
+}
+
+/// What bare lines do in the same run, and how far apart the processors were.
+fn beside_lines(results: &Results, row: Option<&Row>) -> String {
+    let Some(row) = row else { return String::new() };
+    let mut text = format!(" Two bare lines took {} ns there and back here", significant(row.probe_ns));
+    if row.distance != Distance::OneCache {
+        text += ": these processors share no cache, and the promise is about such that do";
+    }
+    let is_single = matches!(row.metric, Metric::Rate { batch: 1, .. });
+    let bare = results.row(lines::NAME, Metric::Rate { bytes: 56, batch: 1 });
+    let both = bare
+        .filter(|bare| bare.distance == row.distance)
+        .and_then(|bare| Some((bare.typical()?, row.typical()?)));
+    if let Some((bare, own)) = both.filter(|_| is_single) {
+        let (shown, share) = (significant(bare / 1e6), own / bare);
+        text += &format!(
+            "; a bare stream of lines, without a ring, passes {shown} M/s, so that this is {share:.2} of it"
+        );
+    }
+    let c_ring = results.row(c_ring::NAME, Metric::Rate { bytes: 48, batch: if is_single { 1 } else { 32 } });
+    if let Some(rate) = c_ring.filter(|c_ring| c_ring.distance == row.distance).and_then(Row::typical) {
+        text += &format!("; the ring in C passes {} M/s", significant(rate / 1e6));
+    }
+    text + "."
+}
+
+fn of_bulk(results: &Results) -> Vec<Promise<'_>> {
+    let row = |peer: &str, metric| results.row(peer, metric);
+    let of = |metric| results.rows.iter().filter(move |row| row.metric == metric);
+    let mut promises = Vec::new();
+    let mut add = |what: String, limit, figure, shown, why: &str| {
+        promises.push(Promise(what, limit, figure, shown, why.to_owned()));
+    };
+    let moved = |bytes| row(bulk::MOVED, Metric::Transfer { bytes });
+    let message = row(tombolo::NAME, Metric::RoundTrip { bytes: 8 });
+    for (limit, how, beside) in
+        [(1.1, "1.1 × one of 4 KiB", moved(4 << 10)), (2.0, "2 × a message of 8 B there and back", message)]
+    {
+        let what = format!("a buffer of 1 GiB moved there and passed back: at most {how}");
+        add(what, AtMost(limit), over(moved(1 << 30), beside, over_lines), TIMES, why::TRANSFER);
+    }
+    for bytes in [64 << 10, 1 << 20, 16 << 20] {
+        let metric = Metric::Bandwidth { bytes };
+        let share = alike(row(bulk::MOVED, metric), row(bare::BUFFERS, metric));
+        let what = format!("filled, moved and read, {}: at least 0.85 × the bare memory", length(bytes));
+        add(what, AtLeast(0.85), share, TIMES, why::STREAM);
+    }
+    let metric = Metric::Bandwidth { bytes: 16 << 20 };
+    let own = row(bulk::MOVED, metric);
+    let settings = of(metric).filter(|row| {
+        row.peer.starts_with("iceoryx2") && own.is_some_and(|own| own.distance == row.distance)
+    });
+    let best = most(settings, Row::typical);
+    let which = best.filter(|row| row.peer != "iceoryx2").map(|row| format!(", here {}", row.peer));
+    let what = "filled, moved and read, 16 MiB: at least 1.3 × iceoryx2 at its best setting";
+    let what = format!("{what}{}", which.unwrap_or_default());
+    add(what, AtLeast(1.3), alike(own, best), TIMES, why::AT_THE_MEMORY);
+    for bytes in [1 << 20, 16 << 20, 256 << 20] {
+        let metric = Metric::Copy { bytes };
+        let engines = of(metric).filter(|row| row.peer.starts_with("engine: "));
+        let best = most(engines, |row| row.typical().map(|took| -took));
+        let what = format!("copied by an engine, {}: at least 0.95 × memcpy", length(bytes));
+        add(what, AtLeast(0.95), over(row(copying::NAME, metric), best, Row::typical), TIMES, why::COPY);
+    }
+    // Of every node behind a window, both directions.
+    let metric = Metric::Copy { bytes: 1 << 20 };
+    for way in bulk::WINDOW_WAYS {
+        for copied in of(metric).filter(|row| row.peer.ends_with(way)) {
+            let node = copied.peer.trim_end_matches(way);
+            let own = row(&format!("{node}{}", bulk::OWN_WAY), metric);
+            let what = format!("1 MiB {node}{}: at least 0.9 × its processor's own memcpy", way.trim_start());
+            add(what, AtLeast(0.9), over(own, Some(copied), Row::typical), TIMES, why::STREAM);
+        }
+    }
+    // From Python: nothing of a run without them.
+    if let Some(arrays) = results.arrays.as_ref().filter(|arrays| arrays.about.bytes == 16 << 20) {
+        let p50 = |copies| arrays.times(POOL, copies).map(|times| times.p50);
+        let what = |how| format!("an array of 16 MiB to another program in Python, {how}");
+        let rate = number(p50(ONE_COPY).map(|p50| arrays.about.bytes as f64 / p50));
+        let shown: Shown = |rate| format!("{rate:.1} GB/s");
+        add(what("copied once: at least 25 GB/s"), AtLeast(25.0), rate, shown, why::ARRAY);
+        let took = number(p50(NO_COPY).map(|p50| p50 / 1e3));
+        let shown: Shown = |took| format!("{took:.1} µs");
+        add(what("not copied: at most 10 µs"), AtMost(10.0), took, shown, why::ARRAY);
+    }
+    promises
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_bench::fixture::{flowing, results, timed};
+
+    fn verdicts(results: &Results) -> Vec<(String, Verdict)> {
+        all(results).into_iter().map(|target| (target.what, target.verdict)).collect()
+    }
+
+    #[test]
+    fn what_was_measured_is_judged_and_nothing_else() {
+        for (what, verdict) in verdicts(&results("here")) {
+            let expected = if what.contains("window") { Verdict::NotMeasured } else { Verdict::Met };
+            assert_eq!(verdict, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_missed_says_why() {
+        let mut results = results("here");
+        let metric = Metric::RoundTrip { bytes: 56 };
+        for row in &mut results.rows {
+            if row.peer == tombolo::NAME && row.metric == metric {
+                *row = timed(tombolo::NAME, metric, 111.0);
+            }
+            if row.peer == tombolo::NAME && row.metric == Metric::SystemCalls {
+                row.value = Some(0.5);
+            }
+            if row.peer == kernel::FUTEX {
+                *row = timed(kernel::FUTEX, Metric::WakeUp, 20_000.0);
+            }
+        }
+        let missed: Vec<Target> =
+            all(&results).into_iter().filter(|target| target.verdict == Verdict::Missed).collect();
+        assert_eq!(missed.len(), 3);
+        assert!(missed.iter().all(|target| !target.why.is_empty() && !target.found.is_empty()));
+    }
+
+    #[test]
+    fn a_disturbed_figure_is_no_verdict() {
+        let mut results = results("here");
+        results.rows.iter_mut().for_each(|row| row.doubtful = row.slices);
+        assert!(
+            verdicts(&results)
+                .iter()
+                .all(|(_, verdict)| { matches!(verdict, Verdict::Doubtful | Verdict::NotMeasured) })
+        );
+    }
+
+    #[test]
+    fn a_run_of_bulk_data_is_judged_by_what_is_promised_of_that() {
+        assert!(!is_of_bulk(&results("here")), "it measured other things");
+        let mut found = results("here");
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 1 << 30 }, 210.0));
+        for (peer, took) in
+            [("arm0: memcpy", 95.0), ("arm0: out of the window", 100.0), ("arm0: into the window", 120.0)]
+        {
+            found.rows.push(timed(peer, Metric::Copy { bytes: 1 << 20 }, took));
+        }
+        let targets = all(&found);
+        let verdict = |part: &str| {
+            targets.iter().find(|target| target.what.contains(part)).map(|target| target.verdict).expect(part)
+        };
+        assert_eq!(verdict("one of 4 KiB"), Verdict::Met);
+        assert_eq!(verdict("1 MiB arm0: out of the window"), Verdict::Met);
+        assert_eq!(verdict("1 MiB arm0: into the window"), Verdict::Missed);
+        assert_eq!(verdict("iceoryx2 at its best"), Verdict::NotMeasured);
+        assert!(targets.iter().all(|target| !target.what.contains("Python")));
+    }
+
+    #[test]
+    fn the_fastest_setting_of_a_peer_is_the_one_that_counts() {
+        let mut found = results("here");
+        let metric = Metric::Bandwidth { bytes: 16 << 20 };
+        let far = |row: Row| Row { distance: Distance::Apart, ..row };
+        found.rows.extend([
+            timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0),
+            flowing(bulk::MOVED, metric, 26e9),
+            flowing("iceoryx2", metric, 13e9),
+            flowing("iceoryx2 aligned", metric, 20.1e9),
+            // Of other processors, and so not beside it.
+            far(flowing("iceoryx2 deep", metric, 30e9)),
+        ]);
+        let verdict = |found: &Results| {
+            let targets = all(found);
+            let target = targets
+                .iter()
+                .find(|target| target.what.contains("iceoryx2 at its best"))
+                .expect("it is promised");
+            (target.what.contains("here iceoryx2 aligned"), target.verdict)
+        };
+        assert_eq!(verdict(&found), (true, Verdict::Missed));
+        found.rows.retain(|row| row.peer != "iceoryx2 aligned");
+        assert_eq!(verdict(&found), (false, Verdict::Met));
+    }
+
+    #[test]
+    fn python_is_judged_where_it_was_measured() {
+        let mut found = results("here");
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));
+        found.arrays = Some(tombolo_bench::fixture::arrays());
+        let targets = all(&found);
+        let of = |part: &str| targets.iter().find(|target| target.what.contains(part)).expect(part);
+        assert_eq!(
+            (of("copied once").found.as_str(), of("copied once").verdict),
+            ("28.0 GB/s", Verdict::Met)
+        );
+        assert_eq!((of("not copied").found.as_str(), of("not copied").verdict), ("12.0 µs", Verdict::Missed));
+        found.arrays.as_mut().expect("they are there").about.bytes = 1 << 20;
+        assert!(
+            all(&found).iter().all(|target| !target.what.contains("Python")),
+            "it was promised of 16 MiB"
+        );
+    }
+}
