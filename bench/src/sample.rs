@@ -243,6 +243,22 @@ impl Flow {
     }
 }
 
+/// Times in order.
+pub(crate) struct Ordered(pub(crate) Vec<u64>);
+
+impl Ordered {
+    pub(crate) fn new(mut times: Vec<u64>) -> Ordered {
+        times.sort_unstable();
+        Ordered(times)
+    }
+
+    /// The time that this share of all do not exceed; 0 of none.
+    pub(crate) fn at(&self, share: f64) -> u64 {
+        let rank = (self.0.len() as f64 * share) as usize;
+        self.0.get(rank.min(self.0.len().saturating_sub(1))).copied().unwrap_or(0)
+    }
+}
+
 pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values

@@ -8,6 +8,7 @@
 mod alone;
 mod device;
 mod engines;
+mod machine;
 pub mod network;
 mod nodes;
 mod pairs;
@@ -27,6 +28,7 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 
 pub use alone::add as add_copies;
 pub use engines::{ATTACHED, CARRIED, COPIED, TCP};
+pub use machine::NetworkMachine;
 pub use nodes::{OWN_WAY, WINDOW_WAYS, add as add_nodes};
 pub use service::{OWN_ENGINES, SERVICE, add as add_service};
 pub use verbs::{

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::report::BenchReport;
+use crate::sample::Ordered;
 use crate::table::align;
 
 /// Times, until all are known.
@@ -49,14 +50,11 @@ impl Histogram {
         self.times_ns.push(time_ns);
     }
 
-    pub(super) fn distribution(mut self) -> Distribution {
-        self.times_ns.sort_unstable();
-        let times = &self.times_ns;
+    pub(super) fn distribution(self) -> Distribution {
+        let ordered = Ordered::new(self.times_ns);
+        let at = |share: f64| ordered.at(share);
+        let times = &ordered.0;
         let count = times.len().max(1);
-        let at = |share: f64| {
-            let rank = ((count as f64 * share) as usize).min(count - 1);
-            times.get(rank).copied().unwrap_or(0)
-        };
         let mean = times.iter().map(|time| *time as f64).sum::<f64>() / count as f64;
         let variance = times.iter().map(|time| (*time as f64 - mean).powi(2)).sum::<f64>() / count as f64;
         let bounds = (1..).map(|power| 1_u64 << power).take_while(|us| *us <= LAST_US);

@@ -4,6 +4,7 @@
 //! round, so that all see the same conditions. What counts is the median of the rounds, and the
 //! ratio between stacks.
 
+pub mod network;
 mod report;
 mod run;
 mod stack;

@@ -48,6 +48,12 @@ pub enum Error {
         /// The length of the time.
         waited: Duration,
     },
+    /// What a measurement needs did not work.
+    #[error("{what}")]
+    Failed {
+        /// What did not work, and why.
+        what: String,
+    },
     /// As the measurement of rings.
     #[error(transparent)]
     Ring(#[from] crate::ring::Error),
@@ -57,9 +63,27 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn failed(what: impl Into<String>) -> Error {
+        Error::Failed { what: what.into() }
+    }
+
+    /// For `map_err`: the system refused `operation`, such as "open x".
+    pub(crate) fn system(operation: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
+        move |error| Error::Failed { what: format!("cannot {operation}: {error}") }
+    }
+
     /// What a peer's library could not do.
     pub fn of_peer(peer: &str, what: impl std::fmt::Display) -> Error {
         Error::Peer { peer: peer.to_owned(), what: what.to_string() }
+    }
+}
+
+impl From<tombolo_hubs::HubError> for Error {
+    fn from(error: tombolo_hubs::HubError) -> Self {
+        match error {
+            tombolo_hubs::HubError::Tombolo(error) => error.into(),
+            error => Error::failed(error.to_string()),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod line;
 mod metric;
 mod peer;
 pub mod peers;
+pub mod peers_program;
 pub(crate) mod placement;
 pub(crate) mod results;
 mod session;

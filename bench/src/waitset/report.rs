@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::host::Host;
 use crate::report::BenchReport;
+use crate::sample::Ordered;
 use crate::table::align;
 
 /// Of some times, in nanoseconds.
@@ -18,11 +19,9 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    pub(super) fn of(mut times_ns: Vec<u64>) -> Percentiles {
-        times_ns.sort_unstable();
-        let rank = |share: f64| ((times_ns.len() as f64 * share) as usize).min(times_ns.len().max(1) - 1);
-        let at = |share: f64| times_ns.get(rank(share)).copied().unwrap_or(0);
-        Percentiles { rounds: times_ns.len(), p50: at(0.5), p99: at(0.99) }
+    pub(super) fn of(times_ns: Vec<u64>) -> Percentiles {
+        let (rounds, times) = (times_ns.len(), Ordered::new(times_ns));
+        Percentiles { rounds, p50: times.at(0.5), p99: times.at(0.99) }
     }
 }
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tombolo_bench::bulk;
+use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
-use super::network::NetworkMachine;
-use super::peers_program::{absent, beside};
 use super::progress::showing;
 use super::report::show;
 use super::suite::{Measure, Share, removed_output, run_program, with_machine};
@@ -167,9 +166,9 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
     for (host, node) in nodes {
         let measured = showing(context, |progress| {
             progress(&format!("{}: starting a virtual machine with a network", node.name));
-            let machine = NetworkMachine::start(&node, PATIENCE)?;
+            let machine = bulk::NetworkMachine::start(&node, PATIENCE)?;
             let names = (host.as_str(), node.name.as_str());
-            Ok::<_, Failure>(bulk::network::add(results, names, machine.address(), schedule, progress)?)
+            bulk::network::add(results, names, machine.address(), schedule, progress)
         });
         if let Err(error) = measured {
             results.failed.push(Failed::new(format!("TCP to {}", node.name), &error));

@@ -316,14 +316,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
-        BenchCommand::Hub(options) => hub::run(context, options).map(|()| 0),
-        BenchCommand::Realtime(options) => realtime::run(context, options).map(|()| 0),
+        BenchCommand::Hub(options) => hub::run(context, options),
+        BenchCommand::Realtime(options) => realtime::run(options),
         BenchCommand::Pages(options) => figures::pages(context, options),
         BenchCommand::Messages(options) => figures::messages(context, options),
-        BenchCommand::Devices(options) => {
-            devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))
-                .map(|()| 0)
-        }
+        BenchCommand::Devices(options) => devices::run(context, options),
         BenchCommand::Report(options) => suite::run_report(options),
         BenchCommand::Far(options) => suite::run_far(options),
         BenchCommand::Ring(options) => {

@@ -1,26 +1,15 @@
 //! `tombolo bench devices`
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
 use clap::Args;
-use serde::Serialize;
-use tombolo::{Child, Domain, Error, Exit, SpawnOptions};
-use tombolo_bench_far::devices::{CHUNK_BYTES, RECEIVES, SENDS};
+use tombolo_bench::devices::{self, Place};
 use tombolo_cli_common::heard::Heard;
 use tombolo_machine::Kit;
 use tombolo_machine::vm::Architecture;
-use tombolo_platform::device::tap::Interface;
 
-use crate::context::{Context, print, print_json};
+use super::report::show;
+use super::suite::with_machine;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::text::Table;
 
 /// Measures a network and a disk across nodes, beside the emulator's own
 ///
@@ -51,334 +40,22 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// The size of each disk in bytes: less than the node's memory, and more than what it reads ahead.
-const DISK_BYTES: usize = 64 << 20;
-
-/// How long a device may take to be there, and how much longer than measured a program may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long to wait at a time.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// The figures that a program prints, in the order in which they are shown.
-const FIGURES: [(&str, &str, Unit); 11] = [
-    ("read_4k_p50", "disk: read 4 KiB, median", Unit::Ns),
-    ("read_4k_p99", "disk: read 4 KiB, p99", Unit::Ns),
-    ("write_4k_p50", "disk: write 4 KiB, median", Unit::Ns),
-    ("write_4k_p99", "disk: write 4 KiB, p99", Unit::Ns),
-    ("read_128k", "disk: read 128 KiB in sequence", Unit::BytesPerS),
-    ("write_128k", "disk: write 128 KiB in sequence", Unit::BytesPerS),
-    ("round_trip_p50", "network: 64 B there and back, median", Unit::Ns),
-    ("round_trip_p99", "network: 64 B there and back, p99", Unit::Ns),
-    ("stream_out", "network: TCP to the host", Unit::BytesPerS),
-    ("stream_in", "network: TCP from the host", Unit::BytesPerS),
-    ("lost", "network: datagrams lost", Unit::Count),
-];
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Unit {
-    Ns,
-    BytesPerS,
-    Count,
-}
-
-impl Unit {
-    fn suffix(self) -> &'static str {
-        match self {
-            Unit::Ns => "_ns",
-            Unit::BytesPerS => "_bytes_per_s",
-            Unit::Count => "",
-        }
-    }
-
-    fn show(self, value: u64) -> String {
-        match self {
-            Unit::Ns => format!("{:.1} us", value as f64 / 1e3),
-            Unit::BytesPerS => format!("{:.1} MB/s", value as f64 / 1e6),
-            Unit::Count => value.to_string(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Report {
-    mtu: u32,
-    seconds: u64,
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    #[serde(skip)]
-    what: &'static str,
-    unit: Unit,
-    tombolo: u64,
-    virtio: u64,
-}
-
-/// What is done while the machine is up.
-pub(super) type Run<'a> = dyn FnMut(&Domain) -> Result<(), Failure> + 'a;
-
-type Figures = BTreeMap<String, u64>;
-
-/// The figures of a program's output.
-fn figures(said: &str) -> Figures {
-    let figure = |line: &str| {
-        let mut words = line.strip_prefix("figure ")?.split(' ');
-        Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+/// Measures on a machine of its own, which is taken down afterwards.
+pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let bench = devices::Options {
+        seconds: options.seconds,
+        mtu: options.mtu,
+        emulator: Architecture::AARCH64.program.to_owned(),
+        kit: Kit::locate()?.root().to_owned(),
     };
-    said.lines().filter_map(figure).collect()
-}
-
-/// Measures on a machine that `with_machine` brings up from a file, and takes down.
-pub(super) fn run(
-    context: &Context,
-    options: &Options,
-    with_machine: impl FnOnce(&Path, &mut Run<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let place = Place::create(options.mtu)?;
-    let mut both = Vec::new();
-    with_machine(&place.folder.join("machine.toml"), &mut |domain| {
-        both = Bench::new(domain, options, &place)?.measure(context)?;
+    let place = Place::create(&bench)?;
+    let mut status = 1;
+    with_machine(context, Some(&place.machine_file()), |domain| {
+        let heard = Heard::of(domain);
+        let report =
+            devices::run(domain, &bench, &place, &|child| heard.text(child), &mut |what| context.say(what))?;
+        status = show(&report, options.json)?;
         Ok(())
     })?;
-    let [tombolo, virtio] = &both[..] else { return Err(failed("nothing was measured")) };
-    let row = |(name, what, unit): (&'static str, &'static str, Unit)| {
-        let of = |figures: &Figures| {
-            let found = figures.get(&format!("{name}{}", unit.suffix())).copied();
-            found.ok_or_else(|| failed(format!("a program did not say {name}")))
-        };
-        Ok(Row { name, what, unit, tombolo: of(tombolo)?, virtio: of(virtio)? })
-    };
-    let rows = FIGURES.into_iter().map(row).collect::<Result<_, Failure>>()?;
-    let report = Report { mtu: options.mtu, seconds: options.seconds, rows };
-    if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
-}
-
-fn render(report: &Report, colour: bool) -> String {
-    let mut table = Table::new(&["WHAT", "TOMBOLO>", "VIRTIO>", "RATIO>"]);
-    for Row { what, unit, tombolo, virtio, .. } in &report.rows {
-        let ratio = match unit {
-            Unit::Count => String::new(),
-            _ => format!("{:.2}", *tombolo as f64 / (*virtio).max(1) as f64),
-        };
-        table.row([(*what).to_owned(), unit.show(*tombolo), unit.show(*virtio), ratio]);
-    }
-    let mut text = table.render(colour);
-    let _ = writeln!(
-        text,
-        "MTU {}; {} s a figure; on an emulated processor, so ratios mean more than times",
-        report.mtu, report.seconds
-    );
-    text
-}
-
-fn failed(why: impl Into<String>) -> Failure {
-    Failure::Job { message: why.into(), status: 1 }
-}
-
-/// Files of a measurement; removed when dropped.
-struct Place {
-    folder: PathBuf,
-    card: String,
-}
-
-impl Place {
-    fn create(mtu: u32) -> Result<Place, Failure> {
-        let number = std::process::id();
-        let folder = std::env::temp_dir().join(format!("tombolo-bench-devices-{number}"));
-        let place = Place { folder, card: format!("qtap{}", number % 1_000_000) };
-        place.fill(mtu).map_err(Failure::system(format!("write to {}", place.folder.display())))?;
-        Ok(place)
-    }
-
-    /// The disks, an emulator with more devices, and a machine that uses it.
-    fn fill(&self, mtu: u32) -> std::io::Result<()> {
-        let Place { folder, card } = self;
-        fs::create_dir_all(folder)?;
-        for disk in ["tombolo.disk", "virtio.disk"] {
-            fs::write(folder.join(disk), vec![0x55; DISK_BYTES])?;
-        }
-        let emulator = folder.join("emulator");
-        let program = Architecture::AARCH64.program;
-        let disk = folder.join("virtio.disk");
-        let script = format!(
-            "#!/bin/sh\nexec {program} \"$@\" -netdev tap,id=n0,ifname={card},script=no,downscript=no \
-             -device virtio-net-pci,netdev=n0,host_mtu={mtu},romfile= \
-             -drive file={},if=none,id=d0,format=raw,cache=writeback -device virtio-blk-pci,drive=d0\n",
-            disk.display()
-        );
-        fs::write(&emulator, script)?;
-        fs::set_permissions(&emulator, fs::Permissions::from_mode(0o700))?;
-        let name = format!("bench-devices-{}", std::process::id());
-        let machine = format!(
-            "name = \"{name}\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"arm0\"\nkind = \"vm\"\n\
-             isa = \"aarch64\"\nmemory_mib = 512\nfiles = [\"kit:aarch64/network-modules\"]\nemulator = \"{}\"\n",
-            emulator.display()
-        );
-        fs::write(folder.join("machine.toml"), machine)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct Bench<'a> {
-    domain: &'a Domain,
-    options: &'a Options,
-    place: &'a Place,
-    images: PathBuf,
-    busybox: PathBuf,
-    said: Heard,
-}
-
-impl<'a> Bench<'a> {
-    fn new(domain: &'a Domain, options: &'a Options, place: &'a Place) -> Result<Bench<'a>, Failure> {
-        let said = Heard::of(domain);
-        let kit = Kit::locate()?;
-        let (images, busybox) = (kit.root().join("images"), kit.root().join("aarch64/busybox"));
-        Ok(Bench { domain, options, place, images, busybox, said })
-    }
-
-    /// Tombolo's figures and the emulator's.
-    fn measure(&self, context: &Context) -> Result<Vec<Figures>, Failure> {
-        let ms = (self.options.seconds * 1000).to_string();
-        let (mtu, disk) = (self.options.mtu.to_string(), self.place.folder.join("tombolo.disk"));
-        let disk = disk.display().to_string();
-        let of_card = |octet: u8| Ipv4Addr::new(10, octet, (std::process::id() % 250) as u8, 1);
-        let (ours, theirs) = (of_card(94), of_card(95));
-        let far = |address: Ipv4Addr| Ipv4Addr::from_bits(address.to_bits() + 1);
-        let with = |address: Ipv4Addr| format!("{address}/24");
-
-        let card = Interface::named(&self.place.card)?;
-        card.set_mtu(self.options.mtu)?;
-        card.set_address(theirs, 24)?;
-        card.bring_up()?;
-        let load = "while read m; do /tombolo/busybox insmod /$m; done </order; cd /sys/class/net; \
-                    for card in eth*; do /tombolo/busybox ifconfig $card";
-        let load = format!("{load} {} netmask 255.255.255.0 mtu {mtu} up; done", far(theirs));
-        self.run(&self.busybox, &["sh", "-c", &load])?;
-
-        let name = format!("bench{}", std::process::id());
-        let devices = self.images.join("devices.tbi");
-        let start = |node: &str, words: &[&str], until: &str| self.start((&devices, node), words, until);
-        let server = start("host", &["serve", "bench", &disk, "rw", "-"], "ready: ")?;
-        let attached = start("arm0", &["attach", "bench", "30", "device", "-"], "ready: ")?;
-        let switch = start("host", &["switch", &name, "bench0", &with(ours), &mtu], "ready: ")?;
-        let port = start("arm0", &["port", &name, "bench0", &with(far(ours)), &mtu], "link up: ")?;
-        let said = self.said.text(attached.id());
-        let path = said.strip_prefix("ready: ").and_then(|said| said.split(' ').next()).unwrap_or_default();
-
-        let bench = self.images.join("bench.tbi");
-        let mut both = Vec::new();
-        for (what, path, address) in [("Tombolo's", path, ours), ("the emulator's", "/dev/vda", theirs)] {
-            context.say(format!("measuring {what} devices"));
-            let mut found = figures(&self.run(&bench, &["disk", path, &ms])?);
-            let responder = Responder::start(address).map_err(Failure::system("answer on a network"))?;
-            found.extend(figures(&self.run(&bench, &["network", &responder.address.to_string(), &ms])?));
-            both.push(found);
-        }
-        for child in [port, switch, attached, server] {
-            child.kill()?;
-        }
-        Ok(both)
-    }
-
-    /// Starts a program, and waits until it says so.
-    fn start(&self, (image, node): (&Path, &str), words: &[&str], until: &str) -> Result<Child, Failure> {
-        let child = self.domain.spawn(&SpawnOptions::image(image).on(node).args(words.iter().copied()))?;
-        let deadline = Instant::now() + PATIENCE;
-        while !self.said.text(child.id()).contains(until) {
-            match child.wait(LOOK) {
-                Err(Error::TimedOut { .. }) if Instant::now() < deadline => {}
-                _ => {
-                    return Err(failed(format!(
-                        "{} on {node}: {}",
-                        words.join(" "),
-                        self.said.text(child.id())
-                    )));
-                }
-            }
-        }
-        Ok(child)
-    }
-
-    /// Runs a program on the Arm node to its end; what it said.
-    fn run(&self, image: &Path, words: &[&str]) -> Result<String, Failure> {
-        let child = self.domain.spawn(&SpawnOptions::image(image).on("arm0").args(words.iter().copied()))?;
-        let patience = PATIENCE + Duration::from_secs(self.options.seconds * FIGURES.len() as u64);
-        let exit = child.wait(patience)?;
-        // What it said last may come after its end.
-        let _ = child.wait(LOOK);
-        let said = self.said.text(child.id());
-        match exit {
-            Exit::Exited { status: 0 } => Ok(said),
-            _ => Err(failed(format!("{} on arm0: {}", words.join(" "), said.trim()))),
-        }
-    }
-}
-
-/// The host's end of the measurements of a network. Its threads end with this program, and when it is dropped
-/// their sockets answer no more.
-struct Responder {
-    address: SocketAddr,
-}
-
-impl Responder {
-    fn start(address: Ipv4Addr) -> std::io::Result<Responder> {
-        let listener = TcpListener::bind((address, 0))?;
-        let address = listener.local_addr()?;
-        let datagrams = UdpSocket::bind(address)?;
-        std::thread::spawn(move || {
-            let mut bytes = [0; 2048];
-            while let Ok((length, from)) = datagrams.recv_from(&mut bytes) {
-                let _ = datagrams.send_to(&bytes[..length], from);
-            }
-        });
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A connection that breaks is noticed at the other end.
-                let _ = respond(stream);
-            }
-        });
-        Ok(Responder { address })
-    }
-}
-
-fn respond(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (mut what, mut chunk) = ([0], vec![1; CHUNK_BYTES]);
-    stream.read_exact(&mut what)?;
-    if what[0] == RECEIVES {
-        loop {
-            stream.write_all(&chunk)?;
-        }
-    }
-    debug_assert_eq!(what[0], SENDS);
-    let mut arrived = 0;
-    loop {
-        match stream.read(&mut chunk)? {
-            0 => return stream.write_all(&u64::to_le_bytes(arrived)),
-            length => arrived += length as u64,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_programs_say_is_read() {
-        let found = figures("figure a_ns 5\nother\nfigure b x\nfigure c 7\n");
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("a_ns".to_owned(), 5), ("c".to_owned(), 7)]);
-        assert_eq!(Unit::Ns.show(1500), "1.5 us");
-        assert_eq!(Unit::BytesPerS.show(12_300_000), "12.3 MB/s");
-    }
+    Ok(status)
 }

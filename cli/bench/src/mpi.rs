@@ -9,7 +9,6 @@ use tombolo_machine::vm::Architecture;
 use tombolo_machine::{Kit, VmNode};
 
 use super::bulk::virtual_machines;
-use super::mpi_network::missing;
 use super::progress::showing;
 use super::report::show;
 use super::suite::with_machine;
@@ -152,7 +151,7 @@ fn network_stack(
     let vm = vm.unwrap_or(&usual);
     let cpu = vm.cpu.as_deref().unwrap_or(Architecture::AARCH64.cpu);
     let stack = mpi::network_stack(tools, name, cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
-    Ok(match missing(&tools.kit) {
+    Ok(match mpi::network::missing(&tools.kit) {
         None => (vec![stack], Vec::new()),
         Some(why) => (Vec::new(), vec![mpi::Absent { place: stack.place, stack: stack.name, why }]),
     })

@@ -3,9 +3,9 @@
 use clap::Args;
 use tombolo_bench::BenchReport as _;
 use tombolo_bench::rpc;
+use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{Peer, Results};
 
-use super::peers_program::{absent, beside};
 use super::progress::showing;
 use super::suite::{Measure, Share, run_program};
 use crate::context::{Context, print};

@@ -10,6 +10,7 @@ use clap::Args;
 use tombolo::Domain;
 use tombolo::nodes::NodeKind;
 use tombolo_bench::BenchReport as _;
+use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};
 use tombolo_machine::Kit;
@@ -22,7 +23,6 @@ use super::progress::showing;
 use super::report::show;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
-use crate::peers_program::{absent, beside};
 use crate::text::one_line;
 
 /// How long each row of the distribution takes: eight rows.

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo_bench::suite::Absent;
+use super::Absent;
 
 const PROGRAM: &str = "tombolo-bench-peers";
 
 /// The program with the other peers, if it is in the folder of this one.
-pub(super) fn beside(own: &Path) -> Option<PathBuf> {
+#[must_use]
+pub fn beside(own: &Path) -> Option<PathBuf> {
     Some(own.parent()?.join(PROGRAM)).filter(|path| path.is_file())
 }
 
 /// An entry for a peer that this program does not have.
-pub(super) fn absent(peer: &str) -> Absent {
+#[must_use]
+pub fn absent(peer: &str) -> Absent {
     let why = format!("built without it: `make bench-peers` builds {PROGRAM}, which has it");
     Absent { peer: peer.into(), why }
 }

@@ -1,12 +1,9 @@
 //! The row of `tombolo bench hub` for a board, which serves no hubs: from an interrupt to the program.
 
-use std::path::Path;
+use tombolo::{DomainId, Exit, SpawnOptions};
 
-use tombolo::{Domain, Exit, SpawnOptions};
-use tombolo_cli_common::heard::Heard;
-
-use crate::failure::Failure;
-use crate::hub::{PATIENCE, Row, Times, row};
+use super::{Bench, PATIENCE, Row, Times};
+use crate::suite::Error;
 
 /// On one core of the SCC at 533 MHz, in nanoseconds, at least.
 const PAPER_NS: f64 = 10_320.0;
@@ -15,21 +12,24 @@ const PAPER_NS: f64 = 10_320.0;
 const LINE: &str = "timer to program";
 
 /// How late a program on a board is that sleeps until an interrupt of the timer.
-pub(super) fn interrupts(domain: &Domain, heard: &Heard, node: &str, image: &Path) -> Result<Row, Failure> {
-    let child = domain.spawn(&SpawnOptions::image(image).on(node).arg("interrupts"))?;
+pub(super) fn interrupts(
+    bench: &Bench<'_>,
+    said: &dyn Fn(DomainId) -> String,
+    node: &str,
+) -> Result<Row, Error> {
+    let options = SpawnOptions::image(&bench.options.board_image).on(node).arg("interrupts");
+    let child = bench.domain.spawn(&options)?;
     let exit = child.wait(PATIENCE).inspect_err(|_| {
         // The error of waiting is the one to report.
         let _ = child.kill();
     })?;
-    let said = heard.take(child.id());
+    let said = said(child.id());
     let measured = (exit == Exit::Exited { status: 0 }).then(|| read(&said)).flatten();
     let (count, times) = measured.ok_or_else(|| {
         let said = said.trim();
-        Failure::Other(
-            format!("the measurement of interrupts on {node} ended: {exit}; it said: {said}").into(),
-        )
+        Error::failed(format!("the measurement of interrupts on {node} ended: {exit}; it said: {said}"))
     })?;
-    Ok(row("interrupt to program", node, 0, count, times).of_host().beside_paper(PAPER_NS))
+    Ok(Row::new("interrupt to program", node, 0, count, times).of_host().beside_paper(PAPER_NS))
 }
 
 /// The count and the times in what `bounded` printed: shortest, median, mean, longest.

@@ -9,17 +9,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tombolo_bench::bulk::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
-use tombolo_bench::suite::Error;
 use tombolo_machine::image::Image;
 use tombolo_machine::vm::{Architecture, Files, InitramfsError, Qemu, VmKit, initramfs};
 use tombolo_machine::{Kit, Node, kit};
 use tombolo_platform::process::Process;
 
-use crate::failure::Failure;
+use super::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
+use crate::suite::Error;
 
 /// The machine; gone when this is dropped, or this program ends in whatever way.
-pub(super) struct NetworkMachine {
+#[derive(Debug)]
+pub struct NetworkMachine {
     process: Process,
     address: SocketAddr,
 }
@@ -30,33 +30,34 @@ impl NetworkMachine {
     /// # Errors
     /// A part of the kit or the emulator is missing; it does not come up within `patience`, with what it
     /// said.
-    pub(super) fn start(node: &Node, patience: Duration) -> Result<NetworkMachine, Failure> {
-        let vm = node.as_vm().ok_or_else(|| failed("be started", &"it is no virtual machine"))?;
-        let kit = Kit::locate()?;
-        let parts = VmKit::locate(kit.root(), node.isa).map_err(|error| failed("be started", &error))?;
-        let emulator = kit::emulator(node)?.ok_or_else(|| failed("be started", &"no emulator is known"))?;
-        let image = Image::open(&kit.image("bench"))?;
-        let program = image.program(node.isa).map_err(|error| failed("be started", &error))?;
+    pub fn start(node: &Node, patience: Duration) -> Result<NetworkMachine, Error> {
+        let vm = node.as_vm().ok_or_else(|| unstarted("it is no virtual machine"))?;
+        let kit = Kit::locate().map_err(unstarted)?;
+        let parts = VmKit::locate(kit.root(), node.isa).map_err(unstarted)?;
+        let emulator =
+            kit::emulator(node).map_err(unstarted)?.ok_or_else(|| unstarted("no emulator is known"))?;
+        let image = Image::open(&kit.image("bench")).map_err(unstarted)?;
+        let program = image.program(node.isa).map_err(unstarted)?;
         let libraries: Vec<_> = parts.root.iter().cloned().collect();
         let files = Files::gather(&libraries).map_err(InitramfsError::from);
         let archive = files.and_then(|files| initramfs::pack_program(&parts, program.bytes, &files));
         let kept = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
-        let boot_image = kept.map_err(|error| failed("be started", &error))?;
-        let address: Ipv4Addr = ADDRESS.parse().map_err(|error| failed("be started", &error))?;
+        let boot_image = kept.map_err(unstarted)?;
+        let address: Ipv4Addr = ADDRESS.parse().map_err(unstarted)?;
         let ((serial, serial_end), (control, control_end)) = (line()?, line()?);
         let architecture =
-            Architecture::of(node.isa).ok_or_else(|| failed("be started", &"there is no machine of it"))?;
+            Architecture::of(node.isa).ok_or_else(|| unstarted("there is no machine of it"))?;
         let launch = Qemu::new(architecture, emulator, &parts.kernel, boot_image)
             .cpu(vm.cpu.clone())
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .launch_with_network(serial_end.into(), control_end.into(), (address, PORT))
-            .map_err(|error| failed("be started", &error))?;
+            .map_err(unstarted)?;
         let mut command = Command::new(&launch.program);
         command.args(&launch.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let inherited: Vec<_> = launch.inherited.iter().map(AsFd::as_fd).collect();
         let started = Process::start(&mut command, &inherited);
-        let process = started.map_err(|error| failed("be started", &error))?;
+        let process = started.map_err(unstarted)?;
         drop(inherited);
         // The emulator's end alone keeps the lines open from here on.
         drop(launch);
@@ -69,7 +70,7 @@ impl NetworkMachine {
     }
 
     /// Why it is not used, with what the emulator said. It is ended.
-    fn failed(&mut self, what: &str, why: &str) -> Failure {
+    fn failed(&mut self, what: &str, why: &str) -> Error {
         self.process.destroy();
         let mut said = String::new();
         if let Some(stderr) = self.process.child_mut().stderr.take() {
@@ -83,7 +84,8 @@ impl NetworkMachine {
     }
 
     /// Where it is reached, on the host's loopback.
-    pub(super) fn address(&self) -> SocketAddr {
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -94,12 +96,16 @@ impl Drop for NetworkMachine {
     }
 }
 
-fn failed(what: &str, why: &dyn std::fmt::Display) -> Failure {
-    Error::of_peer(TCP_OVER_VIRTIO, format!("{what}: {why}")).into()
+fn failed(what: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::of_peer(TCP_OVER_VIRTIO, format!("{what}: {why}"))
 }
 
-fn line() -> Result<(UnixStream, UnixStream), Failure> {
-    UnixStream::pair().map_err(Failure::system("make two sockets"))
+fn unstarted(why: impl std::fmt::Display) -> Error {
+    failed("be started", &why)
+}
+
+fn line() -> Result<(UnixStream, UnixStream), Error> {
+    UnixStream::pair().map_err(Error::system("make two sockets"))
 }
 
 /// Reads the lines of a console to its end, wanted or not: an emulator blocks when its console is full.

@@ -6,8 +6,8 @@ use tombolo::names::NewRecord;
 use tombolo::{Channel, ChannelOptions, Child, Domain, Error, Ready, SpawnOptions, WaitSet};
 use tombolo_hub::{Operation, Request, wire};
 
-use crate::failure::Failure;
-use crate::hub::Times;
+use super::{Bench, Role, Times};
+use crate::suite::Error as BenchError;
 
 /// How long to wait at a time for clients and their messages.
 const AWHILE: Duration = Duration::from_secs(60);
@@ -23,19 +23,18 @@ pub(super) struct Forwarders {
 impl Forwarders {
     /// For requests that pass this number of channels to the hubs `bench/a` and `bench/b`; tasks find these
     /// hubs by [`name`].
-    pub(super) fn start(domain: &Domain, hops: usize) -> Result<Forwarders, Failure> {
+    pub(super) fn start(bench: &Bench<'_>, hops: usize) -> Result<Forwarders, BenchError> {
+        let domain = bench.domain;
         let hub = domain.names().wait_for("hub/bench/a", AWHILE)?;
         let (Ok(server), Ok(node)) = (hub.text("service"), hub.text("node")) else {
-            return Err(Failure::Other("the record of the hub has no service".into()));
+            return Err(BenchError::failed("the record of the hub has no service"));
         };
         let service = |hop: usize| format!("bench-hops/{}/{hops}/{hop}", domain.id());
-        let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
         let mut forwarders = Forwarders { children: Vec::new() };
         for hop in 1..hops {
             let onward = if hop + 1 == hops { server.to_owned() } else { service(hop + 1) };
-            let role = format!("forward,{},{onward}", service(hop));
-            let options = SpawnOptions::image(&program).args(["bench", "hub", "--peer", &role]);
-            forwarders.children.push(domain.spawn(&options)?);
+            let (program, arguments) = bench.member(&Role::Forward { service: service(hop), onward })?;
+            forwarders.children.push(domain.spawn(&SpawnOptions::image(&program).args(arguments))?);
         }
         for hub in ["a", "b"] {
             let record = NewRecord::new(&format!("hub/{}", name(hops, hub)))
@@ -48,7 +47,7 @@ impl Forwarders {
     }
 
     /// Ends them, and takes their names back.
-    pub(super) fn end(self, domain: &Domain, hops: usize) -> Result<(), Failure> {
+    pub(super) fn end(self, domain: &Domain, hops: usize) -> Result<(), BenchError> {
         for hub in ["a", "b"] {
             domain.names().delete(&format!("hub/{}", name(hops, hub)))?;
         }
@@ -79,7 +78,7 @@ fn options() -> Result<ChannelOptions, Error> {
 }
 
 /// Forwards the messages of every client of a service to another one, until it is killed.
-pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<(), Failure> {
+pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<(), BenchError> {
     let listener = options()?.export(domain, service)?.within(AWHILE);
     loop {
         let near = match listener.accept() {
@@ -119,15 +118,15 @@ fn join(near: Channel, far: Channel) -> Result<(), Error> {
 
 /// Nanoseconds for a message of the length of a request there and back on a channel, by a process that
 /// echoes: what a hub cannot be faster than.
-pub(super) fn echoed(domain: &Domain, count: u64) -> Result<Times, Failure> {
+pub(super) fn echoed(bench: &Bench<'_>) -> Result<Times, BenchError> {
+    let domain = bench.domain;
     let service = format!("bench-echo/{}", domain.id());
-    let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let role = format!("echo,{service}");
-    let echo = domain.spawn(&SpawnOptions::image(&program).args(["bench", "hub", "--peer", &role]))?;
+    let (program, arguments) = bench.member(&Role::Echo { service: service.clone() })?;
+    let echo = domain.spawn(&SpawnOptions::image(&program).args(arguments))?;
     let mut channel = options()?.connect(domain, &service)?;
     let request = [7; wire::REQUEST_BYTES];
     let mut answer = Vec::new();
-    let times = Times::of(count, || {
+    let times = Times::of(bench.options.count, || {
         channel.send(&request)?;
         channel.recv_into(&mut answer).map(drop)
     });
@@ -137,7 +136,7 @@ pub(super) fn echoed(domain: &Domain, count: u64) -> Result<Times, Failure> {
 }
 
 /// Returns the messages of its one client.
-pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), Failure> {
+pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), BenchError> {
     let mut channel = options()?.export(domain, service)?.within(AWHILE).accept()?;
     let mut message = Vec::new();
     loop {

@@ -1,0 +1,358 @@
+//! MPI over TCP to a virtual machine that has a network in place of a window, for `tombolo bench mpi` to
+//! compare with.
+//!
+//! It runs in a network of its own (`unshare --net`), in which it makes a tap device, the fastest network
+//! that QEMU gives a machine without help of the kernel: it reaches no other host, and is gone when the last
+//! process in it ends. Rank 0 is a process of this host, rank 1 is all that the machine does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use tombolo::Isa;
+use tombolo_machine::vm::{Architecture, Files, Qemu, VmKit, initramfs};
+use tombolo_mpi_launch::pmi::{Event, MemberId, Server, process_mapping};
+use tombolo_platform::process::Process;
+
+use super::programs;
+use crate::suite::Error;
+
+/// The host and the machine in the network of the two.
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const DEVICE: &str = "tap0";
+
+/// How long the machine may take until its rank says something.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long rank 0 may take to end after the machine has.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What the machine runs as process 1.
+const INIT: &str = "\
+#!/tombolo/busybox sh
+B=/tombolo/busybox
+$B mount -t proc proc /proc
+$B mount -t sysfs sysfs /sys
+$B mount -t devtmpfs devtmpfs /dev
+$B mkdir -p /dev/shm
+$B mount -t tmpfs tmpfs /dev/shm
+while read module; do $B insmod /tombolo/modules/$module; done </tombolo/modules/order
+# MPI is to take the one address that both sides know.
+echo 1 2>/dev/null >/proc/sys/net/ipv6/conf/all/disable_ipv6
+$B ifconfig lo 127.0.0.1 up
+for word in $($B cat /proc/cmdline); do
+    case $word in
+    tombolo.address=*) $B ifconfig eth0 ${word#*=} netmask 255.255.255.0 up ;;
+    tombolo.pmi=*) export PMI_PORT=${word#*=} PMI_ID=1 ;;
+    tombolo.set=*) export \"${word#*=}\" ;;
+    tombolo.measure=*) arguments=$(echo ${word#*=} | $B tr , ' ') ;;
+    esac
+done
+# In the first seconds of a machine libfabric's tcp finds an address and cannot listen at it (EBADF); why is not known.
+$B sleep 5
+/measure $arguments || echo \"measure ended with $?\"
+$B poweroff -f
+";
+
+/// The machine, and what is run on both.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The kit's folder.
+    pub kit: PathBuf,
+    /// The processor model of the machine.
+    pub cpu: String,
+    /// Its memory, in MiB.
+    pub memory_mib: u32,
+    /// What `measure` gets.
+    pub arguments: Vec<String>,
+}
+
+/// Ends as rank 0 does: its exit status.
+///
+/// # Errors
+/// The network or the machine cannot be made, or a rank does not get through, with what the machine said.
+pub fn run(options: &Options) -> Result<u8, Error> {
+    make_network()?;
+    let listener = TcpListener::bind((HOST, 0)).map_err(Error::system("listen for the ranks"))?;
+    let port = listener.local_addr().map_err(Error::system("listen for the ranks"))?;
+    let (console, console_end) = UnixStream::pair().map_err(Error::system("make two sockets"))?;
+    let mut machine = start_machine(options, port, console_end)?;
+    let said = keep_last_lines(console);
+    let mut rank = Process::start(&mut first_rank(options, port), &[])
+        .map_err(|error| Error::failed(format!("rank 0 does not start: {error}")))?;
+    let outcome = manage(&listener, &mut rank, &mut machine.process);
+    drop(machine);
+    rank.destroy();
+    outcome.map_err(|why| {
+        let said = said.lock().map(|lines| lines.join("; ")).unwrap_or_default();
+        Error::failed(if said.is_empty() { why } else { format!("{why}; the machine said: {said}") })
+    })
+}
+
+/// The machine, killed when this is dropped.
+struct Machine {
+    process: Process,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.process.destroy();
+    }
+}
+
+/// Makes the device and gives this side of it an address.
+fn make_network() -> Result<(), Error> {
+    let address = format!("{HOST}/24");
+    let steps: [&[&str]; 5] = [
+        &["link", "set", "lo", "up"],
+        &["tuntap", "add", "dev", DEVICE, "mode", "tap"],
+        // No address of IPv6, as in the machine.
+        &["link", "set", DEVICE, "addrgenmode", "none"],
+        &["address", "add", &address, "dev", DEVICE],
+        &["link", "set", DEVICE, "up"],
+    ];
+    for step in steps {
+        let output = Command::new("ip").args(step).stdin(Stdio::null()).output();
+        let output = output.map_err(Error::system("run `ip` (Debian: iproute2)"))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(Error::failed(format!("no network of its own: ip {}: {why}", step.join(" "))));
+        }
+    }
+    Ok(())
+}
+
+fn start_machine(options: &Options, pmi: SocketAddr, console: UnixStream) -> Result<Machine, Error> {
+    let say = |error: &dyn std::fmt::Display| Error::failed(format!("no virtual machine: {error}"));
+    let parts = VmKit::locate(&options.kit, Isa::Aarch64).map_err(|error| say(&error))?;
+    let folders = [options.kit.join("mpi/aarch64"), programs(&options.kit).join("vm")];
+    let files = Files::gather(&folders).map_err(|error| say(&error))?;
+    let archive = initramfs::pack_program(&parts, INIT.as_bytes(), &files);
+    let image = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
+    let image = image.map_err(|error| say(&error))?;
+    let architecture = &Architecture::AARCH64;
+    let mut qemu = Qemu::new(architecture, architecture.program, &parts.kernel, image)
+        .cpu(Some(options.cpu.clone()))
+        .memory_mib(options.memory_mib)
+        .parameter("tombolo.address", MACHINE.to_string())
+        .parameter("tombolo.pmi", pmi.to_string())
+        .parameter("tombolo.measure", options.arguments.join(","));
+    for (name, value) in SETTINGS.into_iter().chain([("FI_TCP_IFACE", "eth0")]) {
+        qemu = qemu.parameter("tombolo.set", format!("{name}={value}"));
+    }
+    let launch = qemu.launch_with_tap(console.into(), DEVICE).map_err(|error| say(&error))?;
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    let inherited: Vec<_> = launch.inherited.iter().map(AsFd::as_fd).collect();
+    let process = Process::start(&mut command, &inherited).map_err(|error| say(&error))?;
+    Ok(Machine { process })
+}
+
+/// MPICH over libfabric's TCP and nothing else, on either side.
+const SETTINGS: [(&str, &str); 4] = [
+    ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+    ("MPIR_CVAR_NOLOCAL", "1"),
+    ("FI_PROVIDER", "tcp"),
+    ("LD_LIBRARY_PATH", "/opt/tombolo/mpi/lib"),
+];
+
+fn first_rank(options: &Options, pmi: SocketAddr) -> Command {
+    let mut command = Command::new(programs(&options.kit).join("measure.mpich"));
+    command.args(&options.arguments).stdin(Stdio::null()).envs(SETTINGS).env_remove("LD_LIBRARY_PATH");
+    command.env("PMI_PORT", pmi.to_string()).env("PMI_ID", "0").env("FI_TCP_IFACE", DEVICE);
+    command
+}
+
+/// The last lines of the machine's console, for when something is wrong.
+fn keep_last_lines(console: UnixStream) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
+    let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let lines = kept.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(console).lines().map_while(Result::ok) {
+            let Ok(mut lines) = lines.lock() else { return };
+            lines.push(line.trim().to_owned());
+            let surplus = lines.len().saturating_sub(5);
+            lines.drain(..surplus);
+        }
+    });
+    kept
+}
+
+/// What a rank said, or that it hung up.
+struct Said {
+    member: MemberId,
+    bytes: Vec<u8>,
+}
+
+/// Is the process manager of two ranks until rank 0 ends. Returns its status.
+fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> Result<u8, String> {
+    listener.set_nonblocking(true).map_err(|error| error.to_string())?;
+    let mut server = Server::new("network");
+    let mapping = process_mapping(&[0, 1]).unwrap_or_default();
+    let (_, members) = server.add_world(&[0, 0], mapping, &[]);
+    let (sender, said) = mpsc::channel();
+    let mut streams: Vec<Option<TcpStream>> = vec![None, None];
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(ended) = rank.try_reap().map_err(|error| error.to_string())? {
+            for stream in streams.iter().flatten() {
+                // It may have hung up by itself.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            return match ended {
+                tombolo_platform::process::Ended::Exited(status) => Ok(status),
+                tombolo_platform::process::Ended::Signalled(signal) => {
+                    Err(format!("rank 0 was ended by signal {signal}"))
+                }
+            };
+        }
+        if machine.try_reap().map_err(|error| error.to_string())?.is_some() {
+            // Rank 0 ends as well then, unless it waits for rank 1.
+            std::thread::sleep(GRACE);
+            if matches!(rank.try_reap(), Ok(None)) {
+                return Err("the machine has ended before rank 0".into());
+            }
+            continue;
+        }
+        if streams.iter().any(Option::is_none) {
+            if Instant::now() >= until {
+                return Err(format!("a rank has not asked for anything within {} s", PATIENCE.as_secs()));
+            }
+            if let Ok((stream, _)) = listener.accept() {
+                greet(stream, &members, &mut streams, &sender)?;
+            }
+        }
+        serve(&mut server, &said, &mut streams)?;
+    }
+}
+
+/// Hears who has connected, tells it what it would otherwise find in its environment, and listens to it from
+/// then on.
+fn greet(
+    stream: TcpStream,
+    members: &[MemberId],
+    streams: &mut [Option<TcpStream>],
+    sender: &Sender<Said>,
+) -> Result<(), String> {
+    let text = |error: std::io::Error| format!("a rank cannot be heard: {error}");
+    stream.set_nonblocking(false).map_err(text)?;
+    stream.set_nodelay(true).map_err(text)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+    let mut reader = BufReader::new(stream.try_clone().map_err(text)?);
+    let mut line = String::new();
+    reader.read_line(&mut line).map_err(text)?;
+    let rank = rank_in(&line).filter(|rank| streams.get(*rank).is_some_and(Option::is_none));
+    let rank = rank.ok_or_else(|| format!("a rank began with {line:?}"))?;
+    let greeting = format!("cmd=initack rc=0\ncmd=set size=2\ncmd=set rank={rank}\ncmd=set debug=0\n");
+    (&stream).write_all(greeting.as_bytes()).map_err(text)?;
+    stream.set_read_timeout(None).map_err(text)?;
+    streams[rank] = Some(stream);
+    let (member, sender) = (members[rank], sender.clone());
+    std::thread::spawn(move || {
+        loop {
+            let Ok(bytes) = reader.fill_buf().map(<[u8]>::to_vec) else { return };
+            reader.consume(bytes.len());
+            if bytes.is_empty() || sender.send(Said { member, bytes }).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The number in `cmd=initack pmiid=1`.
+fn rank_in(line: &str) -> Option<usize> {
+    let rest = line.trim().strip_prefix("cmd=initack")?;
+    rest.split_whitespace().find_map(|word| word.strip_prefix("pmiid="))?.parse().ok()
+}
+
+/// Serves what ranks have said, waiting a little for something.
+fn serve(
+    server: &mut Server,
+    said: &Receiver<Said>,
+    streams: &mut [Option<TcpStream>],
+) -> Result<(), String> {
+    let Ok(first) = said.recv_timeout(Duration::from_millis(2)) else { return Ok(()) };
+    for Said { member, bytes } in std::iter::once(first).chain(said.try_iter()) {
+        server.receive(member, &bytes);
+    }
+    while let Some(event) = server.next_event() {
+        match event {
+            Event::Say(member, bytes) => {
+                if let Some(mut stream) = streams.get(member.0).and_then(Option::as_ref) {
+                    stream
+                        .write_all(&bytes)
+                        .map_err(|error| format!("a rank cannot be answered: {error}"))?;
+                }
+            }
+            Event::Began(_) => {}
+            Event::Broken(_, why) => return Err(format!("a rank cannot go on: {why}")),
+            Event::Abort(_, code, why) => {
+                return Err(format!("a rank gave up with {code}: {}", why.unwrap_or_default()));
+            }
+            Event::Spawn(..) => {
+                return Err("a rank asked for more ranks, which this benchmark does not start".into());
+            }
+            Event::Publish { .. } | Event::Unpublish { .. } | Event::Lookup { .. } => {
+                return Err("a rank used names of services, which this benchmark does not keep".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether this host can make such a machine, and if not, why.
+#[must_use]
+pub fn missing(kit: &Path) -> Option<String> {
+    let there = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    if let Some((program, package)) =
+        [("ip", "iproute2"), ("unshare", "util-linux")].into_iter().find(|(program, _)| !there(program))
+    {
+        return Some(format!("`{program}` is not on PATH (Debian: {package})"));
+    }
+    let machine = programs(kit).join("vm/measure");
+    (!machine.exists()).then(|| format!("{} is missing: `make bench-mpi` makes it", machine.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_says_which_it_is() {
+        assert_eq!(rank_in("cmd=initack pmiid=1\n"), Some(1));
+        for wrong in ["", "cmd=init pmiid=1", "cmd=initack", "cmd=initack pmiid=x"] {
+            assert_eq!(rank_in(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranks_meet_through_the_process_manager() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("an address");
+        let far = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(port).expect("connected");
+            stream.write_all(b"cmd=initack pmiid=1\n").expect("written");
+            let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+            let greeting: Vec<String> = lines.by_ref().take(4).map(|line| line.expect("a line")).collect();
+            stream.write_all(b"cmd=init pmi_version=1 pmi_subversion=1\n").expect("written");
+            (greeting, lines.next().expect("an answer").expect("a line"))
+        });
+        let start = |seconds: &str| Process::start(Command::new("sleep").arg(seconds), &[]).expect("started");
+        let (mut rank, mut machine) = (start("1"), start("60"));
+        assert_eq!(manage(&listener, &mut rank, &mut machine), Ok(0));
+        machine.destroy();
+        let (greeting, answer) = far.join().expect("no panic");
+        assert_eq!(greeting[2], "cmd=set rank=1");
+        assert!(answer.starts_with("cmd=response_to_init") && answer.contains("rc=0"), "{answer}");
+    }
+}
