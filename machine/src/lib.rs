@@ -19,6 +19,7 @@ pub mod kit;
 mod limits;
 mod model;
 pub mod paths;
+mod replace;
 pub mod suggest;
 pub mod vm;
 mod windows;
@@ -31,5 +32,6 @@ pub use limits::{Limit, Limits};
 pub use model::{
     Accelerator, BareNode, Boot, Folder, Link, Machine, Node, NodeSettings, UserNode, VmJoin, VmNode,
 };
+pub use replace::replace_file;
 pub use tombolo_link::TransportKind;
 pub use windows::Window;

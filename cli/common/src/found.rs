@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tombolo::Isa;
 use tombolo_machine::file::{FileError, MAX_FILE_BYTES};
-use tombolo_machine::{FoundCost, FoundMemory, Machine, TransportKind};
+use tombolo_machine::{FoundCost, FoundMemory, Machine, TransportKind, replace_file};
 use toml_edit::{Array, ArrayOfTables, Date, Datetime, DocumentMut, InlineTable, Item, Table, Value};
 
 use crate::failure::Failure;
@@ -71,12 +71,14 @@ impl FoundFile {
     }
 
     /// Writes what was found into the file, in place of what was found of the same links before. Everything
-    /// else in it stays as it is, comments and all. Readers see the old file or the new one.
+    /// else in it stays as it is, comments and all. Readers see the old file or the new one, and of two
+    /// commands that write at once the later one keeps what the earlier one wrote.
     ///
     /// # Errors
     /// A [`Failure`] of the command line, with what to do. The file is then as it was.
     pub fn write(&self, findings: &[Finding]) -> Result<(), Failure> {
         let failed = |error: io::Error| unwritable(&self.shown, &error);
+        let _locked = lock(&self.path).map_err(failed)?;
         let text = fs::read_to_string(&self.path).map_err(failed)?;
         let mode = fs::metadata(&self.path).map_err(failed)?.permissions().mode() & 0o7777;
         let text = edited(&text, &self.machine, findings, today())
@@ -90,13 +92,27 @@ impl FoundFile {
         }
         // What this wrote is read as everything else in the file is: a mistake here must not reach the file.
         Machine::parse(&text, &self.shown, Isa::current()).map_err(FileError::from)?;
-        tombolo_machine::build::write(&self.path, text.as_bytes(), mode).map_err(failed)
+        replace_file(&self.path, text.as_bytes(), mode).map_err(failed)
     }
 
     /// What a command says when it has written.
     #[must_use]
     pub fn done(&self, count: usize) -> String {
         format!("wrote what was found of {} to {}", text::count(count, "link"), self.shown.display())
+    }
+}
+
+/// Keeps other commands from writing the file for as long as the result is not dropped: the lock of the file that has
+/// this name once it is held.
+fn lock(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::open(path)?;
+        file.lock()?;
+        // The command that held the lock has replaced the file.
+        let (held, named) = (file.metadata()?, fs::metadata(path)?);
+        if (held.dev(), held.ino()) == (named.dev(), named.ino()) {
+            return Ok(file);
+        }
     }
 }
 
@@ -316,6 +332,26 @@ mod tests {
         assert_eq!(machine(&fs::read_to_string(&path).unwrap()).found().len(), 1);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left beside the file");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn commands_that_write_at_once_keep_what_each_has_found() {
+        let folder = std::env::temp_dir().join(format!("tombolo-found-at-once-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("m.toml");
+        let nodes: Vec<String> = (0..8).map(|number| format!("user{number}")).collect();
+        let node =
+            |name: &String| format!("\n[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"s390x\"\n");
+        fs::write(&path, TEXT.to_owned() + &nodes.iter().map(node).collect::<String>()).unwrap();
+        std::thread::scope(|scope| {
+            for node in &nodes {
+                let file = FoundFile::open(&path, "m").unwrap();
+                scope.spawn(move || file.write(&[finding(["host", node], Part::Cost(cost()))]).unwrap());
+            }
+        });
+        let written = machine(&fs::read_to_string(&path).unwrap()).found().len();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(written, nodes.len());
     }
 
     #[test]

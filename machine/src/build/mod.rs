@@ -14,8 +14,6 @@ mod source;
 mod toolchain;
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,6 +25,7 @@ pub use source::{CProgram, GoProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
 
 use crate::image::{Image, ImageBuilder, elf};
+use crate::replace::replace_file;
 use gcc::Installed;
 
 /// What to build, for what, and where to put it.
@@ -177,7 +176,7 @@ pub fn pack(programs: &[PathBuf], name: &str, restartable: bool, output: &Path) 
 
 fn finish(image: ImageBuilder, path: PathBuf) -> Result<Built, BuildError> {
     let image = image.finish()?;
-    write(&path, image.as_bytes(), 0o666)
+    replace_file(&path, image.as_bytes(), 0o666)
         .map_err(|source| BuildError::Write { path: path.clone(), source })?;
     Ok(Built { path, image })
 }
@@ -192,28 +191,6 @@ fn check(target: Target, elf: &[u8]) -> Result<(), BuildError> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes beside the file and renames, so that the file is never half there.
-///
-/// # Errors
-/// The error of the system.
-pub fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = fs::File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&beside)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
 }
 
 #[cfg(test)]
@@ -251,16 +228,5 @@ mod tests {
         assert_eq!(packed.image.targets(), [Isa::Aarch64, Isa::Riscv64].map(Target::from));
         assert!(twice.contains("aarch64"), "{twice}");
         assert!(text.contains("script cannot be packed"), "{text}");
-    }
-
-    #[test]
-    fn a_failed_write_leaves_nothing() {
-        let folder = std::env::temp_dir().join(format!("tombolo-write-{}", std::process::id()));
-        let occupied = folder.join("x.tbi");
-        fs::create_dir_all(&occupied).unwrap();
-        assert!(write(&occupied, b"image", 0o600).is_err());
-        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(left, ["x.tbi"]);
     }
 }

@@ -1,9 +1,7 @@
 //! The boot image of a virtual machine: a `newc` cpio archive, cached by its content.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -11,6 +9,7 @@ use tombolo_platform::guest::init;
 
 use super::files::{Files, FilesError};
 use super::kit::VmKit;
+use crate::replace::replace_file;
 
 /// Archives that no machine has been started from for this long are removed from the cache.
 const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -240,7 +239,7 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
     let failed = |error| InitramfsError::Cache { path: directory.to_owned(), error };
     if !use_again(&path) {
         std::fs::create_dir_all(directory).map_err(failed)?;
-        write_whole(archive, &path).map_err(failed)?;
+        replace_file(&path, archive, 0o666).map_err(failed)?;
     }
     forget_unused(directory, SystemTime::now());
     Ok(path)
@@ -250,23 +249,6 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
 #[must_use]
 pub fn use_again(path: &Path) -> bool {
     File::options().append(true).open(path).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())
-}
-
-fn write_whole(content: &[u8], path: &Path) -> std::io::Result<()> {
-    static DRAFTS: AtomicU64 = AtomicU64::new(0);
-    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-    let draft = path.with_extension(format!("draft-{}-{number}", std::process::id()));
-    let written = File::create(&draft)
-        .and_then(|mut file| {
-            file.write_all(content)?;
-            // The name must not outlive the content if the host loses power.
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&draft, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&draft);
-    }
-    written
 }
 
 /// Removes archives, and drafts of processes that were killed, not used for [`KEEP`], and those that were

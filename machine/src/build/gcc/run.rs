@@ -6,9 +6,10 @@ use std::process::{Command, Output};
 
 use tombolo_base::Isa;
 
-use super::super::{BuildError, write};
+use super::super::BuildError;
 use super::{CompileError, IMAGE, Said, file_error, say, shell_words};
 use crate::image::{Image, ImageBuilder};
+use crate::replace::replace_file;
 
 /// One run of a compiler.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,13 +136,13 @@ pub fn pack(
     let mut builder = ImageBuilder::new(name);
     for (isa, elf) in programs {
         if isa == first && !only_image {
-            write(output, &elf, 0o777).map_err(file_error("write", output))?;
+            replace_file(output, &elf, 0o777).map_err(file_error("write", output))?;
         }
         let unusable = |source| BuildError::Unusable { target: isa.into(), source };
         builder = builder.with_program(elf).map_err(unusable)?;
     }
     let image = builder.finish().map_err(BuildError::from)?;
-    write(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
+    replace_file(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
     Ok((image_path, image))
 }
 
