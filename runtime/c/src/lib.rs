@@ -15,56 +15,16 @@
 extern crate alloc;
 
 mod boundary;
-#[cfg(not(target_os = "none"))]
-pub mod bulk;
-#[cfg(not(target_os = "none"))]
-pub mod capability;
-#[cfg(not(target_os = "none"))]
-mod carrier;
 pub mod channel;
-#[cfg(not(target_os = "none"))]
-pub mod child;
 pub mod domain;
 #[cfg(not(target_os = "none"))]
-pub mod files;
-#[cfg(not(target_os = "none"))]
-pub mod group;
-#[cfg(not(target_os = "none"))]
-pub mod hubs;
+mod hosted;
 pub mod job;
-#[cfg(not(target_os = "none"))]
-pub mod mapping;
-#[cfg(not(target_os = "none"))]
-pub mod names;
-#[cfg(not(target_os = "none"))]
-pub mod opening;
-#[cfg(not(target_os = "none"))]
-pub mod passing;
-#[cfg(not(target_os = "none"))]
-pub mod pool;
-#[cfg(not(target_os = "none"))]
-pub mod region;
 pub mod status;
 mod system;
-#[cfg(not(target_os = "none"))]
-pub mod tasks;
-#[cfg(not(target_os = "none"))]
-pub mod transfers;
-
-#[cfg(not(target_os = "none"))]
-pub use {
-    bulk::BulkHandle,
-    child::ChildHandle,
-    files::{FileHandle, FileMapHandle, FilesHandle},
-    group::GroupHandle,
-    hubs::{HubHandle, TaskHandle},
-    mapping::MappingHandle,
-    opening::{OpeningHandle, RequestListenerHandle},
-    pool::{BufferHandle, PoolHandle},
-    region::CapabilityHandle,
-    tasks::{ContextHandle, FunctionsHandle, JoinedHandle, ResultHandle, TasksHandle},
-};
 
 pub use channel::ChannelHandle;
 pub use domain::{DomainHandle, ListenerHandle, Options};
+#[cfg(not(target_os = "none"))]
+pub use hosted::*;
 pub use status::Status;
