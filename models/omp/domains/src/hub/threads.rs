@@ -10,7 +10,7 @@ use std::{env, fs};
 use tombolo::{Error, Listener, Token};
 use tombolo_omp_process::{ASK, NodeReport, ProcessReport, Role, State, ThreadReport, name_of};
 use tombolo_omp_team::device::threads::{self, Seen};
-use tombolo_omp_team::team::shown;
+use tombolo_omp_team::team::shown::{self, Activity};
 
 use super::{Hub, ProcessState};
 use crate::channel_options;
@@ -232,12 +232,12 @@ fn thread(seen: &Seen) -> ThreadReport {
         handle: seen.handle as u64,
         made: seen.made as usize,
         on: seen.on as usize,
-        state: match seen.state {
-            threads::State::Running => State::Running,
-            threads::State::Waiting => State::Waiting,
-            threads::State::Calling => State::Calling,
-            threads::State::Sleeping => State::Sleeping,
-            threads::State::Idle => State::Idle,
+        state: match (seen.activity, seen.letter) {
+            (Activity::Idle, _) => State::Idle,
+            (Activity::Calls, _) => State::Calling,
+            _ if seen.is_asleep => State::Waiting,
+            (_, Some(b'S' | b'D' | b'T' | b't')) => State::Sleeping,
+            _ => State::Running,
         },
         time_ns: seen.time_ns,
         moves: seen.moves,

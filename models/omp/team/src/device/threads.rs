@@ -8,21 +8,6 @@ use crate::team::root::Root;
 use crate::team::shown::{Activity, Role};
 use crate::team::thread::Thread;
 
-/// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It has a processor, or waits for one.
-    Running,
-    /// It waits for other threads of the job.
-    Waiting,
-    /// It waits for a call of the C library that the program's process makes for it.
-    Calling,
-    /// It sleeps in its kernel.
-    Sleeping,
-    /// It has nothing to do.
-    Idle,
-}
-
 /// A thread of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -39,7 +24,11 @@ pub struct Seen {
     /// The node on which it is.
     pub on: u32,
     /// What it does.
-    pub state: State,
+    pub activity: Activity,
+    /// Whether it sleeps until other threads of the job wake it.
+    pub is_asleep: bool,
+    /// What its kernel says that it does, as the letter of `/proc/PID/stat`.
+    pub letter: Option<u8>,
     /// How long it has had processors, on all nodes.
     pub time_ns: u64,
     /// How often it has changed its node.
@@ -86,7 +75,9 @@ pub fn seen(root: &Root) -> Vec<Seen> {
                 handle: shown.handle(),
                 made: thread.node,
                 on: runs_as.node,
-                state: state(runs_as),
+                activity: runs_as.shown.activity(),
+                is_asleep: runs_as.local.is_asleep(),
+                letter: runs_as.shown.letter(),
                 time_ns: shown.time_ns(all.iter().map(|thread| &thread.shown)),
                 moves,
                 function,
@@ -95,14 +86,4 @@ pub fn seen(root: &Root) -> Vec<Seen> {
         .collect();
     seen.sort_by_key(|thread| thread.number);
     seen
-}
-
-fn state(thread: &Thread) -> State {
-    match (thread.shown.activity(), thread.shown.letter()) {
-        (Activity::Idle, _) => State::Idle,
-        (Activity::Calls, _) => State::Calling,
-        _ if thread.local.is_asleep() => State::Waiting,
-        (_, Some(b'S' | b'D' | b'T' | b't')) => State::Sleeping,
-        _ => State::Running,
-    }
 }
