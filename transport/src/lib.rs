@@ -14,6 +14,7 @@ mod connection;
 pub mod contract;
 pub mod cost;
 pub mod error;
+mod forward;
 mod frames;
 pub mod joint;
 pub mod memory;

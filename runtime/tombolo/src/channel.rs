@@ -45,7 +45,7 @@ use crate::reactor::Registration;
 /// the program dies instead, the peer gets [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Channel {
-    carrier: Carrier,
+    pub(crate) carrier: Carrier,
     spin: Spin,
     pub(crate) timeout: OperationTimeout,
     id: ChannelId,
@@ -135,18 +135,6 @@ impl Channel {
     /// What may be on its way over it.
     pub(crate) fn rights(&self) -> &OnTheWay {
         &self.rights
-    }
-
-    /// What carries it.
-    #[inline]
-    pub(crate) fn carrier(&self) -> &Carrier {
-        &self.carrier
-    }
-
-    /// What carries it.
-    #[inline]
-    pub(crate) fn carrier_mut(&mut self) -> &mut Carrier {
-        &mut self.carrier
     }
 
     /// Whether this end accepted it.

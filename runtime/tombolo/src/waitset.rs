@@ -184,12 +184,12 @@ impl<T: Waited> Endpoint for Member<T> {
 
     #[inline]
     fn transport(&self) -> &Carrier {
-        self.0.end().channel().carrier()
+        &self.0.end().channel().carrier
     }
 
     #[inline]
     fn transport_mut(&mut self) -> &mut Carrier {
-        self.0.end_mut().channel_mut().carrier_mut()
+        &mut self.0.end_mut().channel_mut().carrier
     }
 }
 

@@ -195,7 +195,7 @@ impl<T: Transport> Faulty<T> {
 }
 
 impl<T: Transport> Transport for Faulty<T> {
-    forward!(inner: stats failure announce_sleep);
+    crate::forward_transport!(inner: stats failure announce_sleep);
 
     fn describe(&self) -> Description {
         let inner = self.inner.describe();

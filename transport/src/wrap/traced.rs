@@ -281,7 +281,7 @@ impl<T: Transport> Transport for Traced<T> {
         Description { capabilities: inner.capabilities.without(Capabilities::WHOLE_BATCHES), ..inner }
     }
 
-    forward!(inner: stats failure is_ready announce_sleep sources park);
+    crate::forward_transport!(inner: stats failure is_ready announce_sleep sources park);
 
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {

@@ -183,7 +183,7 @@ impl BulkChannel {
         let mut state = pool.lock();
         state.table.begin(verb, buffer, *link).map_err(BulkError::from)?;
         pool.write_back(buffer);
-        if self.channel.carrier_mut().try_send(&message).is_err() {
+        if self.channel.carrier.try_send(&message).is_err() {
             state.table.abort(buffer);
             return Ok(false);
         }

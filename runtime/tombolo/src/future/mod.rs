@@ -91,7 +91,7 @@ impl Attempt<Channel> for Receive<'_> {
     const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
 
     fn attempt(&mut self, channel: &mut Channel) -> Option<Self::Output> {
-        let received = channel.carrier_mut().try_recv_into(self.buffer);
+        let received = channel.carrier.try_recv_into(self.buffer);
         let received = received.and_then(|length| length.ok_or(EndError::Full));
         unless_blocked(received, channel, 0)
     }
@@ -122,7 +122,7 @@ impl Attempt<Channel> for Sending<'_> {
     const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
 
     fn attempt(&mut self, channel: &mut Channel) -> Option<Self::Output> {
-        let sent = self.send(channel.carrier_mut());
+        let sent = self.send(&mut channel.carrier);
         unless_blocked(sent, channel, self.message.len())
     }
 
@@ -139,7 +139,7 @@ pub(crate) fn fall_asleep(
     deadline: Deadline,
     waker: &Waker,
 ) -> Result<bool, ChannelError> {
-    let carrier = channel.carrier_mut();
+    let carrier = &mut channel.carrier;
     if carrier.announce_sleep(awaited) == Announced::NeedsBarrier {
         barrier::everywhere();
     }
@@ -151,7 +151,7 @@ pub(crate) fn fall_asleep(
         None => Registration::new()?,
     };
     let mut sources = Vec::with_capacity(2);
-    channel.carrier().sources(awaited, &mut sources);
+    channel.carrier.sources(awaited, &mut sources);
     let armed = registration.arm(&sources, deadline, waker);
     channel.registration = Some(registration);
     armed?;
@@ -189,7 +189,7 @@ impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
 impl<C: HasChannel, A> Operation<'_, C, A> {
     fn wake_up(&mut self, rung: bool) {
         if std::mem::take(&mut self.announced) {
-            self.target.channel_mut().carrier_mut().woken(rung);
+            self.target.channel_mut().carrier.woken(rung);
         }
     }
 }

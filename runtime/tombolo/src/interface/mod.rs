@@ -117,7 +117,7 @@ impl Port for Channel {
         let mut short = [0; SHORT_BYTES];
         if let Some(bytes) = short.get_mut(..message.length_bytes()) {
             message.write(bytes);
-            if self.carrier_mut().try_send(bytes).is_ok() {
+            if self.carrier.try_send(bytes).is_ok() {
                 return Ok(Sent::Accepted);
             }
         }

@@ -66,7 +66,7 @@ impl Queued {
     /// What to wait for: calls, unless too many answers wait; room, if any does.
     pub fn interest(&mut self) -> Interest {
         match self.answers.len() {
-            0 if !self.channel.carrier_mut().unsent() => Interest::Read,
+            0 if !self.channel.carrier.unsent() => Interest::Read,
             QUEUED.. => Interest::Write,
             _ => Interest::ReadWrite,
         }

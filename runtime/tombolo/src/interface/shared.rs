@@ -83,7 +83,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
     /// Before the channel is used: it wakes no task, until it is armed again.
     fn awake(&mut self) {
         if std::mem::take(&mut self.announced) {
-            self.client.port().carrier_mut().woken(true);
+            self.client.port().carrier.woken(true);
         }
     }
 
@@ -96,7 +96,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
         if self.waiting.iter().all(|waiting| waiting.key == own) {
             return;
         }
-        let room = ended || self.client.port().carrier_mut().is_ready(Interest::Write);
+        let room = ended || self.client.port().carrier.is_ready(Interest::Write);
         let client = &self.client;
         let goes_on = |waiting: &mut Waiting| {
             let ready = if waiting.call == 0 { room } else { !client.is_waiting(waiting.call) };
@@ -111,8 +111,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
         let deadline = Deadline::at_ns(earliest.unwrap_or(u64::MAX));
         let room = self.waiting.iter().any(|waiting| waiting.call == 0);
         let channel = self.client.port();
-        let awaited =
-            if room || channel.carrier_mut().unsent() { Interest::ReadWrite } else { Interest::Read };
+        let awaited = if room || channel.carrier.unsent() { Interest::ReadWrite } else { Interest::Read };
         let asleep = fall_asleep(channel, awaited, deadline, waker);
         self.announced = true;
         self.driver = key;

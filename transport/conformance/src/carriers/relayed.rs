@@ -1,18 +1,16 @@
 //! Channels through a relay: two channels, and a thread between them that forwards.
 
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, FarEnd, Hello, Side, TransportKind};
-use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
-use tombolo_transport::contract::{Announced, Stats};
 use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
 use tombolo_transport::waitset::Waker;
-use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Joint, Message, Transport};
+use tombolo_transport::{Capabilities, ChannelError, Description, Joint, Transport, forward_transport};
 
 use super::{FlushedWindow, Shm, UnixStream, Window, lent, only};
 use crate::carrier::{Carrier, Hostile, Rig, Watch};
@@ -93,6 +91,8 @@ fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
 pub struct RelayedEnd<T>(T);
 
 impl<T: Transport> Transport for RelayedEnd<T> {
+    forward_transport!(0: stats try_send try_recv_in_place is_ready announce_sleep may_sleep sources park woken close);
+
     fn describe(&self) -> Description {
         let inner = self.0.describe();
         let kind = match inner.kind {
@@ -103,51 +103,11 @@ impl<T: Transport> Transport for RelayedEnd<T> {
         Description { kind, capabilities: CAPABILITIES, ..inner }
     }
 
-    fn stats(&self) -> Stats {
-        self.0.stats()
-    }
-
     fn failure(&self) -> Option<ChannelError> {
         match self.0.failure() {
             Some(ChannelError::FarEnd(FarEnd::Died)) => None,
             failure => failure,
         }
-    }
-
-    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        self.0.try_send(message)
-    }
-
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.0.try_recv_in_place(read)
-    }
-
-    fn is_ready(&mut self, awaited: Interest) -> bool {
-        self.0.is_ready(awaited)
-    }
-
-    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        self.0.announce_sleep(awaited)
-    }
-
-    fn may_sleep(&mut self, awaited: Interest) -> bool {
-        self.0.may_sleep(awaited)
-    }
-
-    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        self.0.sources(awaited, sources);
-    }
-
-    fn park(&mut self, deadline: Deadline) -> Option<bool> {
-        self.0.park(deadline)
-    }
-
-    fn woken(&mut self, rung: bool) {
-        self.0.woken(rung);
-    }
-
-    fn close(&mut self) {
-        self.0.close();
     }
 }
 

@@ -11,12 +11,11 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_trace::layout::{Shape, control_on};
 use tombolo_trace::page::{control, format};
-use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Faults, Faulty};
-use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Message, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, Description, Transport, forward_transport};
 
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{Doomed, Order};
@@ -143,48 +142,14 @@ impl Wrapper for TracedAll {
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
+    forward_transport!(0: stats failure try_send try_recv_in_place is_ready announce_sleep may_sleep woken close);
+
     fn describe(&self) -> Description {
         let inner = self.0.describe();
         Description { capabilities: inner.capabilities.without(Polled::LACKS), ..inner }
     }
 
-    fn stats(&self) -> Stats {
-        self.0.stats()
-    }
-
-    fn failure(&self) -> Option<ChannelError> {
-        self.0.failure()
-    }
-
-    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        self.0.try_send(message)
-    }
-
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.0.try_recv_in_place(read)
-    }
-
-    fn is_ready(&mut self, awaited: Interest) -> bool {
-        self.0.is_ready(awaited)
-    }
-
-    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        self.0.announce_sleep(awaited)
-    }
-
-    fn may_sleep(&mut self, awaited: Interest) -> bool {
-        self.0.may_sleep(awaited)
-    }
-
     fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
-
-    fn woken(&mut self, rung: bool) {
-        self.0.woken(rung);
-    }
-
-    fn close(&mut self) {
-        self.0.close();
-    }
 }
 
 /// In [`Mute`]: waits must poll.

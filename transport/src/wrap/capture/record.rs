@@ -127,7 +127,7 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    forward!(inner: stats failure is_ready announce_sleep sources park woken);
+    crate::forward_transport!(inner: stats failure is_ready announce_sleep sources park woken);
 
     /// Without silence and whole batches: recording may take a system call, and is done message by message.
     fn describe(&self) -> Description {

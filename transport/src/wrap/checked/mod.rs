@@ -284,7 +284,7 @@ fn watched_batch(
 }
 
 impl<T: Transport> Transport for Checked<T> {
-    forward!(inner: describe stats failure park);
+    crate::forward_transport!(inner: describe stats failure park);
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.history.note("send", message.len());
