@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::broadcast;
 
-use super::progress::{member_arguments, member_status, showing};
+use super::progress::{Output, member_arguments, showing};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -43,18 +43,13 @@ pub(super) struct Options {
     #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "1,5,8", value_parser = clap::value_parser!(u32).range(1..=64))]
     sources: Vec<u32>,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-
-    /// Run as a member
-    #[arg(long, hide = true, value_name = "TRIAL")]
-    member: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(trial) = &options.member {
-        return Ok(member_status(broadcast::run_member(&context.attach()?, trial)));
+    if let Some(status) = options.output.taken_part(context, broadcast::run_member)? {
+        return Ok(status);
     }
     let bench = broadcast::Options {
         members: options.members,
@@ -65,5 +60,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         patience: Duration::from_secs(60),
     };
     let report = showing(context, |progress| broadcast::run(&bench, progress));
-    show(&report, options.json)
+    show(&report, options.output.json)
 }

@@ -8,7 +8,7 @@ use tombolo_cli_common::heard::Heard;
 use tombolo_cli_common::nodes::named;
 use tombolo_machine::Kit;
 
-use super::progress::member_status;
+use super::progress::Output;
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -51,20 +51,15 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-
-    /// Run as the other task
-    #[arg(long, hide = true, value_name = "ROLE")]
-    member: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    let domain = context.attach_running()?;
-    if let Some(role) = &options.member {
-        return Ok(member_status(hubs::run_member(&domain, role)));
+    if let Some(status) = options.output.taken_part(context, hubs::run_member)? {
+        return Ok(status);
     }
+    let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
     let on = options.on.iter().map(|node| named(&nodes, node).cloned()).collect::<Result<_, _>>()?;
     let kit = Kit::locate()?;
@@ -76,5 +71,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         member_arguments: ["bench", "hub", "--member"].map(str::to_owned).into(),
     };
     let heard = Heard::of(&domain);
-    show(&hubs::run(&domain, &bench, &|child| heard.take(child))?, options.json)
+    show(&hubs::run(&domain, &bench, &|child| heard.take(child))?, options.output.json)
 }

@@ -25,23 +25,12 @@ mod xipx;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Subcommand};
 use tombolo_bench::suite::Error;
-use tombolo_cli_common::arguments::{Global, STYLES};
 use tombolo_cli_common::failure::Failure;
 use tombolo_cli_common::{context, failure, text};
 
-/// The command line, which `tombolo` passes on unchanged.
-#[derive(Parser, Debug)]
-#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
-struct Arguments {
-    #[command(flatten)]
-    global: Global,
-
-    #[command(subcommand)]
-    command: Command,
-}
+type Arguments = tombolo_cli_common::arguments::Arguments<Command>;
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -73,6 +62,7 @@ fn as_usage(failure: Failure) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use tombolo_cli_common::help;
     use tombolo_cli_common::programs::about;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::notification;
 
-use super::progress::{member_arguments, member_status, showing};
+use super::progress::{Output, member_arguments, showing};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -43,18 +43,13 @@ pub(super) struct Options {
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     slice_ms: u32,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-
-    /// Run as one of the two processes
-    #[arg(long, hide = true, value_name = "TRIAL")]
-    member: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(trial) = &options.member {
-        return Ok(member_status(notification::run_member(&context.attach()?, trial)));
+    if let Some(status) = options.output.taken_part(context, notification::run_member)? {
+        return Ok(status);
     }
     let bench = notification::Options {
         channels: options.channels.iter().map(|count| *count as usize).collect(),
@@ -65,5 +60,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     };
     let report = showing(context, |progress| notification::run(&bench, progress));
     let report = report.map_err(|error| Failure::Other(error.into()))?;
-    show(&report, options.json)
+    show(&report, options.output.json)
 }

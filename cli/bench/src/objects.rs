@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::objects;
 
-use super::progress::{member_arguments, member_status, showing};
+use super::progress::{Output, member_arguments, showing};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -48,18 +48,13 @@ pub(super) struct Options {
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-
-    /// Run as a rank
-    #[arg(long, hide = true, value_name = "TRIAL")]
-    member: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(trial) = &options.member {
-        return Ok(member_status(objects::run_member(&context.attach()?, trial)));
+    if let Some(status) = options.output.taken_part(context, objects::run_member)? {
+        return Ok(status);
     }
     let bench = objects::Options {
         ranks: options.ranks.clone(),
@@ -71,5 +66,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         patience: Duration::from_secs(120),
     };
     let report = showing(context, |progress| objects::run(&bench, progress));
-    show(&report, options.json)
+    show(&report, options.output.json)
 }

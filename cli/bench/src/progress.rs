@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
+use clap::Args;
+use tombolo::Domain;
+
 use crate::context::Context;
-use crate::failure::eprint_quietly;
+use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
 
 /// Shows what is being measured in a line that is overwritten, if standard error is a terminal.
@@ -21,19 +24,38 @@ pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(
     result
 }
 
+/// Options of commands that start this program again to take part in a measurement.
+#[derive(Args, Debug)]
+pub(super) struct Output {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Take part in a trial
+    #[arg(long, hide = true, value_name = "TRIAL")]
+    member: Option<String>,
+}
+
+impl Output {
+    /// If this process is to take part in a trial, does so: its exit status, and why it failed on standard error.
+    pub(super) fn taken_part(
+        &self,
+        context: &Context,
+        run: impl FnOnce(&Domain, &str) -> Result<(), String>,
+    ) -> Result<Option<u8>, Failure> {
+        let Some(trial) = &self.member else { return Ok(None) };
+        Ok(Some(match run(&context.attach()?, trial) {
+            Ok(()) => 0,
+            Err(why) => {
+                eprintln!("{why}");
+                1
+            }
+        }))
+    }
+}
+
 /// The arguments with which this program takes part in a measurement on the same machine; the trial follows.
 pub(super) fn member_arguments(context: &Context, bench: &str) -> Vec<OsString> {
     let machine = context.machine.iter().flat_map(|name| ["--machine", name]);
     machine.chain(["bench", bench, "--member"]).map(Into::into).collect()
-}
-
-/// The exit status of a process that took part in a measurement, which says why if it failed.
-pub(super) fn member_status(ended: Result<(), String>) -> u8 {
-    match ended {
-        Ok(()) => 0,
-        Err(why) => {
-            eprintln!("{why}");
-            1
-        }
-    }
 }

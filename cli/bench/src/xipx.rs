@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::xipx;
 
-use super::progress::{member_arguments, member_status, showing};
+use super::progress::{Output, member_arguments, showing};
 use super::rcce;
 use super::report::show;
 use crate::context::Context;
@@ -51,18 +51,13 @@ pub(super) struct Options {
     #[arg(long)]
     no_rcce: bool,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-
-    /// Run as a node
-    #[arg(long, hide = true, value_name = "TRIAL")]
-    member: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(trial) = &options.member {
-        return Ok(member_status(xipx::run_member(&context.attach()?, trial)));
+    if let Some(status) = options.output.taken_part(context, xipx::run_member)? {
+        return Ok(status);
     }
     let bench = xipx::Options {
         sizes: options.sizes.iter().map(|bytes| *bytes as usize).collect(),
@@ -78,5 +73,5 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         rcce::beside(context, &options.sizes, options.rounds, options.slice_ms)?
     };
     let report = showing(context, |progress| xipx::run(&bench, rcce, progress));
-    show(&report, options.json)
+    show(&report, options.output.json)
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Command, Error, Parser, ValueEnum};
+use clap::{Args, Command, Error, Parser, Subcommand, ValueEnum};
 use tombolo_machine::suggest;
 
 /// Colours of help texts and usage errors.
@@ -33,6 +33,21 @@ pub struct Global {
     /// Report progress in detail
     #[arg(short, long, global = true)]
     pub verbose: bool,
+}
+
+/// The whole command line of a program that `tombolo` runs with its own: the global options and one of the program's
+/// commands.
+#[derive(Parser, Debug)]
+#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+pub struct Arguments<C: Subcommand> {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+
+    /// The command and its options.
+    #[command(subcommand)]
+    pub command: C,
 }
 
 /// When to use colours.

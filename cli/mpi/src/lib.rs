@@ -6,21 +6,10 @@ mod mpirun;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tombolo_cli_common::arguments::{Global, STYLES};
 use tombolo_cli_common::{compilers, context, failure, input, output, signals};
 use tombolo_mpi_launch::job::clean_after;
 
-/// The whole command line: this program is run by `tombolo` with its own.
-#[derive(Parser, Debug)]
-#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
-struct Arguments {
-    #[command(flatten)]
-    global: Global,
-
-    #[command(subcommand)]
-    command: Command,
-}
+type Arguments = tombolo_cli_common::arguments::Arguments<Command>;
 
 #[derive(Subcommand, Debug)]
 enum Command {

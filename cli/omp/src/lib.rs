@@ -4,21 +4,10 @@ mod ompcc;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use tombolo_cli_common::arguments::{Global, STYLES};
+use clap::{CommandFactory, Subcommand};
 use tombolo_cli_common::{compilers, context, failure, text};
 
-/// The whole command line: this program is run by `tombolo` with its own.
-#[derive(Parser, Debug)]
-#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
-struct Arguments {
-    #[command(flatten)]
-    global: Global,
-
-    #[command(subcommand)]
-    command: Command,
-}
+type Arguments = tombolo_cli_common::arguments::Arguments<Command>;
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -42,6 +31,7 @@ pub fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use tombolo_cli_common::help;
     use tombolo_cli_common::programs::about;
 

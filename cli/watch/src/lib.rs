@@ -5,21 +5,10 @@ mod web;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use tombolo_cli_common::arguments::{Global, STYLES};
+use clap::{CommandFactory, Subcommand};
 use tombolo_cli_common::{context, failure, text};
 
-/// The whole command line: this program is run by `tombolo` with its own.
-#[derive(Parser, Debug)]
-#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
-struct Arguments {
-    #[command(flatten)]
-    global: Global,
-
-    #[command(subcommand)]
-    command: Command,
-}
+type Arguments = tombolo_cli_common::arguments::Arguments<Command>;
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -45,6 +34,7 @@ pub fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use tombolo_cli_common::help;
     use tombolo_cli_common::programs::about;
 
