@@ -1,6 +1,6 @@
 //! What the host is, for people who compare figures.
 
-use std::fs;
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,13 @@ pub struct Cache {
     pub size: String,
     /// How many processors share it.
     pub shared_by: usize,
+}
+
+/// As tables begin.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} processors), Linux {}", self.cpu_model, self.cores, self.kernel)
+    }
 }
 
 impl Host {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::suite::{Absent, Failed};
+
 pub(crate) fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
@@ -41,6 +43,13 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
         text += "\n";
     }
     text
+}
+
+/// A line for each thing that is not in a table, and why.
+pub(crate) fn missing(absent: &[Absent], failed: &[Failed]) -> String {
+    let absent = absent.iter().map(|absent| format!("not there: {}: {}\n", absent.peer, absent.why));
+    let failed = failed.iter().map(|failed| format!("not measured: {}: {}\n", failed.what, failed.why));
+    absent.chain(failed).collect()
 }
 
 #[cfg(test)]

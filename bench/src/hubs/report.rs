@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Times;
 use crate::report::BenchReport;
 use crate::suite::Absent;
-use crate::table::{align, cells, none};
+use crate::table::{align, cells, missing, none};
 
 /// All that one run found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -76,9 +76,7 @@ impl BenchReport for Report {
                 row.paper_ns.map_or_else(none, us),
             ]);
         }
-        let absent = self.absent.iter();
-        align(&lines)
-            + &absent.map(|it| format!("{} was not measured: {}\n", it.peer, it.why)).collect::<String>()
+        align(&lines) + &missing(&self.absent, &[])
     }
 }
 
@@ -97,6 +95,6 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(lines[1])[3..], ["1", "-", "10.00", "10.00", "100000", "-", "4.90"]);
         assert!(lines[2].contains("1024.0"), "{}", lines[2]);
-        assert_eq!(lines[3], "NNG was not measured: it was not built");
+        assert_eq!(lines[3], "not there: NNG: it was not built");
     }
 }

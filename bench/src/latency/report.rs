@@ -105,11 +105,8 @@ pub struct Report {
 
 impl BenchReport for Report {
     fn table(&self) -> String {
-        let host = &self.host;
-        let mut text = format!(
-            "{} ({} processors), Linux {}\nround trips of 48 bytes between two processes that sleep, µs\n\n",
-            host.cpu_model, host.cores, host.kernel
-        );
+        let what = "round trips of 48 bytes between two processes that sleep, µs";
+        let mut text = format!("{}\n{what}\n\n", self.host);
         let heads = ["", "", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean", "deviation", "rounds"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
         for row in &self.rows {

@@ -5,14 +5,12 @@ use std::fmt::Write;
 use super::report::{LayerRow, Report};
 use super::{LINES, Layer, MESSAGES, NULL_CALL};
 use crate::suite::{Distance, Metric, ONE_CACHE_NS, TWIN_THREADS_NS};
-use crate::table::{align, none, significant};
+use crate::table::{align, missing, none, significant};
 
 pub(super) fn render(report: &Report) -> String {
     let (host, settings) = (&report.host, &report.settings);
-    let mut text = format!(
-        "{} ({} processors), Linux {}: medians of {} runs on processors {} and {}\n",
-        host.cpu_model, host.cores, host.kernel, settings.runs, settings.run.cpus[0], settings.run.cpus[1]
-    );
+    let [near, far] = settings.run.cpus;
+    let mut text = format!("{host}: medians of {} runs on processors {near} and {far}\n", settings.runs);
     for distance in Distance::MEASURED {
         if report.rows.iter().any(|row| row.distance == distance) {
             let _ = write!(text, "\n{}\n", distance.words());
@@ -24,12 +22,7 @@ pub(super) fn render(report: &Report) -> String {
         let found = target.found.map_or_else(none, significant);
         let _ = writeln!(text, "  {}: {found}, {}", target.what, target.verdict.words());
     }
-    for absent in &report.absent {
-        let _ = writeln!(text, "not there: {}: {}", absent.peer, absent.why);
-    }
-    for failed in &report.failed {
-        let _ = writeln!(text, "not measured: {}: {}", failed.what, failed.why);
-    }
+    text += &missing(&report.absent, &report.failed);
     let _ = write!(
         text,
         "\n/ lines      over the round trip of two bare cache lines right before and after; of streams, the time of a message\n\

@@ -1,8 +1,9 @@
 //! A report as aligned text: a row for each link.
 
-use super::report::{DISTURBED_SHARE, LinkReport, Report};
+use super::report::{DISTURBED_SHARE, LinkReport, Report, Unmeasured};
 use crate::sample::{Latency, Rate};
-use crate::table::{align, cells, none, significant};
+use crate::suite::Failed;
+use crate::table::{align, cells, missing, none, significant};
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
@@ -32,18 +33,12 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 fn failures(report: &Report) -> String {
-    let lines =
-        report.unmeasured.iter().map(|failed| format!("not measured: {}: {}\n", failed.node, failed.why));
-    let absent = report.absent.iter().map(|absent| format!("not there: {}: {}\n", absent.peer, absent.why));
-    lines.chain(absent).collect()
+    let failed = |it: &Unmeasured| Failed { what: it.node.clone(), why: it.why.clone() };
+    missing(&report.absent, &report.unmeasured.iter().map(failed).collect::<Vec<_>>())
 }
 
 fn heading(report: &Report) -> String {
-    let host = &report.host;
-    format!(
-        "machine {}, on {} ({} processors), Linux {}\n",
-        report.machine, host.cpu_model, host.cores, host.kernel
-    )
+    format!("machine {}, on {}\n", report.machine, report.host)
 }
 
 fn round_trips(links: &[&LinkReport]) -> Vec<Vec<String>> {

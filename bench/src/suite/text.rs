@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 use super::{Distance, Results, Row, Unit};
 use crate::report::BenchReport as _;
-use crate::table::{align, significant};
+use crate::table::{align, cells, missing, none, significant};
 
 pub(super) fn table_of(results: &Results) -> String {
-    let host = &results.host;
-    let mut text =
-        format!("{}: {}, {} processors, Linux {}\n", results.label, host.cpu_model, host.cores, host.kernel);
+    let mut text = format!("{}: {}\n", results.label, results.host);
     for metric in results.metrics() {
         let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
         let _ = write!(text, "\n{}, {}\n", metric.title(), metric.unit().name());
@@ -17,7 +15,7 @@ pub(super) fn table_of(results: &Results) -> String {
     }
     if !results.pairs.is_empty() {
         text += "\nevery pair of processors, ns\n";
-        let mut cells = vec![["near", "far", "bare lines", "one slot", "ratio"].map(str::to_owned).to_vec()];
+        let mut cells = vec![cells(&["near", "far", "bare lines", "one slot", "ratio"])];
         for pair in &results.pairs {
             cells.push(vec![
                 pair.near.to_string(),
@@ -32,15 +30,11 @@ pub(super) fn table_of(results: &Results) -> String {
     if let Some(openmp) = &results.openmp {
         let _ = write!(text, "\nOpenMP, {}", openmp.table());
     }
-    for failed in &results.failed {
-        let _ = write!(text, "\nfailed: {}: {}", failed.what, failed.why);
-    }
-    for absent in &results.absent {
-        let _ = write!(text, "\nnot available: {}: {}", absent.peer, absent.why);
-    }
-    if !results.absent.is_empty() || !results.failed.is_empty() {
+    let missing = missing(&results.absent, &results.failed);
+    if !missing.is_empty() {
         text += "\n";
     }
+    text += &missing;
     text
 }
 
@@ -56,7 +50,6 @@ fn table(rows: &[&Row], unit: Unit) -> String {
 
 fn line(row: &Row, unit: Unit) -> Vec<String> {
     let shown = |value: f64| significant(value / unit.divisor());
-    let none = || "-".to_owned();
     let figures = match (&row.latency_ns, &row.rate_per_s) {
         (Some(latency), _) => [latency.p50, latency.p99, latency.p999, latency.mean].map(shown),
         (_, Some(rate)) => [shown(rate.p50), shown(rate.p99), none(), shown(rate.mean)],

@@ -74,8 +74,7 @@ impl Report {
 
 impl BenchReport for Report {
     fn table(&self) -> String {
-        let host = &self.host;
-        let mut text = format!("{} ({} processors), Linux {}\n\n", host.cpu_model, host.cores, host.kernel);
+        let mut text = format!("{}\n\n", self.host);
         let heads = ["", "", "woken, µs", "", "processor", "round trip awake, µs", "", "waited for a"];
         let names = ["idle", "design", "p50", "p99", "µs a wake", "p50", "p99", "processor, %"];
         let mut lines = vec![heads.map(str::to_owned).to_vec(), names.map(str::to_owned).to_vec()];
