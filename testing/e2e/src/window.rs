@@ -1,11 +1,17 @@
 //! Memory that a machine and a node that joins it share.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A file in memory that goes with the test.
+/// A file in memory that goes with the test. It has a name, as windows of machines have: one without a name
+/// would have to be sealed.
 #[derive(Debug)]
 pub struct WindowFile(PathBuf);
+
+/// The folder of files in memory, and how the names of windows begin; then comes the test's process.
+const FOLDER: &str = "/dev/shm";
+const PREFIX: &str = "window-of-e2e-";
 
 impl WindowFile {
     /// One of this size, full of zeros.
@@ -15,8 +21,10 @@ impl WindowFile {
     #[must_use]
     pub fn new(mib: u64) -> WindowFile {
         static NEXT: AtomicU32 = AtomicU32::new(1);
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(remove_abandoned);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/window-of-e2e-{}-{mib}-{number}", std::process::id()));
+        let path = Path::new(FOLDER).join(format!("{PREFIX}{}-{mib}-{number}", std::process::id()));
         let file = std::fs::File::create(&path).expect("a file in memory");
         file.set_len(mib << 20).expect("a size");
         WindowFile(path)
@@ -38,5 +46,36 @@ impl WindowFile {
 impl Drop for WindowFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes the windows of tests that were killed.
+fn remove_abandoned() {
+    let entries = std::fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            // Another test may have removed it.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_tests_that_were_killed_are_removed_and_others_are_not() {
+        let window = WindowFile::new(1);
+        // No process has this number.
+        let abandoned = Path::new(FOLDER).join(format!("{PREFIX}{}-1-1", u32::MAX));
+        std::fs::write(&abandoned, [0]).expect("a file in memory");
+        remove_abandoned();
+        assert!(window.path().exists() && !abandoned.exists());
+        let path = window.path().to_owned();
+        drop(window);
+        assert!(!path.exists());
     }
 }
