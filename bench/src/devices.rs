@@ -109,8 +109,8 @@ fn figures(said: &str) -> Figures {
     said.lines().filter_map(figure).collect()
 }
 
-/// Measures on the machine of `place`, which is up. `said` returns what a child of `domain` has written so far;
-/// `progress` is told what is being measured.
+/// Measures on the machine of `place`, which is up. `said` returns what a child of `domain` has written so
+/// far; `progress` is told what is being measured.
 ///
 /// # Errors
 /// A program cannot be started or fails, with what it said; or the system refuses the network card.
@@ -152,8 +152,8 @@ impl BenchReport for Report {
     }
 }
 
-/// Files of a measurement: disks, an emulator with more devices, and a machine that uses it. They are removed when
-/// this is dropped.
+/// Files of a measurement: disks, an emulator with more devices, and a machine that uses it. They are removed
+/// when this is dropped.
 #[derive(Debug)]
 pub struct Place {
     folder: PathBuf,

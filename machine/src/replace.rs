@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Replaces the file `path`, or creates it, with these bytes and this mode, less the bits of the process's file mode
-/// mask. Readers see the old file or the new one, whole, also after the host has lost power.
+/// Replaces the file `path`, or creates it, with these bytes and this mode, less the bits of the process's
+/// file mode mask. Readers see the old file or the new one, whole, also after the host has lost power.
 ///
 /// # Errors
 /// The error of the system. The file is then as it was, and nothing is left beside it.

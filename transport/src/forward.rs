@@ -1,7 +1,7 @@
 //! [`Transport`](crate::Transport) for what adds something to another transport.
 
-/// Forwards operations of [`Transport`](crate::Transport) to the one in the field named first: for an `impl` that
-/// has the others itself, or leaves them to the contract.
+/// Forwards operations of [`Transport`](crate::Transport) to the one in the field named first: for an `impl`
+/// that has the others itself, or leaves them to the contract.
 #[macro_export]
 macro_rules! forward_transport {
     ($inner:tt: $($operation:ident)*) => {

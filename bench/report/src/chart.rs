@@ -119,7 +119,7 @@ impl Axis<'_> {
     }
 }
 
-/// What a series shows. Without a vertical axis each series is a row; bars and percentiles are only for these.
+/// What a series shows. Without a vertical axis each series is a row; bars and percentiles are for rows only.
 pub(crate) enum Mark {
     /// A dot for the median and marks for the 99th and the 99.9th percentile.
     Percentiles([f64; 3]),

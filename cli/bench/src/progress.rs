@@ -37,7 +37,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// If this process is to take part in a trial, does so: its exit status, and why it failed on standard error.
+    /// If this process is to take part in a trial, does so: its exit status, and why it failed on standard
+    /// error.
     pub(super) fn taken_part(
         &self,
         context: &Context,

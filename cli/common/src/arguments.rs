@@ -35,8 +35,8 @@ pub struct Global {
     pub verbose: bool,
 }
 
-/// The whole command line of a program that `tombolo` runs with its own: the global options and one of the program's
-/// commands.
+/// The whole command line of a program that `tombolo` runs with its own: the global options and one of the
+/// program's commands.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]

@@ -102,8 +102,8 @@ impl FoundFile {
     }
 }
 
-/// Keeps other commands from writing the file for as long as the result is not dropped: the lock of the file that has
-/// this name once it is held.
+/// Keeps other commands from writing the file for as long as the result is not dropped: the lock of the file
+/// that has this name once it is held.
 fn lock(path: &Path) -> io::Result<File> {
     loop {
         let file = File::open(path)?;
