@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, DomainId, SpawnOptions};
 use tombolo_hub::wire::REQUEST_BYTES;
 use tombolo_hubs::plan::to_word;

@@ -16,7 +16,7 @@ pub struct Report {
     pub absent: Vec<Absent>,
 }
 
-/// A figure.
+/// A figure, and what it is beside.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The operation.

@@ -7,14 +7,34 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tombolo::Domain;
 use tombolo_bench::suite;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::Machine;
 
+use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 
 /// How long the machine is waited for before one looks whether bringing it up has failed.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// Runs `run` on the machine of `file`, which is brought up for it, or on the one that is up, if any.
+pub(super) fn with_machine(
+    context: &Context,
+    file: Option<&Path>,
+    run: impl FnOnce(&Domain) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    match file {
+        Some(file) => {
+            let machine = Brought::up(file)?;
+            run(&Domain::attach_to_machine(machine.name())?)
+        }
+        None => match context.attach_running() {
+            Err(Failure::NothingUp) => Ok(()),
+            attached => run(&attached?),
+        },
+    }
+}
 
 /// A machine that was brought up for a measurement. It is taken down when this is dropped, and when this
 /// program is killed: `tombolo up` notices that its standard input has ended.

@@ -6,8 +6,8 @@ use tombolo_cli_common::heard::Heard;
 use tombolo_machine::Kit;
 use tombolo_machine::vm::Architecture;
 
+use super::brought::with_machine;
 use super::report::show;
-use super::suite::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -8,10 +8,11 @@ use clap::Args;
 use tombolo_bench::layers;
 use tombolo_bench::suite::{Failed, Schedule};
 
+use super::brought::with_machine;
 use super::command::far_program;
 use super::progress::showing;
 use super::report::show;
-use super::suite::{default_slice_ms, measure_links, with_machine};
+use super::suite::{default_slice_ms, measure_links};
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -8,10 +8,10 @@ use tombolo_bench::mpi::{self, Tools};
 use tombolo_machine::vm::Architecture;
 use tombolo_machine::{Kit, VmNode};
 
+use super::brought::with_machine;
 use super::bulk::virtual_machines;
 use super::progress::showing;
 use super::report::show;
-use super::suite::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::nodes::named;

@@ -9,9 +9,9 @@ use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
+use super::brought::with_machine;
 use super::progress::showing;
 use super::report::show;
-use super::suite::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::programs::front;

@@ -15,7 +15,7 @@ use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers}
 use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};
 use tombolo_machine::Kit;
 
-use super::brought::Brought;
+use super::brought::with_machine;
 use super::command::far_program;
 use super::omp as openmp;
 use super::placement::PlacementOptions;
@@ -241,24 +241,6 @@ fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
             results.add_links(report.links);
         }
         Err(error) => results.failed.push(Failed::new("the links of a machine", &error)),
-    }
-}
-
-/// Runs `run` on the machine of `file`, which is brought up for it, or on the one that is up, if any.
-pub(super) fn with_machine(
-    context: &Context,
-    file: Option<&Path>,
-    run: impl FnOnce(&Domain) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    match file {
-        Some(file) => {
-            let machine = Brought::up(file)?;
-            run(&Domain::attach_to_machine(machine.name())?)
-        }
-        None => match context.attach_running() {
-            Err(Failure::NothingUp) => Ok(()),
-            attached => run(&attached?),
-        },
     }
 }
 
