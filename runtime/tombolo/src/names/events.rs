@@ -12,9 +12,6 @@ use super::watch::{Change, Notice, Watch, WatchOptions};
 use super::{Names, NewRecord, unexpected};
 use crate::error::Error;
 
-/// How many events may wait for a subscriber, unless it says otherwise.
-const DEFAULT_CAPACITY: u32 = 256;
-
 /// Publishes events of one name.
 #[derive(Clone, Debug)]
 pub struct Publisher {
@@ -61,19 +58,12 @@ impl Names {
         self.publisher(&name)?.publish_async(attributes).await
     }
 
-    /// Subscribes to the events that a query matches.
+    /// Subscribes to the events that a query matches. Up to `capacity` of them may wait for the subscriber:
+    /// 1 to 4096.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
-    pub fn subscribe(&self, query: &str) -> Result<Subscriber, Error> {
-        self.subscribe_with(query, DEFAULT_CAPACITY)
-    }
-
-    /// As [`subscribe`](Self::subscribe), where up to `capacity` events may wait: 1 to 4096.
-    ///
-    /// # Errors
-    /// As [`subscribe`](Self::subscribe).
-    pub fn subscribe_with(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
+    pub fn subscribe(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
         self.watch(query, to_events(capacity)).map(|watch| Subscriber { watch, lost: 0 })
     }
 
@@ -81,15 +71,7 @@ impl Names {
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
-    pub async fn subscribe_async(&self, query: &str) -> Result<Subscriber, Error> {
-        self.subscribe_with_async(query, DEFAULT_CAPACITY).await
-    }
-
-    /// [`subscribe_with`](Self::subscribe_with) as a future.
-    ///
-    /// # Errors
-    /// As [`subscribe`](Self::subscribe).
-    pub async fn subscribe_with_async(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
+    pub async fn subscribe_async(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
         self.watch_async(query, to_events(capacity)).await.map(|watch| Subscriber { watch, lost: 0 })
     }
 }

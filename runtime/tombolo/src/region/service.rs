@@ -1,6 +1,5 @@
 //! Capabilities to services: the right to open channels to a listener, with or without a name.
 
-use tombolo_capability::Kind;
 use tombolo_control::{Reply, Request};
 
 use super::Capability;
@@ -82,12 +81,4 @@ fn serve<T: Accepted>(
 ) -> Result<(Listener<T>, Capability), Error> {
     let (capability, listener) = domain.service(None)?;
     Ok((Listener::new(domain, (listener, String::new()), options, terms), capability))
-}
-
-impl Capability {
-    /// Whether it is to a service, so that [channels are opened](Domain::connect) with it.
-    #[must_use]
-    pub fn is_service(&self) -> bool {
-        self.kind() == Kind::Service
-    }
 }

@@ -153,9 +153,9 @@ fn d2pubsub() {
     let (machine, subscriber) = host();
     let publisher = Domain::attach_to_machine(machine.name()).unwrap();
     let names = subscriber.names();
-    assert!(matches!(names.subscribe("111 [] attr: 10 }"), Err(tombolo::Error::Text { .. })));
+    assert!(matches!(names.subscribe("111 [] attr: 10 }", 256), Err(tombolo::Error::Text { .. })));
     let queries = ["_ { fl: 1.01, attr: 10 }", "_ { str: r'test.txt' }", "_ { age > 9 }", "r'^msg_(6|7)$'"];
-    let mut subscriptions = queries.map(|query| names.subscribe(query).unwrap());
+    let mut subscriptions = queries.map(|query| names.subscribe(query, 256).unwrap());
     let texts = [
         "msg_1 { age: 9 }",
         "msg_2 { age: 10 }",
@@ -184,7 +184,7 @@ fn d2pubsub() {
     let over = || publisher.names().publish("msg_7").unwrap().told == 0;
     assert!(eventually(over), "somebody subscribes still");
     // A subscriber that does not read its notifications learns how many it lost, and so does the publisher.
-    let mut slow = names.subscribe_with("flood", 4).unwrap();
+    let mut slow = names.subscribe("flood", 4).unwrap();
     let flood = publisher.names().publisher("flood").unwrap();
     let refused: u32 = (0..10).map(|_| flood.publish(Attributes::new()).unwrap().refused).sum();
     assert_eq!(refused, 6);

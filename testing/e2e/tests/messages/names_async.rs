@@ -79,7 +79,7 @@ fn what_is_asked_is_awaited() {
             let late = names.wait_for_async(&query, Duration::from_millis(2)).await;
             assert!(matches!(late.unwrap_err().name_fault(), Some(NameFault::NoSuchName { .. })));
             names.delete_async(&of("sensor")).await?;
-            let mut subscriber = names.subscribe_async(&of("alarm")).await?;
+            let mut subscriber = names.subscribe_async(&of("alarm"), 256).await?;
             assert_eq!(names.publish_async(&of("alarm { level: 3 }")).await?.told, 1);
             assert_eq!(subscriber.next_async(PATIENCE).await?.record.integer("level"), Ok(3));
             let nothing = subscriber.next_async(Duration::from_millis(2)).await;
@@ -206,7 +206,7 @@ fn a_stream_loses_nothing_with_what_is_dropped() {
     const EVENTS: i64 = 500;
     let (machine, publisher) = host();
     let domain = Domain::attach_to_machine(machine.name()).unwrap();
-    let mut subscriber = domain.names().subscribe_with("tick", EVENTS as u32).unwrap();
+    let mut subscriber = domain.names().subscribe("tick", EVENTS as u32).unwrap();
     let mut watch =
         domain.names().watch("last", WatchOptions { capacity: 4096, ..Default::default() }).unwrap();
     std::thread::scope(|scope| {
@@ -251,7 +251,7 @@ fn what_waits_ends_with_the_machine() {
     let names = domain.names();
     let held = names.lock("held").unwrap();
     let _guard = held.acquire(PATIENCE).unwrap();
-    let mut subscriber = names.subscribe("never").unwrap();
+    let mut subscriber = names.subscribe("never", 256).unwrap();
     let is_lost = |error: Error| assert!(matches!(error, Error::MonitorLost { .. }), "{error}");
     let (names, held) = (&names, &held);
     let mut tasks: Vec<Task<'_>> = vec![

@@ -34,7 +34,7 @@ impl Gifts {
             .map_err(|_| "one part was asked for")?;
         let (listener, service) = domain.serve()?;
         require((frame.kind(), pool.kind()) == (Kind::Frame, Kind::Pool), "parts have kinds")?;
-        require(service.is_service() && listener.name().is_empty(), "a service without a name")?;
+        require(listener.name().is_empty(), "a service without a name")?;
         Ok(Gifts { memory, frame, pool, listener, service })
     }
 
