@@ -12,7 +12,7 @@ use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
+use crate::contract::{Description, Head, Look, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, InSlots, Message};
 
@@ -141,7 +141,21 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 
     #[inline(always)]
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn look(&mut self) -> Look {
+        self.end.look()
+    }
+
+    #[inline(always)]
+    fn message(&self, head: &Head) -> Message<'_> {
+        C::message(self.end.view(head))
+    }
+
+    #[inline(always)]
+    fn consume(&mut self, head: Head) -> bool {
+        self.end.consume(head)
+    }
+
+    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.end.try_recv(|message| read(&C::message(message)))
     }
 

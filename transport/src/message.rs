@@ -2,16 +2,14 @@
 
 use tombolo_base::coherence::Flushed;
 use tombolo_base::{CacheMaintenance, Coherent};
-use tombolo_ring::{
-    Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
-};
+use tombolo_ring::{Batch as RingBatch, Claim, OutOfMessage, SendError, TargetTooShort, View};
 
 use crate::contract::EndError;
 
 /// Memory in whose slots messages, drafts and batches of a transport can lie.
 pub trait InSlots: CacheMaintenance {
     /// A received message.
-    fn message<'a>(message: &'a RingMessage<'a, Self>) -> Message<'a>;
+    fn message(message: View<'_, Self>) -> Message<'_>;
 
     /// Room for a message.
     fn draft(claim: Claim<'_, Self>) -> Draft<'_>;
@@ -22,7 +20,7 @@ pub trait InSlots: CacheMaintenance {
 
 impl InSlots for Coherent {
     #[inline(always)]
-    fn message<'a>(message: &'a RingMessage<'a>) -> Message<'a> {
+    fn message(message: View<'_>) -> Message<'_> {
         Message { place: Storage::Slots(message) }
     }
 
@@ -38,7 +36,7 @@ impl InSlots for Coherent {
 }
 
 impl InSlots for Flushed {
-    fn message<'a>(message: &'a RingMessage<'a, Flushed>) -> Message<'a> {
+    fn message(message: View<'_, Flushed>) -> Message<'_> {
         Message { place: Storage::Flushed(message) }
     }
 
@@ -63,8 +61,8 @@ pub struct Message<'a> {
 
 #[derive(Debug)]
 enum Storage<'a> {
-    Slots(&'a RingMessage<'a>),
-    Flushed(&'a RingMessage<'a, Flushed>),
+    Slots(View<'a>),
+    Flushed(View<'a, Flushed>),
     Bytes(&'a [u8]),
 }
 

@@ -1,7 +1,8 @@
 //! [`Transport`](crate::Transport) for an enum of transports.
 
 /// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by calling
-/// the one that it holds. Only the first sends by stores alone; see [`Stored`](crate::contract::Stored).
+/// the one that it holds. Only the first sends by stores and receives by loads alone; see
+/// [`Stored`](crate::contract::Stored) and [`Look`](crate::contract::Look).
 ///
 /// An enum, not a trait object: sending takes a few nanoseconds.
 #[macro_export]
@@ -50,12 +51,36 @@ macro_rules! transport_of_variants {
             }
 
             #[inline(always)]
-            fn try_recv_in_place<R>(
+            fn look(&mut self) -> $crate::contract::Look {
+                match self {
+                    $name::$first(channel) => $crate::Transport::look(&mut **channel),
+                    _ => $crate::contract::Look::Other,
+                }
+            }
+
+            #[inline(always)]
+            fn message(&self, head: &$crate::contract::Head) -> $crate::Message<'_> {
+                match self {
+                    $name::$first(channel) => $crate::Transport::message(&**channel, head),
+                    _ => $crate::Message::of_bytes(&[]),
+                }
+            }
+
+            #[inline(always)]
+            fn consume(&mut self, head: $crate::contract::Head) -> bool {
+                match self {
+                    $name::$first(channel) => $crate::Transport::consume(&mut **channel, head),
+                    _ => false,
+                }
+            }
+
+            #[inline(never)]
+            fn receive<R>(
                 &mut self,
                 read: impl FnOnce(&$crate::Message<'_>) -> R,
             ) -> Result<Option<R>, $crate::EndError> {
                 match self {
-                    $($name::$variant(channel) => $crate::Transport::try_recv_in_place(&mut **channel, read),)+
+                    $($name::$variant(channel) => $crate::Transport::receive(&mut **channel, read),)+
                 }
             }
 

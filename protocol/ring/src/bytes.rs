@@ -21,8 +21,25 @@ pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8
         && store_block::<4, WORDS>(words, source)
         && store_block::<5, WORDS>(words, source)
         && store_block::<6, WORDS>(words, source);
-    let (blocks, rest) = source.as_chunks::<16>();
-    store_words(words.get(2 * blocks.len()..).unwrap_or_default(), rest);
+    store_rest(words, source);
+}
+
+/// Stores what the blocks leave of a message, fewer than sixteen bytes.
+#[inline(always)]
+fn store_rest<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
+    let (_, rest) = source.as_chunks::<16>();
+    let (chunks, tail) = rest.as_chunks::<8>();
+    // Slots have 3, 7 or 15 words of payload: with this mask the index needs no check.
+    let mut index = (source.len() / 8) & !1 & (WORDS - 1);
+    if let [chunk, ..] = chunks {
+        words[index].store(u64::from_ne_bytes(*chunk), Relaxed);
+        index += 1;
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.get(index)
+    {
+        word.store(low_bytes(tail).to_le(), Relaxed);
+    }
 }
 
 /// Stores `numbers` from the one with that index on in the payload of a slot of 64 bytes, as many as fit.
@@ -46,23 +63,6 @@ fn store_two<const FIRST: usize, const N: usize>(words: &[AtomicU64; 2], numbers
         store_both(words, [numbers[FIRST + at].to_le(), numbers[FIRST + at + 1].to_le()]);
     } else if FIRST + at < N {
         words[0].store(numbers[FIRST + at].to_le(), Relaxed);
-    }
-}
-
-/// Stores the last bytes of a message, fewer than sixteen.
-#[inline(always)]
-fn store_words(words: &[AtomicU64], source: &[u8]) {
-    let (chunks, tail) = source.as_chunks::<8>();
-    let mut words = words.iter();
-    if let [chunk, ..] = chunks
-        && let Some(word) = words.next()
-    {
-        word.store(u64::from_ne_bytes(*chunk), Relaxed);
-    }
-    if !tail.is_empty()
-        && let Some(word) = words.next()
-    {
-        word.store(low_bytes(tail).to_le(), Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@ use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
 use crate::error::{RecvError, Violation};
-use crate::message::Message;
+use crate::message::{Head, Message, View};
 use crate::slots::Slots;
 use crate::tally::Tally;
 
@@ -41,15 +41,15 @@ impl Found {
     const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
-/// The result of [`Consumer::try_recv_fast`].
+/// The result of [`Consumer::look`].
 #[derive(Debug)]
-pub enum FastRecv<'a, C: CacheMaintenance = Coherent> {
-    /// The next message.
-    Message(Message<'a, C>),
+pub enum Look {
+    /// There is a message.
+    Message(Head),
     /// No message, and no other work for the consumer.
     Empty,
     /// Anything else: an error, the end, or slots to return. [`Consumer::try_recv`] handles it.
-    SlowPath,
+    Other,
 }
 
 /// The receiving end of a ring.
@@ -143,7 +143,8 @@ impl<C: CacheMaintenance> Consumer<C> {
     pub fn try_recv(&mut self) -> Result<Option<Message<'_, C>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            return Ok(Some(self.single(word)));
+            self.announced(word);
+            return Ok(Some(Message::new(self, control::length_bytes(word), 1)));
         }
         if self.continues(word)
             && let Some(len_bytes) = self.pair_bytes(word)
@@ -166,27 +167,44 @@ impl<C: CacheMaintenance> Consumer<C> {
     /// The fast path of [`try_recv`](Self::try_recv): a message or the lack of one. Whatever is rarer is
     /// left to `try_recv`.
     ///
-    /// For callers whose fast path would otherwise keep room for an error in memory.
+    /// For callers whose fast path would otherwise keep room for an error in memory, and which read the
+    /// message in one place for all transports: it is read by [`view`](Self::view) and stays until
+    /// [`consume`](Self::consume).
     #[inline(always)]
-    pub fn try_recv_fast(&mut self) -> FastRecv<'_, C> {
+    pub fn look(&mut self) -> Look {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            return FastRecv::Message(self.single(word));
+            self.announced(word);
+            return Look::Message(Head::new(self.position, control::length_bytes(word), 1));
         }
         if self.continues(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
                 self.note_credit(word);
                 self.prefetch_pair();
-                return FastRecv::Message(Message::new(self, len_bytes, 2));
+                return Look::Message(Head::new(self.position, len_bytes, 2));
             }
             let found = self.examine(word);
             if found.slots != 0 {
-                return FastRecv::Message(Message::new(self, found.len_bytes, found.slots));
+                return Look::Message(Head::new(self.position, found.len_bytes, found.slots));
             }
-            return FastRecv::SlowPath;
+            return Look::Other;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
-        if self.nothing_new(word) { FastRecv::Empty } else { FastRecv::SlowPath }
+        if self.nothing_new(word) { Look::Empty } else { Look::Other }
+    }
+
+    /// The content of the message that [`look`](Self::look) found.
+    #[inline(always)]
+    #[must_use]
+    pub fn view(&self, head: &Head) -> View<'_, C> {
+        View::new(self, head)
+    }
+
+    /// Consumes the message that [`look`](Self::look) found.
+    #[inline(always)]
+    pub fn consume(&mut self, head: Head) {
+        let (slots, len_bytes) = head.into_parts();
+        self.advance(slots, len_bytes);
     }
 
     /// Whether `word` is the first of several slots of this lap.
@@ -220,15 +238,14 @@ impl<C: CacheMaintenance> Consumer<C> {
         word & SINGLE_MASK == self.expected && control::length_bytes(word) <= self.single_max_bytes
     }
 
-    /// The message announced by a control word that is [single](Self::is_single).
+    /// Prepares to read a message announced by a control word that is [single](Self::is_single).
     #[inline(always)]
-    fn single(&mut self, word: u64) -> Message<'_, C> {
+    fn announced(&mut self, word: u64) {
         self.note_credit(word);
         if self.position >= self.prefetch_from {
             self.slots.prefetch(self.position + PREFETCH_SLOTS);
         }
         self.slots.invalidate_payload(self.position);
-        Message::new(self, control::length_bytes(word), 1)
     }
 
     /// Prefetches both slots of a message that has yet to come, if this end lags behind.
@@ -357,7 +374,7 @@ impl<C: CacheMaintenance> Consumer<C> {
 
     /// Consumes a message of `slots` slots.
     #[inline(always)]
-    pub(crate) fn consume(&mut self, slots: u64, len_bytes: usize) {
+    pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
         self.tally.count(self.position, len_bytes, slots);
         self.position += slots;
         if self.position >= self.checkpoint {

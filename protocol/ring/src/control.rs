@@ -22,6 +22,7 @@ pub(crate) const LENGTH_SHIFT: u32 = 16;
 pub(crate) const MORE: u64 = 1 << 24;
 pub(crate) const RESERVED_MASK: u64 = 0xfe00_0000;
 pub(crate) const CREDIT_SHIFT: u32 = 32;
+pub(crate) const CREDIT_MASK: u64 = !0 << CREDIT_SHIFT;
 
 /// The bits that must equal the tag in the word of a single-slot message.
 pub(crate) const SINGLE_MASK: u64 = TAG_MASK | MORE | RESERVED_MASK;

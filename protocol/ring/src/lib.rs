@@ -63,9 +63,9 @@ mod tally;
 pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
 };
-pub use consumer::{Consumer, ConsumerCounters, FastRecv};
+pub use consumer::{Consumer, ConsumerCounters, Look};
 pub use doorbell::{Sleeper, WakeCheck, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
-pub use message::Message;
+pub use message::{Head, Message, View};
 pub use producer::{Producer, ProducerCounters, ShortMessage};
 pub use staged::{Batch, Claim};

@@ -7,35 +7,76 @@ use crate::bytes;
 use crate::consumer::Consumer;
 use crate::error::{OutOfMessage, TargetTooShort};
 
-/// The message at the head of a ring. Dropping it consumes it: its slots return to the producer.
+/// A message at the head of a ring, as [`Consumer::look`] found it: its length and slots, checked.
 ///
-/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest producer
-/// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
-/// once, check it, and use that copy.
-#[must_use = "a message is consumed when it is dropped"]
-pub struct Message<'a, C: CacheMaintenance = Coherent> {
-    consumer: &'a mut Consumer<C>,
+/// It stays there until [`Consumer::consume`].
+#[derive(Debug)]
+#[must_use = "the message is still in the ring"]
+pub struct Head {
+    position: u64,
     len_bytes: usize,
     slots: u64,
 }
 
-impl<'a, C: CacheMaintenance> Message<'a, C> {
+impl Head {
     #[inline(always)]
-    pub(crate) fn new(consumer: &'a mut Consumer<C>, len_bytes: usize, slots: u64) -> Self {
-        Message { consumer, len_bytes, slots }
+    pub(crate) fn new(position: u64, len_bytes: usize, slots: u64) -> Self {
+        Head { position, len_bytes, slots }
     }
 
     /// Length of the message, in bytes.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Slots and bytes.
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> (u64, usize) {
+        (self.slots, self.len_bytes)
+    }
+}
+
+/// The content of a message at the head of a ring.
+///
+/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest producer
+/// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
+/// once, check it, and use that copy.
+// Passed by value, so that it stays in registers.
+pub struct View<'a, C: CacheMaintenance = Coherent> {
+    consumer: &'a Consumer<C>,
+    len_bytes: usize,
+    slots: u64,
+}
+
+impl<C: CacheMaintenance> Clone for View<'_, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: CacheMaintenance> Copy for View<'_, C> {}
+
+impl<'a, C: CacheMaintenance> View<'a, C> {
+    #[inline(always)]
+    pub(crate) fn new(consumer: &'a Consumer<C>, head: &Head) -> Self {
+        debug_assert_eq!(head.position, consumer.position, "a head of an earlier message");
+        View { consumer, len_bytes: head.len_bytes, slots: head.slots }
+    }
+
+    /// Length of the message, in bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(self) -> usize {
         self.len_bytes
     }
 
     /// Whether the message has no bytes.
     #[inline]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.len_bytes == 0
     }
 
@@ -44,7 +85,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
     #[inline(always)]
-    pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
+    pub fn copy_to(self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
         let target_bytes = target.len();
         let Some(target) = target.get_mut(..self.len_bytes) else {
             return Err(TargetTooShort { message_bytes: self.len_bytes, target_bytes });
@@ -68,7 +109,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
     /// # Errors
     /// [`OutOfMessage`] when the part does not lie inside the message; nothing was copied.
     #[inline]
-    pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
+    pub fn read_at(self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
         read_part(self.consumer, self.len_bytes, offset_bytes, target)
     }
 
@@ -77,7 +118,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
     #[inline]
-    pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
+    pub fn read_u64_le(self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
         if !offset_bytes.is_multiple_of(8) {
             let mut value = [0; 8];
             read_part(self.consumer, self.len_bytes, offset_bytes, &mut value)?;
@@ -94,11 +135,87 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
     /// Copies the message into a vector.
     #[cfg(feature = "alloc")]
     #[must_use]
-    pub fn to_vec(&self) -> alloc::vec::Vec<u8> {
+    pub fn to_vec(self) -> alloc::vec::Vec<u8> {
         let mut bytes = alloc::vec![0; self.len_bytes];
         // The target is exactly as long as the message.
         let _ = self.copy_to(&mut bytes);
         bytes
+    }
+}
+
+impl<C: CacheMaintenance> core::fmt::Debug for View<'_, C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "View({} bytes in {} slots)", self.len_bytes, self.slots)
+    }
+}
+
+/// The message at the head of a ring. Dropping it consumes it: its slots return to the producer.
+#[must_use = "a message is consumed when it is dropped"]
+pub struct Message<'a, C: CacheMaintenance = Coherent> {
+    consumer: &'a mut Consumer<C>,
+    len_bytes: usize,
+    slots: u64,
+}
+
+impl<'a, C: CacheMaintenance> Message<'a, C> {
+    #[inline(always)]
+    pub(crate) fn new(consumer: &'a mut Consumer<C>, len_bytes: usize, slots: u64) -> Self {
+        Message { consumer, len_bytes, slots }
+    }
+
+    /// The content of the message.
+    #[inline(always)]
+    #[must_use]
+    pub fn view(&self) -> View<'_, C> {
+        View { consumer: self.consumer, len_bytes: self.len_bytes, slots: self.slots }
+    }
+
+    /// Length of the message, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Whether the message has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
+    }
+
+    /// As [`View::copy_to`].
+    ///
+    /// # Errors
+    /// [`TargetTooShort`]; nothing was copied.
+    #[inline(always)]
+    pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
+        self.view().copy_to(target)
+    }
+
+    /// As [`View::read_at`].
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when the part does not lie inside the message; nothing was copied.
+    #[inline]
+    pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
+        self.view().read_at(offset_bytes, target)
+    }
+
+    /// As [`View::read_u64_le`].
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
+    #[inline]
+    pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
+        self.view().read_u64_le(offset_bytes)
+    }
+
+    /// As [`View::to_vec`].
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn to_vec(&self) -> alloc::vec::Vec<u8> {
+        self.view().to_vec()
     }
 }
 
@@ -140,7 +257,7 @@ fn read_part<C: CacheMaintenance>(
 impl<C: CacheMaintenance> Drop for Message<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.consumer.consume(self.slots, self.len_bytes);
+        self.consumer.advance(self.slots, self.len_bytes);
     }
 }
 

@@ -4,7 +4,7 @@ use tombolo_base::sync::Ordering::{self, Acquire, Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
-use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
+use crate::control::{self, CREDIT_MASK, CREDIT_SHIFT, LENGTH_SHIFT, MORE};
 use crate::error::{SendError, Violation};
 use crate::slots::Slots;
 use crate::staged::{Batch, Claim, Mark};
@@ -43,8 +43,12 @@ pub struct Producer<C: CacheMaintenance = Coherent> {
     /// Slots before this position may be written. Equals `position` for good once the ring is closed or
     /// failed.
     limit: u64,
-    /// The credit that travels with each message.
-    reverse_credit: u32,
+    /// The control word of the slots before `quick_end`, but for length and continuation: the tag of their
+    /// lap, and the credit that travels with each message.
+    lap_word: u64,
+    /// Slots before this position are free and of one lap, that of `lap_word`: short messages go there at
+    /// once. At most `limit`.
+    quick_end: u64,
     single_max_bytes: usize,
     /// The longest message that takes two slots.
     pair_max_bytes: usize,
@@ -80,8 +84,9 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(Producer {
             position: 0,
             limit: slots.count(),
+            lap_word: slots.tag(0),
+            quick_end: slots.count(),
             slots,
-            reverse_credit: 0,
             single_max_bytes: config.single_max_bytes(),
             pair_max_bytes: (2 * config.slot_size().payload_bytes()).min(config.max_message_bytes()),
             held_from: None,
@@ -128,6 +133,13 @@ impl<C: CacheMaintenance> Producer<C> {
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.tally.messages(self.position)
+    }
+
+    /// Slots written since the ring was created.
+    #[inline(always)]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// The length of the message that last found no room, in bytes: how much to wait for.
@@ -188,18 +200,16 @@ impl<C: CacheMaintenance> Producer<C> {
     pub(crate) fn put_words<const N: usize>(&mut self, words: &[u64; N], order: Ordering) -> bool {
         let slots = if N <= 7 { 1 } else { 2 };
         let fits = self.slots.hold_seven_words() && 8 * N <= self.pair_max_bytes;
-        if N == 0 || N > 14 || !fits || self.limit - self.position < slots {
+        let position = self.position;
+        if N == 0 || N > 14 || !fits || position + slots > self.quick_end {
             return false;
         }
-        let position = self.position;
         if slots == 1 {
-            let word = self.word(position, 8 * N, false);
-            self.slots.fill_numbers::<0, N>(position, words, word, order);
+            self.slots.fill_numbers::<0, N>(position, words, self.quick_word(8 * N, false), order);
         } else {
-            let word = self.word(position + 1, 8 * N - 56, false);
+            let word = self.quick_word(8 * N - 56, false);
             self.slots.fill_numbers::<7, N>(position + 1, words, word, Relaxed);
-            let word = self.word(position, 56, true);
-            self.slots.fill_numbers::<0, N>(position, words, word, order);
+            self.slots.fill_numbers::<0, N>(position, words, self.quick_word(56, true), order);
         }
         self.advance(slots, 8 * N);
         true
@@ -210,8 +220,7 @@ impl<C: CacheMaintenance> Producer<C> {
         if !self.has_single(message.len()) {
             return false;
         }
-        let word = self.word(self.position, message.len(), false);
-        self.slots.fill(self.position, message, word, order);
+        self.slots.fill(self.position, message, self.quick_word(message.len(), false), order);
         self.advance(1, message.len());
         true
     }
@@ -221,21 +230,32 @@ impl<C: CacheMaintenance> Producer<C> {
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
         let is_pair = message.len() > payload_bytes && message.len() <= self.pair_max_bytes;
-        if !is_pair || self.limit - self.position < 2 {
+        if !is_pair || self.position + 2 > self.quick_end {
             return false;
         }
         let rest_bytes = message.len() - payload_bytes;
-        let words =
-            [self.word(self.position, payload_bytes, true), self.word(self.position + 1, rest_bytes, false)];
+        let words = [self.quick_word(payload_bytes, true), self.quick_word(rest_bytes, false)];
         self.slots.fill_pair(self.position, message, words, order);
         self.advance(2, message.len());
         true
     }
 
-    /// Whether a message of `len_bytes` takes one slot and that slot is known to be free.
+    /// Whether a message of `len_bytes` takes one slot, and that before `quick_end`.
     #[inline(always)]
     pub(crate) fn has_single(&self, len_bytes: usize) -> bool {
-        len_bytes <= self.single_max_bytes && self.position != self.limit
+        len_bytes <= self.single_max_bytes && self.position < self.quick_end
+    }
+
+    /// The control word of a slot before `quick_end`.
+    #[inline(always)]
+    fn quick_word(&self, len_bytes: usize, more: bool) -> u64 {
+        self.lap_word | (len_bytes as u64) << LENGTH_SHIFT | if more { MORE } else { 0 }
+    }
+
+    /// Has short messages go to the known free slots of the lap of `position` at once.
+    fn begin_lap(&mut self) {
+        self.lap_word = self.word(self.position, 0, false);
+        self.quick_end = self.limit.min(self.slots.next_lap(self.position));
     }
 
     #[inline(never)]
@@ -280,6 +300,7 @@ impl<C: CacheMaintenance> Producer<C> {
                 return Err(SendError::Full);
             }
         }
+        self.begin_lap();
         Ok(needed)
     }
 
@@ -319,7 +340,7 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
         let more = if more { MORE } else { 0 };
-        let credit = u64::from(self.reverse_credit) << CREDIT_SHIFT;
+        let credit = self.lap_word & CREDIT_MASK;
         credit | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
     }
 
@@ -345,6 +366,7 @@ impl<C: CacheMaintenance> Producer<C> {
         if self.ended.is_some() {
             self.limit = start.position;
         }
+        self.begin_lap();
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -434,8 +456,8 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     pub fn set_reverse_credit(&mut self, credit: u32) {
         // With one-way traffic the credit never changes, and a store costs more than a comparison.
-        if self.reverse_credit != credit {
-            self.reverse_credit = credit;
+        if control::reverse_credit(self.lap_word) != credit {
+            self.lap_word = self.lap_word & !CREDIT_MASK | u64::from(credit) << CREDIT_SHIFT;
         }
     }
 
@@ -495,6 +517,7 @@ impl<C: CacheMaintenance> Producer<C> {
     pub fn free_slots(&mut self) -> Result<u64, SendError> {
         if self.position == self.limit {
             self.refresh(1)?;
+            self.begin_lap();
         }
         Ok(self.limit - self.position)
     }
@@ -561,7 +584,7 @@ impl<C: CacheMaintenance> Producer<C> {
     /// Ends sending. With no room left every send takes the slow path, which returns the error.
     fn end_with(&mut self, error: SendError) -> SendError {
         self.ended = Some(error);
-        self.limit = self.position;
+        (self.limit, self.quick_end) = (self.position, self.position);
         error
     }
 }

@@ -76,9 +76,13 @@ impl<C: CacheMaintenance> Slots<C> {
     /// Fills the slot at `position` with `source` and then stores its control word with `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
+        // The usual size first.
+        if self.size == SlotSize::B64 {
+            return self.fill_sized::<8, 7>(position, source, word, order);
+        }
         match self.size {
             SlotSize::B32 => self.fill_sized::<4, 3>(position, source, word, order),
-            SlotSize::B64 => self.fill_sized::<8, 7>(position, source, word, order),
+            SlotSize::B64 => {}
             SlotSize::B128 => self.fill_sized::<16, 15>(position, source, word, order),
         }
     }

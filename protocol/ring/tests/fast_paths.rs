@@ -5,14 +5,18 @@ mod common;
 
 use common::{VARIANTS, config, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
-use tombolo_ring::{Consumer, FastRecv, RecvError, SendError, SlotSize, Variant};
+use tombolo_ring::{Consumer, Look, RecvError, SendError, SlotSize, Variant};
 
 /// The message found by the fast path, or whether the slow path is needed.
 fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
-    match consumer.try_recv_fast() {
-        FastRecv::Message(message) => (Some(message.to_vec()), false),
-        FastRecv::Empty => (None, false),
-        FastRecv::SlowPath => (None, true),
+    match consumer.look() {
+        Look::Message(head) => {
+            let message = consumer.view(&head).to_vec();
+            consumer.consume(head);
+            (Some(message), false)
+        }
+        Look::Empty => (None, false),
+        Look::Other => (None, true),
     }
 }
 

@@ -403,6 +403,18 @@ impl Row {
         self.set_pair(ROW_COUNTERS + 2, messages, bytes);
     }
 
+    /// Adds to the numbers of messages and bytes sent.
+    #[inline(always)]
+    pub fn add_sent(&self, messages: u64, bytes: u64) {
+        self.add_pair(ROW_COUNTERS, messages, bytes);
+    }
+
+    /// Adds to the numbers of messages and bytes received.
+    #[inline(always)]
+    pub fn add_received(&self, messages: u64, bytes: u64) {
+        self.add_pair(ROW_COUNTERS + 2, messages, bytes);
+    }
+
     /// Sets how often the peer was rung and how often this end slept.
     pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
         self.set_pair(ROW_COUNTERS + 4, rings, sleeps);
@@ -417,6 +429,17 @@ impl Row {
     pub fn set_room(&self, slots: u32, free_slots: u32) {
         let word = u64::from(slots) | u64::from(free_slots) << 32;
         self.line.store_le(ROW_SLOTS, word, Ordering::Relaxed);
+    }
+
+    /// Readers can write the page, so that what is added to may be anything: nothing relies on these figures.
+    #[inline(always)]
+    fn add_pair(&self, word: usize, first: u64, second: u64) {
+        if let Some(pair) = self.line.words().get(word..).and_then(<[_]>::first_chunk::<2>) {
+            let [before, before_second] =
+                pair.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
+            let sum = [before.wrapping_add(first), before_second.wrapping_add(second)];
+            store_both(pair, sum.map(u64::to_le));
+        }
     }
 
     #[inline]

@@ -64,6 +64,9 @@ pub struct Channel {
     pub(crate) registration: Option<Registration>,
 }
 
+/// What a slot of the usual size holds.
+const USUAL_SLOT_BYTES: usize = 56;
+
 /// What carries a channel, counted and traced; in debug builds also watched.
 pub(crate) type Carrier = Traced<Guarded<Plain>>;
 
@@ -208,23 +211,32 @@ impl Channel {
         if self.store(message) { Ok(()) } else { self.try_send_slow(message) }
     }
 
-    /// Sends a message if that takes stores to memory and nothing else. Not inlined, and makes no call but in
-    /// its last step, so that it saves no registers; see [`Stored`].
-    #[inline(never)]
+    /// Sends a message if that takes stores to memory and nothing else.
+    #[inline(always)]
     fn store(&mut self, message: &[u8]) -> bool {
-        // Of whole words first: with less to do, these need no registers that would have to be saved.
-        if message.len().is_multiple_of(8) {
-            match self.carrier.try_store(message, ShortMessage::OneSlot) {
-                Stored::Nothing => self.store_other(message),
-                Stored::Message => true,
-                Stored::Unfinished => self.finish(),
-            }
+        // Of whole words in a slot of the usual size first: with less to do, these need no registers that
+        // would have to be saved. Where the caller knows the length, nothing is compared.
+        if message.len() <= USUAL_SLOT_BYTES && message.len().is_multiple_of(8) {
+            self.store_words(message)
         } else {
             self.store_other(message)
         }
     }
 
-    /// As [`store`](Self::store), for messages of two slots or of odd lengths.
+    /// Not inlined, and makes no call but in its last step, so that it saves no registers; see [`Stored`].
+    #[inline(never)]
+    fn store_words(&mut self, message: &[u8]) -> bool {
+        if !message.len().is_multiple_of(8) {
+            return false;
+        }
+        match self.carrier.try_store(message, ShortMessage::OneSlot) {
+            Stored::Nothing => false,
+            Stored::Message => true,
+            Stored::Unfinished => self.finish(),
+        }
+    }
+
+    /// As [`store_words`](Self::store_words), for messages of two slots or of odd lengths.
     #[inline(never)]
     fn store_other(&mut self, message: &[u8]) -> bool {
         let mut stored = self.carrier.try_store(message, ShortMessage::TwoSlots);

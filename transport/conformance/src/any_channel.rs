@@ -6,7 +6,9 @@ use std::os::fd::BorrowedFd;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_transport::contract::{Announced, ShortMessage, Stored};
-use tombolo_transport::{Batch, ChannelError, Description, Draft, EndError, Message, Stats, Transport};
+use tombolo_transport::{
+    Batch, ChannelError, Description, Draft, EndError, Message, Stats, Transport, TransportExt,
+};
 
 /// A channel end of any type. Every method is that of the end.
 pub(crate) struct AnyChannel(Box<dyn Erased>);
@@ -160,7 +162,7 @@ impl Transport for AnyChannel {
         self.0.finish();
     }
 
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let (mut read, mut found) = (Some(read), None);
         self.0.recv(&mut |message| found = Some(take(&mut read)(message)))?;
         Ok(found)

@@ -21,7 +21,7 @@ use tombolo_ring::{RecvError, SendError, WakeCheck};
 
 pub use signals::{Deferred, Signals};
 pub use sleep::{Announced, Awaited};
-pub use tombolo_ring::{ShortMessage, Violation, WakeOrder};
+pub use tombolo_ring::{Head, Look, ShortMessage, Violation, WakeOrder};
 
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 
@@ -111,7 +111,7 @@ pub struct ChannelEnd<S, C: CacheMaintenance = Coherent> {
     closed: bool,
     /// How often slots had been returned when the peer was last told.
     credit_stores: u64,
-    /// Messages sent when the last one was received: any sent since are replies.
+    /// The position of the sending ring when the last message was received: what was sent since are replies.
     sent_at_receive: u64,
     empty_polls: u32,
     next_check_ns: u64,

@@ -1,55 +1,76 @@
 //! Receiving.
 
 use tombolo_base::CacheMaintenance;
-use tombolo_ring::{FastRecv, Message, Producer};
+use tombolo_ring::{Head, Look, Producer, View};
 
 use super::{ChannelEnd, EndError, Signals};
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
+    /// The next message, if finding it takes loads and nothing else. It is read by [`view`](Self::view) and
+    /// consumed by [`consume`](Self::consume).
+    #[inline(always)]
+    pub fn look(&mut self) -> Look {
+        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
+        let peer_gone = self.signals.peer_gone();
+        match self.ends.consumer.look() {
+            Look::Message(head) => {
+                prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
+                Look::Message(head)
+            }
+            Look::Empty if !peer_gone => {
+                if self.ends.producer.position() != self.sent_at_receive {
+                    self.ends.consumer.prefetch_second();
+                }
+                self.check_lifeline_now_and_then();
+                Look::Empty
+            }
+            Look::Empty | Look::Other => Look::Other,
+        }
+    }
+
+    /// The content of the message that [`look`](Self::look) found.
+    #[inline(always)]
+    #[must_use]
+    pub fn view(&self, head: &Head) -> View<'_, C> {
+        self.ends.consumer.view(head)
+    }
+
+    /// Consumes the message that [`look`](Self::look) found. Whether that returned slots, which may have rung
+    /// the peer.
+    #[inline(always)]
+    pub fn consume(&mut self, head: Head) -> bool {
+        let returned = self.credit_stores;
+        self.ends.consumer.consume(head);
+        self.note_received();
+        self.credit_stores != returned
+    }
+
     /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received;
     /// [`EndError::Broken`].
     #[inline(always)]
-    pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_, C>) -> R) -> Result<Option<R>, EndError> {
-        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
-        let peer_gone = self.signals.peer_gone();
-        let received = 'received: {
-            // A separate statement, because a possible message borrows the ring to the end of its
-            // statement.
-            let slow = match self.ends.consumer.try_recv_fast() {
-                FastRecv::Message(message) => {
-                    prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
-                    break 'received read(&message);
-                }
-                FastRecv::Empty => peer_gone,
-                FastRecv::SlowPath => true,
-            };
-            if slow {
-                return self.recv_slow(peer_gone, read);
+    pub fn try_recv<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
+        match self.look() {
+            Look::Message(head) => {
+                let received = read(self.view(&head));
+                self.consume(head);
+                Ok(Some(received))
             }
-            if self.ends.producer.messages() != self.sent_at_receive {
-                self.ends.consumer.prefetch_second();
-            }
-            self.check_lifeline_now_and_then();
-            return Ok(None);
-        };
-        self.note_received();
-        Ok(Some(received))
+            Look::Empty => Ok(None),
+            Look::Other => self.recv_slow(read),
+        }
     }
 
     /// A message of several slots, an end, or slots to return.
     #[inline(never)]
-    fn recv_slow<R>(
-        &mut self,
-        peer_gone: bool,
-        read: impl FnOnce(&Message<'_, C>) -> R,
-    ) -> Result<Option<R>, EndError> {
+    fn recv_slow<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
+        let peer_gone = self.signals.peer_gone();
         let received = match self.ends.consumer.try_recv() {
             Ok(Some(message)) => {
                 prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
-                Ok(Some(read(&message)))
+                Ok(Some(read(message.view())))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -72,14 +93,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     pub fn try_recv_batch(
         &mut self,
         max: usize,
-        mut read: impl FnMut(&Message<'_, C>),
+        mut read: impl FnMut(View<'_, C>),
     ) -> Result<usize, EndError> {
         let peer_gone = self.signals.peer_gone();
         let mut received = 0;
         let mut failed = None;
         while received < max {
             match self.ends.consumer.try_recv() {
-                Ok(Some(message)) => read(&message),
+                Ok(Some(message)) => read(message.view()),
                 Ok(None) => break,
                 Err(error) => {
                     failed = Some(error);
@@ -143,7 +164,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 /// and none are sent the slot is left alone, because the peer would have to fetch it again.
 #[inline(always)]
 fn prepare_answer<C: CacheMaintenance>(sent_at_receive: &mut u64, producer: &Producer<C>) {
-    let sent = producer.messages();
+    let sent = producer.position();
     if sent != *sent_at_receive {
         *sent_at_receive = sent;
         producer.prefetch();

@@ -142,7 +142,7 @@ impl Wrapper for TracedAll {
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
-    forward_transport!(0: stats failure try_send try_recv_in_place is_ready announce_sleep may_sleep woken close);
+    forward_transport!(0: stats failure try_send receive is_ready announce_sleep may_sleep woken close);
 
     fn describe(&self) -> Description {
         let inner = self.0.describe();
