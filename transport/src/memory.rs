@@ -156,7 +156,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 
     fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.end.try_recv(|message| read(&C::message(message)))
+        self.end.receive(|message| read(&C::message(message)))
     }
 
     #[inline(always)]

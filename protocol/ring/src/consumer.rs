@@ -46,9 +46,9 @@ impl Found {
 pub enum Look {
     /// There is a message.
     Message(Head),
-    /// No message, and no other work for the consumer.
+    /// No message. All slots consumed so far have been returned.
     Empty,
-    /// Anything else: an error, the end, or slots to return. [`Consumer::try_recv`] handles it.
+    /// Anything else: an error or the end. [`Consumer::try_recv`] handles it.
     Other,
 }
 
@@ -190,7 +190,11 @@ impl<C: CacheMaintenance> Consumer<C> {
             return Look::Other;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
-        if self.nothing_new(word) { Look::Empty } else { Look::Other }
+        if word & TAG_MASK != self.idle || self.producer_line.load_current_le(0, Acquire) != 0 {
+            return Look::Other;
+        }
+        self.return_slots();
+        Look::Empty
     }
 
     /// The content of the message that [`look`](Self::look) found.
@@ -405,10 +409,15 @@ impl<C: CacheMaintenance> Consumer<C> {
     }
 
     /// Returns all consumed slots to the producer.
+    #[inline(always)]
     fn return_slots(&mut self) {
-        if self.credited == self.position {
-            return;
+        if self.credited != self.position {
+            self.return_consumed();
         }
+    }
+
+    #[inline(never)]
+    fn return_consumed(&mut self) {
         match self.config.variant() {
             Variant::EpochCredit if tombolo_base::canary!("ring gives back too little") => {
                 self.credit_line.store_through_le(0, self.position - 1, Release);

@@ -327,7 +327,7 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(never)]
     fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut length = 0;
-        let received = self.inner.try_recv_in_place(|message| {
+        let received = self.inner.receive(|message| {
             length = message.len();
             read(message)
         });

@@ -21,6 +21,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
                 if self.ends.producer.position() != self.sent_at_receive {
                     self.ends.consumer.prefetch_second();
                 }
+                self.wake_peer_for_credit();
                 self.check_lifeline_now_and_then();
                 Look::Empty
             }
@@ -59,13 +60,17 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
                 Ok(Some(received))
             }
             Look::Empty => Ok(None),
-            Look::Other => self.recv_slow(read),
+            Look::Other => self.receive(read),
         }
     }
 
-    /// A message of several slots, an end, or slots to return.
+    /// Receives the next message, if any, whatever that takes. What [`try_recv`](Self::try_recv) calls after
+    /// [`Look::Other`].
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
     #[inline(never)]
-    fn recv_slow<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
+    pub fn receive<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
         let peer_gone = self.signals.peer_gone();
         let received = match self.ends.consumer.try_recv() {
             Ok(Some(message)) => {
