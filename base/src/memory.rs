@@ -294,6 +294,56 @@ impl<C: CacheMaintenance> SharedMemory<C> {
     }
 }
 
+/// The first `N` words of a memory, found once: to access them takes no check of bounds.
+#[derive(Clone, Debug)]
+pub struct SharedWords<const N: usize, C: CacheMaintenance = Coherent> {
+    memory: SharedMemory<C>,
+}
+
+impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
+    /// The first `N` words of `memory`.
+    ///
+    /// # Panics
+    /// When it has fewer, a mistake of the caller: the length of a memory never comes from a peer.
+    #[must_use]
+    pub fn first_of(memory: SharedMemory<C>) -> Self {
+        assert!(memory.words().len() >= N, "{N} words of a memory of {} bytes", memory.len_bytes());
+        SharedWords { memory }
+    }
+
+    /// The memory that the words are in.
+    #[must_use]
+    pub fn memory(&self) -> &SharedMemory<C> {
+        &self.memory
+    }
+
+    /// The words.
+    #[inline(always)]
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64; N] {
+        #[cfg(not(loom))]
+        // SAFETY: the memory has at least `N` words, see `first_of`, and they are valid as those of
+        // `SharedMemory::words`.
+        unsafe {
+            self.memory.words.cast().as_ref()
+        }
+        #[cfg(loom)]
+        self.memory.words().first_chunk().expect("checked when it was made")
+    }
+
+    /// Loads word `INDEX` as a little-endian number, as the peer last wrote it back.
+    #[inline(always)]
+    #[must_use]
+    pub fn load_current_le<const INDEX: usize>(&self, order: Ordering) -> u64 {
+        const { assert!(INDEX < N) };
+        let word = &self.words()[INDEX];
+        if !C::COHERENT {
+            self.memory.caches().invalidate(core::slice::from_ref(word));
+        }
+        u64::from_le(word.load(order))
+    }
+}
+
 /// Copies `source` into `words` in relaxed stores; the tail of the last word touched becomes zero.
 ///
 /// # Panics

@@ -1,7 +1,7 @@
 //! The receiving end.
 
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
-use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
@@ -76,7 +76,7 @@ pub struct Consumer<C: CacheMaintenance = Coherent> {
     /// What was consumed.
     tally: Tally,
     credit_stores: u64,
-    producer_line: SharedMemory<C>,
+    producer_line: SharedWords<1, C>,
     credit_line: SharedMemory<C>,
     config: RingConfig,
     /// Why nothing more can be received.
@@ -108,7 +108,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             tally: Tally::NOTHING,
             credit_stores: 0,
             slots,
-            producer_line: memory.producer_line,
+            producer_line: SharedWords::first_of(memory.producer_line),
             credit_line: memory.credit_line,
             config,
             ended: None,
@@ -190,7 +190,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             return Look::Other;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
-        if word & TAG_MASK != self.idle || self.producer_line.load_current_le(0, Acquire) != 0 {
+        if word & TAG_MASK != self.idle || self.producer_line.load_current_le::<0>(Acquire) != 0 {
             return Look::Other;
         }
         self.return_slots();
@@ -287,7 +287,7 @@ impl<C: CacheMaintenance> Consumer<C> {
     fn nothing_new(&self, word: u64) -> bool {
         word & TAG_MASK == self.idle
             && self.credited == self.position
-            && self.producer_line.load_current_le(0, Acquire) == 0
+            && self.producer_line.load_current_le::<0>(Acquire) == 0
     }
 
     /// Handles everything except single-slot messages and common empty polls. Returns no slots when there
@@ -323,7 +323,7 @@ impl<C: CacheMaintenance> Consumer<C> {
     /// What to read at an idle slot: `None` while the producer has not closed. When it has closed beyond
     /// this position, the slot's word, loaded again.
     fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
-        let close_word = self.producer_line.load_current_le(0, Acquire);
+        let close_word = self.producer_line.load_current_le::<0>(Acquire);
         let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
         let position = self.position;
         if closed_at == position {

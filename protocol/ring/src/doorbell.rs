@@ -51,7 +51,7 @@ use core::sync::atomic::compiler_fence;
 
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use tombolo_base::sync::fence;
-use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
 
 use crate::config::{LayoutError, check_line};
 
@@ -160,8 +160,10 @@ impl<C: CacheMaintenance> Sleeper<C> {
 /// The waking side: reads the peer's sleep line after publishing.
 #[derive(Debug)]
 pub struct Waker<C: CacheMaintenance = Coherent> {
-    line: SharedMemory<C>,
+    line: SharedWords<1, C>,
     order: WakeOrder,
+    /// Whether a check needs no fence: the order is asymmetric, and this waker does not fence for a while.
+    light: bool,
     /// The sleep that was last rung for; zero, which is even, stands for none.
     rung: u64,
     /// This side's own sleep line, where it announces that it fences.
@@ -191,7 +193,9 @@ impl<C: CacheMaintenance> Waker<C> {
     /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory<C>, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Waker { line, order, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
+        let line = SharedWords::first_of(line);
+        let light = order == WakeOrder::Asymmetric;
+        Ok(Waker { line, order, light, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
     }
 
     /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep line.
@@ -215,12 +219,15 @@ impl<C: CacheMaintenance> Waker<C> {
     #[inline(always)]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn is_quiet(&self) -> bool {
-        match self.order {
-            WakeOrder::Asymmetric => compiler_fence(SeqCst),
-            WakeOrder::Fence => fence(SeqCst),
+        if self.light {
+            compiler_fence(SeqCst);
+        } else if self.fencing {
+            return false;
+        } else {
+            fence(SeqCst);
         }
-        let sequence = self.line.load_current_le(0, Relaxed);
-        !self.fencing && (sequence.is_multiple_of(2) || sequence == self.rung)
+        let sequence = self.line.load_current_le::<0>(Relaxed);
+        sequence.is_multiple_of(2) || sequence == self.rung
     }
 
     /// As [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier which ends
@@ -228,11 +235,12 @@ impl<C: CacheMaintenance> Waker<C> {
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn check(&mut self) -> WakeCheck {
-        match self.order {
-            WakeOrder::Asymmetric if !self.fencing => compiler_fence(SeqCst),
-            WakeOrder::Asymmetric | WakeOrder::Fence => fence(SeqCst),
+        if self.light {
+            compiler_fence(SeqCst);
+        } else {
+            fence(SeqCst);
         }
-        let sequence = self.line.load_current_le(0, Relaxed);
+        let sequence = self.line.load_current_le::<0>(Relaxed);
         if sequence.is_multiple_of(2) || sequence == self.rung {
             return if self.fencing { self.count_quiet() } else { WakeCheck::NotNeeded };
         }
@@ -248,7 +256,7 @@ impl<C: CacheMaintenance> Waker<C> {
     fn start_fencing(&mut self) {
         self.quiet_messages = 0;
         if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.own_line, self.fencing) {
-            self.fencing = true;
+            (self.fencing, self.light) = (true, false);
             line.store_through_le(FENCE_WORD, 1, Release);
         }
     }
@@ -263,7 +271,7 @@ impl<C: CacheMaintenance> Waker<C> {
         if let (Some(line), true) = (&self.own_line, self.fencing) {
             line.store_through_le(FENCE_WORD, 0, Release);
             heavy_barrier();
-            self.fencing = false;
+            (self.fencing, self.light) = (false, true);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A page for its two writers: the monitor, which creates and controls it, and the domain.
 
-use tombolo_base::SharedMemory;
-use tombolo_base::sync::{Ordering, store_both};
+use tombolo_base::sync::{AtomicU64, Ordering, store_both};
+use tombolo_base::{SharedMemory, SharedWords};
 
 use crate::event::Event;
 use crate::layout::{
@@ -120,7 +120,7 @@ impl Page {
     /// A handle for cheap checks of the control word.
     #[must_use]
     pub fn switch(&self) -> Switch {
-        Switch { word: self.control.clone() }
+        Switch { word: SharedWords::first_of(self.control.clone()) }
     }
 
     /// Writes the writer's identity.
@@ -152,7 +152,7 @@ impl Page {
     /// A row of counters, for a single channel end to write; `None` beyond the last row.
     #[must_use]
     pub fn row(&self, row: usize) -> Option<Row> {
-        (row < self.shape.rows).then(|| Row { line: self.part(HEAD_BYTES + row * ROW_BYTES, ROW_BYTES) })
+        (row < self.shape.rows).then(|| Row::on(self.part(HEAD_BYTES + row * ROW_BYTES, ROW_BYTES)))
     }
 
     /// Counts a channel end without a row.
@@ -217,7 +217,7 @@ impl Page {
 /// Tells whether tracing is on, with one load.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    word: SharedMemory,
+    word: SharedWords<1>,
 }
 
 impl Switch {
@@ -225,14 +225,14 @@ impl Switch {
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.word.words().first().is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+        self.word.words()[0].load(Ordering::Relaxed) != 0
     }
 
     /// The whole control word.
     #[inline]
     #[must_use]
     pub fn control(&self) -> u64 {
-        self.word.load_le(0, Ordering::Acquire)
+        self.word.load_current_le::<0>(Ordering::Acquire)
     }
 }
 
@@ -352,6 +352,8 @@ pub(crate) const ROW_SLOTS: usize = 12;
 #[derive(Clone, Debug)]
 pub struct Row {
     line: SharedMemory,
+    /// The line again, for what is counted with each message.
+    words: SharedWords<{ ROW_BYTES / 8 }>,
 }
 
 impl Row {
@@ -361,10 +363,13 @@ impl Row {
         Row::on(SharedMemory::zeroed(ROW_BYTES))
     }
 
-    /// A row in `line`, which has [`ROW_BYTES`].
+    /// A row in `line`.
+    ///
+    /// # Panics
+    /// When that has fewer than [`ROW_BYTES`], a mistake of the caller.
     #[must_use]
     pub fn on(line: SharedMemory) -> Row {
-        Row { line }
+        Row { words: SharedWords::first_of(line.clone()), line }
     }
 
     /// Starts counting for a channel end.
@@ -394,30 +399,30 @@ impl Row {
     /// Sets the numbers of messages and bytes sent.
     #[inline]
     pub fn set_sent(&self, messages: u64, bytes: u64) {
-        self.set_pair(ROW_COUNTERS, messages, bytes);
+        set(self.pair::<ROW_COUNTERS>(), [messages, bytes]);
     }
 
     /// Sets the numbers of messages and bytes received.
     #[inline]
     pub fn set_received(&self, messages: u64, bytes: u64) {
-        self.set_pair(ROW_COUNTERS + 2, messages, bytes);
+        set(self.pair::<{ ROW_COUNTERS + 2 }>(), [messages, bytes]);
     }
 
     /// Adds to the numbers of messages and bytes sent.
     #[inline(always)]
     pub fn add_sent(&self, messages: u64, bytes: u64) {
-        self.add_pair(ROW_COUNTERS, messages, bytes);
+        add(self.pair::<ROW_COUNTERS>(), [messages, bytes]);
     }
 
     /// Adds to the numbers of messages and bytes received.
     #[inline(always)]
     pub fn add_received(&self, messages: u64, bytes: u64) {
-        self.add_pair(ROW_COUNTERS + 2, messages, bytes);
+        add(self.pair::<{ ROW_COUNTERS + 2 }>(), [messages, bytes]);
     }
 
     /// Sets how often the peer was rung and how often this end slept.
     pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
-        self.set_pair(ROW_COUNTERS + 4, rings, sleeps);
+        set(self.pair::<{ ROW_COUNTERS + 4 }>(), [rings, sleeps]);
     }
 
     /// Sets how often a send found no room.
@@ -431,21 +436,22 @@ impl Row {
         self.line.store_le(ROW_SLOTS, word, Ordering::Relaxed);
     }
 
-    /// Readers can write the page, so that what is added to may be anything: nothing relies on these figures.
     #[inline(always)]
-    fn add_pair(&self, word: usize, first: u64, second: u64) {
-        if let Some(pair) = self.line.words().get(word..).and_then(<[_]>::first_chunk::<2>) {
-            let [before, before_second] =
-                pair.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
-            let sum = [before.wrapping_add(first), before_second.wrapping_add(second)];
-            store_both(pair, sum.map(u64::to_le));
-        }
+    fn pair<const FIRST: usize>(&self) -> &[AtomicU64; 2] {
+        const { assert!(FIRST.is_multiple_of(2) && FIRST < ROW_BYTES / 8) };
+        let (pairs, _) = self.words.words().as_chunks();
+        &pairs[FIRST / 2]
     }
+}
 
-    #[inline]
-    fn set_pair(&self, word: usize, first: u64, second: u64) {
-        if let Some(pair) = self.line.words().get(word..).and_then(<[_]>::first_chunk) {
-            store_both(pair, [first.to_le(), second.to_le()]);
-        }
-    }
+#[inline(always)]
+fn set(pair: &[AtomicU64; 2], values: [u64; 2]) {
+    store_both(pair, values.map(u64::to_le));
+}
+
+/// Readers can write the page, so that what is added to may be anything: nothing relies on these figures.
+#[inline(always)]
+fn add(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {
+    let [before, before_second] = pair.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
+    set(pair, [before.wrapping_add(first), before_second.wrapping_add(second)]);
 }

@@ -64,8 +64,8 @@ pub struct Channel {
     pub(crate) registration: Option<Registration>,
 }
 
-/// What a slot of the usual size holds.
-const USUAL_SLOT_BYTES: usize = 56;
+/// What a slot of the usual size holds, in words of eight bytes.
+const USUAL_SLOT_WORDS: usize = 7;
 
 /// What carries a channel, counted and traced; in debug builds also watched.
 pub(crate) type Carrier = Traced<Guarded<Plain>>;
@@ -216,20 +216,16 @@ impl Channel {
     fn store(&mut self, message: &[u8]) -> bool {
         // Of whole words in a slot of the usual size first: with less to do, these need no registers that
         // would have to be saved. Where the caller knows the length, nothing is compared.
-        if message.len() <= USUAL_SLOT_BYTES && message.len().is_multiple_of(8) {
-            self.store_words(message)
-        } else {
-            self.store_other(message)
+        match message.as_chunks() {
+            (words, []) if words.len() <= USUAL_SLOT_WORDS => self.store_words(words),
+            _ => self.store_other(message),
         }
     }
 
     /// Not inlined, and makes no call but in its last step, so that it saves no registers; see [`Stored`].
     #[inline(never)]
-    fn store_words(&mut self, message: &[u8]) -> bool {
-        if !message.len().is_multiple_of(8) {
-            return false;
-        }
-        match self.carrier.try_store(message, ShortMessage::OneSlot) {
+    fn store_words(&mut self, words: &[[u8; 8]]) -> bool {
+        match self.carrier.try_store(words.as_flattened(), ShortMessage::OneSlot) {
             Stored::Nothing => false,
             Stored::Message => true,
             Stored::Unfinished => self.finish(),
