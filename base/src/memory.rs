@@ -317,7 +317,7 @@ impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
         &self.memory
     }
 
-    /// The words.
+    /// These words, as atomics.
     #[inline(always)]
     #[must_use]
     pub fn words(&self) -> &[AtomicU64; N] {
