@@ -311,12 +311,6 @@ impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
         SharedWords { memory }
     }
 
-    /// The memory that the words are in.
-    #[must_use]
-    pub fn memory(&self) -> &SharedMemory<C> {
-        &self.memory
-    }
-
     /// These words, as atomics.
     #[inline(always)]
     #[must_use]

@@ -81,7 +81,7 @@ pub trait Transport {
     /// Does what [`Stored::Unfinished`] left.
     fn finish(&mut self) {}
 
-    /// The next message, if finding it takes loads and nothing else. By default nothing is found so.
+    /// The next message, if loads alone find it. By default nothing is found so.
     ///
     /// It is read by [`message`](Self::message) and stays until [`consume`](Self::consume). Callers use
     /// [`try_recv_in_place`](TransportExt::try_recv_in_place).

@@ -162,14 +162,12 @@ impl<C: CacheMaintenance> Sleeper<C> {
 pub struct Waker<C: CacheMaintenance = Coherent> {
     line: SharedWords<1, C>,
     order: WakeOrder,
-    /// Whether a check needs no fence: the order is asymmetric, and this waker does not fence for a while.
+    /// Whether a check needs no fence. False under the asymmetric order: this waker fences for a while.
     light: bool,
     /// The sleep that was last rung for; zero, which is even, stands for none.
     rung: u64,
     /// This side's own sleep line, where it announces that it fences.
     own_line: Option<SharedMemory<C>>,
-    /// Whether this waker fences although its order does not require it.
-    fencing: bool,
     /// Messages since the last ring, while fencing.
     quiet_messages: u32,
 }
@@ -195,7 +193,7 @@ impl<C: CacheMaintenance> Waker<C> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
         let line = SharedWords::first_of(line);
         let light = order == WakeOrder::Asymmetric;
-        Ok(Waker { line, order, light, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
+        Ok(Waker { line, order, light, rung: 0, own_line: None, quiet_messages: 0 })
     }
 
     /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep line.
@@ -221,7 +219,7 @@ impl<C: CacheMaintenance> Waker<C> {
     pub fn is_quiet(&self) -> bool {
         if self.light {
             compiler_fence(SeqCst);
-        } else if self.fencing {
+        } else if self.is_fencing() {
             return false;
         } else {
             fence(SeqCst);
@@ -242,7 +240,7 @@ impl<C: CacheMaintenance> Waker<C> {
         }
         let sequence = self.line.load_current_le::<0>(Relaxed);
         if sequence.is_multiple_of(2) || sequence == self.rung {
-            return if self.fencing { self.count_quiet() } else { WakeCheck::NotNeeded };
+            return if self.is_fencing() { self.count_quiet() } else { WakeCheck::NotNeeded };
         }
         self.rung = sequence;
         if tombolo_base::canary!("doorbell is forgotten") {
@@ -252,11 +250,17 @@ impl<C: CacheMaintenance> Waker<C> {
         WakeCheck::Ring
     }
 
+    /// Whether this waker fences although its order does not require it.
+    #[inline(always)]
+    fn is_fencing(&self) -> bool {
+        !self.light && self.order == WakeOrder::Asymmetric
+    }
+
     #[cold]
     fn start_fencing(&mut self) {
         self.quiet_messages = 0;
-        if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.own_line, self.fencing) {
-            (self.fencing, self.light) = (true, false);
+        if let (Some(line), true) = (&self.own_line, self.light) {
+            self.light = false;
             line.store_through_le(FENCE_WORD, 1, Release);
         }
     }
@@ -268,10 +272,10 @@ impl<C: CacheMaintenance> Waker<C> {
 
     /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
     pub fn stop_fencing(&mut self, heavy_barrier: impl FnOnce()) {
-        if let (Some(line), true) = (&self.own_line, self.fencing) {
+        if let (Some(line), true) = (&self.own_line, self.is_fencing()) {
             line.store_through_le(FENCE_WORD, 0, Release);
             heavy_barrier();
-            (self.fencing, self.light) = (false, true);
+            self.light = true;
         }
     }
 }

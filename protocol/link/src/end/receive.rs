@@ -6,8 +6,8 @@ use tombolo_ring::{Head, Look, Producer, View};
 use super::{ChannelEnd, EndError, Signals};
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// The next message, if finding it takes loads and nothing else. It is read by [`view`](Self::view) and
-    /// consumed by [`consume`](Self::consume).
+    /// The next message, if loads alone find it. It is read by [`view`](Self::view) and consumed by
+    /// [`consume`](Self::consume). Where there is none, the slots consumed so far are returned.
     #[inline(always)]
     pub fn look(&mut self) -> Look {
         // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
