@@ -130,7 +130,7 @@ fn module(block: &Snippet) -> String {
     let text = &block.text;
     format!(
         "// {block}\nuse std::time::Duration;\nuse tombolo::*;\n\
-         use tombolo::{{admin::*, bulk::*, latency::*, names::*, region::*, spawn::*, waitset::*}};\n\
+         use tombolo::{{bulk::*, latency::*, names::*, region::*, spawn::*, waitset::*}};\n\
          pub {asynchronous}fn snippet({}) -> Result<(), Box<dyn std::error::Error>> {{\n{text}\n;Ok(())\n}}\n",
         block.given()
     )
