@@ -119,15 +119,7 @@ pub trait Transport {
     where
         Self: Sized,
     {
-        for received in 0..max {
-            match self.try_recv_in_place(&mut read) {
-                Ok(Some(())) => {}
-                Ok(None) => return Ok(received),
-                Err(error) if received == 0 => return Err(error),
-                Err(_) => return Ok(received),
-            }
-        }
-        Ok(max)
+        recv_one_by_one(self, max, &mut read)
     }
 
     /// Sends a message of `length_bytes` that `write` writes in place.
@@ -259,6 +251,24 @@ pub trait TransportExt: Transport {
 }
 
 impl<T: Transport> TransportExt for T {}
+
+/// Receives up to `max` messages, each by itself.
+#[inline(never)]
+pub(crate) fn recv_one_by_one<T: Transport>(
+    transport: &mut T,
+    max: usize,
+    read: &mut dyn FnMut(&Message<'_>),
+) -> Result<usize, EndError> {
+    for received in 0..max {
+        match transport.try_recv_in_place(&mut *read) {
+            Ok(Some(())) => {}
+            // The error persists; the next call returns it.
+            Err(error) if received == 0 => return Err(error),
+            _ => return Ok(received),
+        }
+    }
+    Ok(max)
+}
 
 /// A batch whose messages are each sent when added.
 pub(crate) fn one_by_one<T: Transport>(

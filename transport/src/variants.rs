@@ -11,6 +11,22 @@ macro_rules! transport_of_variants {
         $crate::transport_of_variants!(@impl $name, $first, [$first $($variant)+]);
     };
     (@impl $name:ident, $first:ident, [$($variant:ident)+]) => {
+        impl $name {
+            /// [`try_recv_batch`]($crate::Transport::try_recv_batch) of the others, which do not inline `read`.
+            #[inline(never)]
+            fn try_recv_batch_slowly(
+                &mut self,
+                max: usize,
+                read: &mut dyn FnMut(&$crate::Message<'_>),
+            ) -> Result<usize, $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => {
+                        $crate::Transport::try_recv_batch(&mut **channel, max, |message| read(message))
+                    })+
+                }
+            }
+        }
+
         impl $crate::Transport for $name {
             fn describe(&self) -> $crate::Description {
                 match self { $($name::$variant(channel) => $crate::Transport::describe(&**channel),)+ }
@@ -88,12 +104,11 @@ macro_rules! transport_of_variants {
             fn try_recv_batch(
                 &mut self,
                 max: usize,
-                read: impl FnMut(&$crate::Message<'_>),
+                mut read: impl FnMut(&$crate::Message<'_>),
             ) -> Result<usize, $crate::EndError> {
                 match self {
-                    $($name::$variant(channel) => {
-                        $crate::Transport::try_recv_batch(&mut **channel, max, read)
-                    })+
+                    $name::$first(channel) => $crate::Transport::try_recv_batch(&mut **channel, max, read),
+                    _ => self.try_recv_batch_slowly(max, &mut read),
                 }
             }
 

@@ -3,6 +3,7 @@
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
 
+use crate::burst::Burst;
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
 use crate::error::{RecvError, Violation};
@@ -10,13 +11,8 @@ use crate::message::{Head, Message, View};
 use crate::slots::Slots;
 use crate::tally::Tally;
 
-/// How far ahead a consumer that lags behind prefetches slots.
-///
-/// Each slot is a cache miss, and the processor looks only a few messages ahead by itself. A prefetch of a
-/// slot that is still being written would take its line from the producer, so prefetching starts only after
-/// [`PREFETCH_AFTER_SLOTS`] in a row without an empty poll, which shows a backlog.
+/// How far ahead a consumer prefetches.
 const PREFETCH_SLOTS: u64 = 8;
-const PREFETCH_AFTER_SLOTS: u64 = 16;
 
 /// What a consumer has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,8 +67,7 @@ pub struct Consumer<C: CacheMaintenance = Coherent> {
     /// Consumed slots that force a return without waiting for an idle moment: half the ring, or each.
     credit_step: u64,
     reverse_credit: u32,
-    /// From this position on the consumer counts as lagging, see [`PREFETCH_SLOTS`].
-    prefetch_from: u64,
+    burst: Burst,
     /// What was consumed.
     tally: Tally,
     credit_stores: u64,
@@ -104,7 +99,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             credit_step,
             checkpoint: credit_step,
             reverse_credit: 0,
-            prefetch_from: PREFETCH_AFTER_SLOTS,
+            burst: Burst::FIRST,
             tally: Tally::NOTHING,
             credit_stores: 0,
             slots,
@@ -150,10 +145,10 @@ impl<C: CacheMaintenance> Consumer<C> {
             && let Some(len_bytes) = self.pair_bytes(word)
         {
             self.note_credit(word);
-            self.prefetch_pair();
+            self.prefetch_ahead::<2>();
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
-        self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
+        self.burst.end(self.position);
         if self.nothing_new(word) {
             return Ok(None);
         }
@@ -180,7 +175,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         if self.continues(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
                 self.note_credit(word);
-                self.prefetch_pair();
+                self.prefetch_ahead::<2>();
                 return Look::Message(Head::new(self.position, len_bytes, 2));
             }
             let found = self.examine(word);
@@ -189,7 +184,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             }
             return Look::Other;
         }
-        self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
+        self.burst.end(self.position);
         if word & TAG_MASK != self.idle || self.producer_line.load_current_le::<0>(Acquire) != 0 {
             return Look::Other;
         }
@@ -246,18 +241,28 @@ impl<C: CacheMaintenance> Consumer<C> {
     #[inline(always)]
     fn announced(&mut self, word: u64) {
         self.note_credit(word);
-        if self.position >= self.prefetch_from {
-            self.slots.prefetch(self.position + PREFETCH_SLOTS);
-        }
+        self.prefetch_ahead::<1>();
         self.slots.invalidate_payload(self.position);
     }
 
-    /// Prefetches both slots of a message that has yet to come, if this end lags behind.
+    /// Prefetches the slots of a message that has yet to be read, if one has probably been published.
     #[inline(always)]
-    fn prefetch_pair(&self) {
-        if self.position >= self.prefetch_from {
-            self.slots.prefetch(self.position + PREFETCH_SLOTS);
-            self.slots.prefetch(self.position + PREFETCH_SLOTS + 1);
+    fn prefetch_ahead<const SLOTS: u64>(&self) {
+        if self.burst.goes_on(self.position) {
+            if self.burst.begins(self.position) {
+                self.prefetch_up_to_there();
+            }
+            for ahead in PREFETCH_SLOTS..PREFETCH_SLOTS + SLOTS {
+                self.slots.prefetch(self.position + ahead);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch_up_to_there(&self) {
+        for ahead in 1..PREFETCH_SLOTS {
+            self.slots.prefetch(self.position + ahead);
         }
     }
 

@@ -48,6 +48,7 @@
 extern crate alloc;
 
 mod bounds;
+mod burst;
 mod bytes;
 mod config;
 mod consumer;

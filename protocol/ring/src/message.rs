@@ -86,22 +86,24 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
     /// [`TargetTooShort`]; nothing was copied.
     #[inline(always)]
     pub fn copy_to(self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
-        let target_bytes = target.len();
-        let Some(target) = target.get_mut(..self.len_bytes) else {
-            return Err(TargetTooShort { message_bytes: self.len_bytes, target_bytes });
-        };
-        let (slots, position) = (&self.consumer.slots, self.consumer.position);
-        if self.slots == 1 {
-            slots.load(position, target);
-        } else if self.slots == 2
-            && let Some((first, rest)) = target.split_at_mut_checked(slots.payload_bytes())
-        {
-            slots.load(position, first);
-            slots.load(position + 1, rest);
-        } else {
-            copy_fragments(self.consumer, target);
+        // Callers often know the length of their target when they are compiled, and with it the length of
+        // the message: the copy then takes no branches.
+        let slots = &self.consumer.slots;
+        if target.len() == self.len_bytes && slots.hold_seven_words() && target.len() <= 2 * 56 {
+            slots.load_from_seven_words(self.consumer.position, target);
+            return Ok(self.len_bytes);
         }
-        Ok(self.len_bytes)
+        copy_to_start(self.consumer, self.len_bytes, self.slots, target)
+    }
+
+    /// Copies the whole message to `target`, which is as long.
+    fn fill(self, target: &mut [u8]) {
+        let (slots, position) = (&self.consumer.slots, self.consumer.position);
+        match self.slots {
+            1 => slots.load(position, target),
+            2 => slots.load_pair(position, target),
+            _ => copy_fragments(self.consumer, target),
+        }
     }
 
     /// Copies the part of the message at `offset_bytes` that fills `target`.
@@ -221,6 +223,22 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
 
 // Functions that are not inlined take the consumer, not the message: a message whose address is never taken
 // stays in registers.
+
+/// Copies the next message to the start of any target.
+#[inline(never)]
+fn copy_to_start<C: CacheMaintenance>(
+    consumer: &Consumer<C>,
+    len_bytes: usize,
+    slots: u64,
+    target: &mut [u8],
+) -> Result<usize, TargetTooShort> {
+    let target_bytes = target.len();
+    let Some(target) = target.get_mut(..len_bytes) else {
+        return Err(TargetTooShort { message_bytes: len_bytes, target_bytes });
+    };
+    View { consumer, len_bytes, slots }.fill(target);
+    Ok(len_bytes)
+}
 
 /// Copies the next message, which takes several slots; `target` has its length.
 #[inline(never)]

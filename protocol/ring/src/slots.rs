@@ -132,7 +132,7 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Whether slots are 64 bytes long, for [`fill_numbers`](Self::fill_numbers).
+    /// Whether slots are 64 bytes long, as is usual.
     #[inline(always)]
     pub(crate) fn hold_seven_words(&self) -> bool {
         self.size == SlotSize::B64
@@ -160,18 +160,48 @@ impl<C: CacheMaintenance> Slots<C> {
     #[inline(always)]
     pub(crate) fn load(&self, position: u64, target: &mut [u8]) {
         match self.size {
-            SlotSize::B32 => {
-                let [payload @ .., _] = self.sized::<4>(position);
-                bytes::load(payload, target);
-            }
-            SlotSize::B64 => {
-                let [payload @ .., _] = self.sized::<8>(position);
-                bytes::load(payload, target);
-            }
-            SlotSize::B128 => {
-                let [payload @ .., _] = self.sized::<16>(position);
-                bytes::load(payload, target);
-            }
+            SlotSize::B32 => self.load_sized::<4, 3>(position, target),
+            SlotSize::B64 => self.load_sized::<8, 7>(position, target),
+            SlotSize::B128 => self.load_sized::<16, 15>(position, target),
+        }
+    }
+
+    /// Loads two slots of a message that does not fit in one.
+    #[inline(always)]
+    pub(crate) fn load_pair(&self, position: u64, target: &mut [u8]) {
+        match self.size {
+            SlotSize::B32 => self.load_pair_sized::<4, 3, 24>(position, target),
+            SlotSize::B64 => self.load_pair_sized::<8, 7, 56>(position, target),
+            SlotSize::B128 => self.load_pair_sized::<16, 15, 120>(position, target),
+        }
+    }
+
+    #[inline(always)]
+    fn load_pair_sized<const WORDS: usize, const PAYLOAD_WORDS: usize, const PAYLOAD_BYTES: usize>(
+        &self,
+        position: u64,
+        target: &mut [u8],
+    ) {
+        let Some((first, rest)) = target.split_first_chunk_mut::<PAYLOAD_BYTES>() else { return };
+        self.load_sized::<WORDS, PAYLOAD_WORDS>(position, first);
+        self.load_sized::<WORDS, PAYLOAD_WORDS>(position + 1, rest);
+    }
+
+    /// Loads one slot or two, as the length of `target` says, where slots
+    /// [hold seven words](Self::hold_seven_words).
+    #[inline(always)]
+    pub(crate) fn load_from_seven_words(&self, position: u64, target: &mut [u8]) {
+        if target.len() <= 56 {
+            self.load_sized::<8, 7>(position, target);
+        } else {
+            self.load_pair_sized::<8, 7, 56>(position, target);
+        }
+    }
+
+    #[inline(always)]
+    fn load_sized<const WORDS: usize, const PAYLOAD_WORDS: usize>(&self, position: u64, target: &mut [u8]) {
+        if let Some((payload, _)) = self.sized::<WORDS>(position).split_first_chunk::<PAYLOAD_WORDS>() {
+            bytes::load(payload, target);
         }
     }
 

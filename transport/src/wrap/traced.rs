@@ -10,7 +10,7 @@ use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
 use crate::contract::{
-    Description, EndError, Head, Look, Room, ShortMessage, Stored, Transport, TransportExt, one_by_one,
+    Description, EndError, Head, Look, Room, ShortMessage, Stored, Transport, one_by_one, recv_one_by_one,
 };
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{EventKind, NewEvent, Recorder};
@@ -351,15 +351,8 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(always)]
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         if self.probe.is_on() {
-            // One by one, so that each gets a time stamp and a number.
-            for received in 0..max {
-                match self.try_recv_in_place(&mut read) {
-                    Ok(Some(())) => {}
-                    Err(error) if received == 0 => return Err(error),
-                    _ => return Ok(received),
-                }
-            }
-            return Ok(max);
+            // So that each gets a time stamp and a number.
+            return recv_one_by_one(self, max, &mut read);
         }
         match self.inner.try_recv_batch(max, read) {
             Ok(0) => Ok(0),

@@ -21,8 +21,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
                 if self.ends.producer.position() != self.sent_at_receive {
                     self.ends.consumer.prefetch_second();
                 }
-                self.wake_peer_for_credit();
-                self.check_lifeline_now_and_then();
+                self.note_nothing();
                 Look::Empty
             }
             Look::Empty | Look::Other => Look::Other,
@@ -102,28 +101,35 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     ) -> Result<usize, EndError> {
         let peer_gone = self.signals.peer_gone();
         let mut received = 0;
-        let mut failed = None;
-        while received < max {
-            match self.ends.consumer.try_recv() {
-                Ok(Some(message)) => read(message.view()),
-                Ok(None) => break,
-                Err(error) => {
-                    failed = Some(error);
-                    break;
+        // `read` is called in one place, so that the compiler inlines it.
+        let is_empty = loop {
+            if received == max {
+                break true;
+            }
+            match self.ends.consumer.look() {
+                Look::Message(head) => {
+                    read(self.ends.consumer.view(&head));
+                    self.ends.consumer.consume(head);
+                    received += 1;
                 }
+                Look::Empty => break !peer_gone,
+                Look::Other => break false,
             }
-            received += 1;
+        };
+        if received > 0 {
+            self.note_received();
+        } else if !is_empty {
+            return self.receive_one(&mut read);
+        } else if max > 0 {
+            self.note_nothing();
         }
-        match failed {
-            _ if received > 0 => {
-                self.note_received();
-                Ok(received)
-            }
-            // The error persists; the next call returns it.
-            Some(error) => Err(self.not_received(error)),
-            None if max == 0 => Ok(0),
-            None => self.note_empty_poll(peer_gone).map(|()| 0),
-        }
+        Ok(received)
+    }
+
+    /// As [`receive`](Self::receive), and returns how many were received.
+    #[inline(never)]
+    fn receive_one(&mut self, read: &mut dyn FnMut(View<'_, C>)) -> Result<usize, EndError> {
+        Ok(usize::from(self.receive(|message| read(message))?.is_some()))
     }
 
     /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of `None`.
@@ -152,15 +158,22 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Follows a poll of the ring that found no message.
     #[inline(always)]
     fn note_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
-        self.wake_peer_for_credit();
         if peer_gone {
+            self.wake_peer_for_credit();
             // Another channel of this program may have learned it from the lifeline: sending ends with
             // receiving.
             self.note_end();
             return Err(EndError::PeerDied);
         }
-        self.check_lifeline_now_and_then();
+        self.note_nothing();
         Ok(())
+    }
+
+    /// Follows a poll of the ring that found no message of a peer that is there.
+    #[inline(always)]
+    fn note_nothing(&mut self) {
+        self.wake_peer_for_credit();
+        self.check_lifeline_now_and_then();
     }
 }
 
