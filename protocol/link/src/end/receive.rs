@@ -129,7 +129,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// As [`receive`](Self::receive), and returns how many were received.
     #[inline(never)]
     fn receive_one(&mut self, read: &mut dyn FnMut(View<'_, C>)) -> Result<usize, EndError> {
-        Ok(usize::from(self.receive(|message| read(message))?.is_some()))
+        Ok(usize::from(self.receive(read)?.is_some()))
     }
 
     /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of `None`.
