@@ -444,14 +444,16 @@ impl Row {
     }
 }
 
+// Without `map` of arrays, which the compiler calls for each message where it does not inline across crates.
+
 #[inline(always)]
-fn set(pair: &[AtomicU64; 2], values: [u64; 2]) {
-    store_both(pair, values.map(u64::to_le));
+fn set(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {
+    store_both(pair, [first.to_le(), second.to_le()]);
 }
 
 /// Readers can write the page, so that what is added to may be anything: nothing relies on these figures.
 #[inline(always)]
 fn add(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {
-    let [before, before_second] = pair.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
-    set(pair, [before.wrapping_add(first), before_second.wrapping_add(second)]);
+    let before = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed));
+    set(pair, [before(&pair[0]).wrapping_add(first), before(&pair[1]).wrapping_add(second)]);
 }

@@ -216,16 +216,19 @@ impl Channel {
     fn store(&mut self, message: &[u8]) -> bool {
         // Of whole words in a slot of the usual size first: with less to do, these need no registers that
         // would have to be saved. Where the caller knows the length, nothing is compared.
-        match message.as_chunks() {
-            (words, []) if words.len() <= USUAL_SLOT_WORDS => self.store_words(words),
-            _ => self.store_other(message),
+        if message.len().is_multiple_of(8) && message.len() <= 8 * USUAL_SLOT_WORDS {
+            self.store_words(message)
+        } else {
+            self.store_other(message)
         }
     }
 
     /// Not inlined, and makes no call but in its last step, so that it saves no registers; see [`Stored`].
     #[inline(never)]
-    fn store_words(&mut self, words: &[[u8; 8]]) -> bool {
-        match self.carrier.try_store(words.as_flattened(), ShortMessage::OneSlot) {
+    fn store_words(&mut self, message: &[u8]) -> bool {
+        // Tells the compiler that no tail is left. (A slice of words made flat again is a call.)
+        let Some(words) = message.get(..message.len() & !7) else { return false };
+        match self.carrier.try_store(words, ShortMessage::OneSlot) {
             Stored::Nothing => false,
             Stored::Message => true,
             Stored::Unfinished => self.finish(),
