@@ -250,7 +250,7 @@ impl<C: CacheMaintenance> Consumer<C> {
     fn prefetch_ahead<const SLOTS: u64>(&self) {
         if self.burst.goes_on(self.position) {
             if self.burst.begins(self.position) {
-                self.prefetch_up_to_there();
+                self.prefetch_first_slots();
             }
             for ahead in PREFETCH_SLOTS..PREFETCH_SLOTS + SLOTS {
                 self.slots.prefetch(self.position + ahead);
@@ -260,7 +260,7 @@ impl<C: CacheMaintenance> Consumer<C> {
 
     #[cold]
     #[inline(never)]
-    fn prefetch_up_to_there(&self) {
+    fn prefetch_first_slots(&self) {
         for ahead in 1..PREFETCH_SLOTS {
             self.slots.prefetch(self.position + ahead);
         }
