@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::workspace::line;
 
 /// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one
-/// that gets only what others leave, as miri, which took 40 minutes of a busy host.
+/// that gets only what others leave, as miri, which took 40 minutes on a busy host.
 const DEADLINE: Duration = Duration::from_secs(75 * 60);
 
 /// A named command.
@@ -308,7 +308,9 @@ mod tests {
         fs::create_dir_all(&logs).expect("a folder for logs");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Step::new("a step", command).run(&logs, false).expect("sh runs")
+        let report = Step::new("a step", command).run(&logs, false).expect("sh runs");
+        fs::remove_dir_all(&logs).expect("it is ours");
+        report
     }
 
     #[test]
