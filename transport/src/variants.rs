@@ -12,7 +12,7 @@ macro_rules! transport_of_variants {
     };
     (@impl $name:ident, $first:ident, [$($variant:ident)+]) => {
         impl $name {
-            /// [`try_recv_batch`]($crate::Transport::try_recv_batch) of all carriers, which calls `read`.
+            /// [`try_recv_batch`]($crate::Transport::try_recv_batch) of any carrier, which calls `read`.
             #[inline(never)]
             fn try_recv_batch_slowly(
                 &mut self,

@@ -11,6 +11,7 @@ const LONG_SLOTS: u64 = 16;
 /// The slots consumed since the last empty poll.
 #[derive(Debug)]
 pub(crate) struct Burst {
+    /// The position at the last empty poll.
     from: u64,
     /// The position from which on more is expected.
     long_from: u64,

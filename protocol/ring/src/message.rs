@@ -89,21 +89,10 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         // Callers often know the length of their target when they are compiled, and with it the length of
         // the message: the copy then takes no branches.
         let slots = &self.consumer.slots;
-        if target.len() == self.len_bytes && slots.hold_seven_words() && target.len() <= 2 * 56 {
-            slots.load_from_seven_words(self.consumer.position, target);
+        if target.len() == self.len_bytes && slots.load_usual(self.consumer.position, target) {
             return Ok(self.len_bytes);
         }
         copy_to_start(self.consumer, self.len_bytes, self.slots, target)
-    }
-
-    /// Copies the whole message to `target`, which is as long.
-    fn fill(self, target: &mut [u8]) {
-        let (slots, position) = (&self.consumer.slots, self.consumer.position);
-        match self.slots {
-            1 => slots.load(position, target),
-            2 => slots.load_pair(position, target),
-            _ => copy_fragments(self.consumer, target),
-        }
     }
 
     /// Copies the part of the message at `offset_bytes` that fills `target`.
@@ -236,7 +225,11 @@ fn copy_to_start<C: CacheMaintenance>(
     let Some(target) = target.get_mut(..len_bytes) else {
         return Err(TargetTooShort { message_bytes: len_bytes, target_bytes });
     };
-    View { consumer, len_bytes, slots }.fill(target);
+    match slots {
+        1 => consumer.slots.load(consumer.position, target),
+        2 => consumer.slots.load_pair(consumer.position, target),
+        _ => copy_fragments(consumer, target),
+    }
     Ok(len_bytes)
 }
 

@@ -132,7 +132,7 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Whether slots are 64 bytes long, as is usual.
+    /// Whether slots are 64 bytes long, for [`fill_numbers`](Self::fill_numbers).
     #[inline(always)]
     pub(crate) fn hold_seven_words(&self) -> bool {
         self.size == SlotSize::B64
@@ -187,15 +187,19 @@ impl<C: CacheMaintenance> Slots<C> {
         self.load_sized::<WORDS, PAYLOAD_WORDS>(position + 1, rest);
     }
 
-    /// Loads one slot or two, as the length of `target` says, where slots
-    /// [hold seven words](Self::hold_seven_words).
+    /// Loads a message that is as long as `target`, if it lies in one slot or two of the usual 64 bytes.
     #[inline(always)]
-    pub(crate) fn load_from_seven_words(&self, position: u64, target: &mut [u8]) {
-        if target.len() <= 56 {
+    pub(crate) fn load_usual(&self, position: u64, target: &mut [u8]) -> bool {
+        const PAYLOAD_BYTES: usize = 56;
+        if self.size != SlotSize::B64 || target.len() > 2 * PAYLOAD_BYTES {
+            return false;
+        }
+        if target.len() <= PAYLOAD_BYTES {
             self.load_sized::<8, 7>(position, target);
         } else {
-            self.load_pair_sized::<8, 7, 56>(position, target);
+            self.load_pair_sized::<8, 7, PAYLOAD_BYTES>(position, target);
         }
+        true
     }
 
     #[inline(always)]

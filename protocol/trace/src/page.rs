@@ -444,7 +444,7 @@ impl Row {
     }
 }
 
-// Without `map` of arrays, which the compiler calls for each message where it does not inline across crates.
+// Without `map` of arrays: where nothing is inlined across codegen units, that is a call for each message.
 
 #[inline(always)]
 fn set(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {

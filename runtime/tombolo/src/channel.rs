@@ -228,6 +228,7 @@ impl Channel {
     fn store_words(&mut self, message: &[u8]) -> bool {
         // Tells the compiler that no tail is left. (A slice of words made flat again is a call.)
         let Some(words) = message.get(..message.len() & !7) else { return false };
+        debug_assert_eq!(words.len(), message.len(), "whole words");
         match self.carrier.try_store(words, ShortMessage::OneSlot) {
             Stored::Nothing => false,
             Stored::Message => true,

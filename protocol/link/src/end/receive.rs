@@ -101,7 +101,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     ) -> Result<usize, EndError> {
         let peer_gone = self.signals.peer_gone();
         let mut received = 0;
-        // `read` is called in one place, so that the compiler inlines it.
+        // What is rare has `read` by reference, out of line, which keeps this loop short.
         let is_empty = loop {
             if received == max {
                 break true;
