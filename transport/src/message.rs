@@ -2,6 +2,7 @@
 
 use tombolo_base::coherence::Flushed;
 use tombolo_base::{CacheMaintenance, Coherent};
+pub use tombolo_ring::USUAL_PAYLOAD_BYTES;
 use tombolo_ring::{Batch as RingBatch, Claim, OutOfMessage, SendError, TargetTooShort, View};
 
 use crate::contract::EndError;
@@ -166,11 +167,27 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Copies a message of up to 56 bytes, what fits in a slot of the usual size, to the start of `target`;
+/// returns its length in bytes. What follows it in `target` has any value. `None`: it is longer, and nothing
+/// was copied.
+#[inline(always)]
+pub fn copy_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
+    match &message.place {
+        Storage::Slots(message) if message.copy_slot_to(target) => Some(message.len()),
+        _ => copy_other_short(message, target),
+    }
+}
+
 // Not inlined: what is inlined with `copy_to` is what the fastest carrier needs.
 
 #[inline(never)]
 fn copy_flushed(message: View<'_, Flushed>, target: &mut [u8]) -> Result<usize, TargetTooShort> {
     message.copy_to(target)
+}
+
+#[inline(never)]
+fn copy_other_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
+    message.copy_to(target).ok()
 }
 
 #[inline(never)]
@@ -424,6 +441,9 @@ impl From<SendError> for NotAdded {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_base::{LINE_BYTES, SharedMemory};
+    use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
+
     use super::*;
 
     #[test]
@@ -444,6 +464,34 @@ mod tests {
             Err(TargetTooShort { message_bytes: 20, target_bytes: 19 })
         );
         assert_eq!(message.copy_to(&mut [0; 21]), Ok(20));
+    }
+
+    #[test]
+    fn short_messages_are_copied_from_slots_of_any_size_and_from_bytes() {
+        for size in SlotSize::ALL {
+            let config = RingConfig::new(size, SlotCount::new(8).unwrap(), Variant::EpochCredit);
+            let memory = RingMemory {
+                slots: SharedMemory::zeroed(config.slots_bytes()),
+                producer_line: SharedMemory::zeroed(LINE_BYTES),
+                credit_line: SharedMemory::zeroed(LINE_BYTES),
+            };
+            let mut producer = Producer::new(config, memory.clone()).unwrap();
+            let mut consumer = Consumer::new(config, memory).unwrap();
+            for length_bytes in 0..=64 {
+                let bytes: Vec<u8> = (1..=length_bytes).collect();
+                let expected = (bytes.len() <= USUAL_PAYLOAD_BYTES).then_some(bytes.len());
+                producer.try_send(&bytes).unwrap();
+                let in_slots = consumer.try_recv().unwrap().unwrap();
+                for message in [Coherent::message(in_slots.view()), Message::of_bytes(&bytes)] {
+                    let mut target = [0xee; USUAL_PAYLOAD_BYTES];
+                    assert_eq!(copy_short(&message, &mut target), expected, "{size:?}, {length_bytes}");
+                    match expected {
+                        Some(length) => assert_eq!(target[..length], bytes),
+                        None => assert_eq!(target, [0xee; USUAL_PAYLOAD_BYTES]),
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -19,7 +19,10 @@ pub trait Source {
 /// empty then, and the code that reads it finds a message that is too short.
 #[inline]
 pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
-    target.resize(source.len_bytes(), 0);
+    // Answers are mostly as long as the one before.
+    if target.len() != source.len_bytes() {
+        target.resize(source.len_bytes(), 0);
+    }
     if !source.copy(0, target) {
         target.clear();
     }
@@ -27,6 +30,7 @@ pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
 
 /// Bytes that were received: `&&bytes[..]` is a `&dyn Source`.
 impl Source for &[u8] {
+    #[inline]
     fn len_bytes(&self) -> usize {
         self.len()
     }

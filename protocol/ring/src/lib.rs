@@ -69,4 +69,5 @@ pub use doorbell::{Sleeper, WakeCheck, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::{Head, Message, View};
 pub use producer::{Producer, ProducerCounters, ShortMessage};
+pub use slots::USUAL_PAYLOAD_BYTES;
 pub use staged::{Batch, Claim};

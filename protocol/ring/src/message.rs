@@ -6,6 +6,7 @@ use tombolo_base::{CacheMaintenance, Coherent};
 use crate::bytes;
 use crate::consumer::Consumer;
 use crate::error::{OutOfMessage, TargetTooShort};
+use crate::slots::USUAL_PAYLOAD_BYTES;
 
 /// A message at the head of a ring, as [`Consumer::look`] found it: its length and slots, checked.
 ///
@@ -93,6 +94,16 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
             return Ok(self.len_bytes);
         }
         copy_to_start(self.consumer, self.len_bytes, self.slots, target)
+    }
+
+    /// Copies a message that lies in one slot of 64 bytes to the start of `target`. The bytes after it are
+    /// then those of earlier messages. Returns false and copies nothing if it lies otherwise.
+    ///
+    /// A copy whose length is constant, whatever that of the message, takes no branches.
+    #[inline(always)]
+    #[must_use = "the message may not have been copied"]
+    pub fn copy_slot_to(self, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
+        self.slots == 1 && self.consumer.slots.load_payload(self.consumer.position, target)
     }
 
     /// Copies the part of the message at `offset_bytes` that fills `target`.

@@ -76,8 +76,8 @@ pub struct Producer<C: CacheMaintenance = Coherent> {
 impl<C: CacheMaintenance> Producer<C> {
     /// The sending end of the ring in `memory`, which must be zero.
     ///
-    /// [`LayoutError`] when the size of `memory` does not match `config`. [`LayoutError`] when `memory` is
-    /// not the size that `config` says.
+    /// # Errors
+    /// [`LayoutError`] when the size of `memory` does not match `config`.
     pub fn new(config: RingConfig, memory: RingMemory<C>) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);

@@ -8,6 +8,9 @@ use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
+/// Payload of a slot of 64 bytes, the usual size, in bytes.
+pub const USUAL_PAYLOAD_BYTES: usize = SlotSize::B64.payload_bytes();
+
 /// The slots of a ring. A position counts slots since the ring was created; it never wraps.
 pub(crate) struct Slots<C> {
     memory: SharedMemory<C>,
@@ -190,16 +193,25 @@ impl<C: CacheMaintenance> Slots<C> {
     /// Loads a message that is as long as `target`, if it lies in one slot or two of the usual 64 bytes.
     #[inline(always)]
     pub(crate) fn load_usual(&self, position: u64, target: &mut [u8]) -> bool {
-        const PAYLOAD_BYTES: usize = 56;
-        if self.size != SlotSize::B64 || target.len() > 2 * PAYLOAD_BYTES {
+        if self.size != SlotSize::B64 || target.len() > 2 * USUAL_PAYLOAD_BYTES {
             return false;
         }
-        if target.len() <= PAYLOAD_BYTES {
+        if target.len() <= USUAL_PAYLOAD_BYTES {
             self.load_sized::<8, 7>(position, target);
         } else {
-            self.load_pair_sized::<8, 7, PAYLOAD_BYTES>(position, target);
+            self.load_pair_sized::<8, 7, USUAL_PAYLOAD_BYTES>(position, target);
         }
         true
+    }
+
+    /// Loads the whole payload of the slot at `position`, if slots have the usual 64 bytes.
+    #[inline(always)]
+    pub(crate) fn load_payload(&self, position: u64, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
+        let is_usual = self.size == SlotSize::B64;
+        if is_usual {
+            self.load_sized::<8, 7>(position, target);
+        }
+        is_usual
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    ChannelError, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
+    ChannelError, Description, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
     window::{self, WindowChannel},
 };
 
@@ -46,6 +46,8 @@ use crate::reactor::Registration;
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) carrier: Carrier,
+    kind: TransportKind,
+    max_message_bytes: usize,
     spin: Spin,
     pub(crate) timeout: OperationTimeout,
     id: ChannelId,
@@ -119,8 +121,11 @@ impl Channel {
         let end = TracedEnd { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
         let carrier = Traced::new(guarded(carrier), owner.recorder, end);
         let spin = Spin::new(options.spin_ns);
+        let Description { kind, max_message_bytes, .. } = carrier.describe();
         Ok(Channel {
             carrier,
+            kind,
+            max_message_bytes,
             spin,
             timeout: OperationTimeout::new(options.timeout.unwrap_or(owner.timeout)),
             id: grant.channel,
@@ -213,7 +218,7 @@ impl Channel {
 
     /// Sends a message if that takes stores to memory and nothing else.
     #[inline(always)]
-    fn store(&mut self, message: &[u8]) -> bool {
+    pub(crate) fn store(&mut self, message: &[u8]) -> bool {
         // Of whole words in a slot of the usual size first: with less to do, these need no registers that
         // would have to be saved. Where the caller knows the length, nothing is compared.
         if message.len().is_multiple_of(8) && message.len() <= 8 * USUAL_SLOT_WORDS {
@@ -422,9 +427,10 @@ impl Channel {
     }
 
     /// The longest message it carries, in bytes.
+    #[inline]
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
-        self.carrier.describe().max_message_bytes
+        self.max_message_bytes
     }
 
     /// Its id, the same on both sides.
@@ -452,9 +458,10 @@ impl Channel {
     }
 
     /// The kind of transport that carries this channel, up to the first relay if there are any.
+    #[inline]
     #[must_use]
     pub fn transport(&self) -> TransportKind {
-        self.carrier.describe().kind
+        self.kind
     }
 
     /// What has passed through this end.

@@ -18,16 +18,17 @@ pub use service::{Service, Turn, serve, serve_async};
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
-use tombolo_transport::Transport as _;
+use tombolo_transport::message::{USUAL_PAYLOAD_BYTES, copy_short};
 
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::options::ChannelOptions;
 use crate::{Draft, Message, TransportKind};
 
-/// The longest message that is copied rather than written and read where it lies: it fits in a slot of 64
-/// bytes. Its words are moved together, where to find the place of each would take longer than all of it.
-const SHORT_BYTES: usize = 56;
+/// The longest message that is copied rather than written and read where it lies: it fits in a slot of the
+/// usual size. Its words are moved together, where to find the place of each would take longer than all of
+/// it.
+const SHORT_BYTES: usize = USUAL_PAYLOAD_BYTES;
 
 /// A message where it lies.
 struct Received<'a, 'm>(&'a Message<'m>);
@@ -91,6 +92,7 @@ impl Port for Channel {
         Channel::timeout(self)
     }
 
+    #[inline]
     fn max_message_bytes(&self) -> usize {
         Channel::max_message_bytes(self)
     }
@@ -117,7 +119,7 @@ impl Port for Channel {
         let mut short = [0; SHORT_BYTES];
         if let Some(bytes) = short.get_mut(..message.length_bytes()) {
             message.write(bytes);
-            if self.carrier.try_send(bytes).is_ok() {
+            if self.store(bytes) {
                 return Ok(Sent::Accepted);
             }
         }
@@ -127,12 +129,12 @@ impl Port for Channel {
     #[inline]
     fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
         let mut short = [0; SHORT_BYTES];
-        let glimpsed = self.glance(timeout, |message| match message.copy_to(&mut short) {
-            Ok(length_bytes) => Some(length_bytes),
-            Err(_) => {
+        let glimpsed = self.glance(timeout, |message| {
+            let copied = copy_short(message, &mut short);
+            if copied.is_none() {
                 read_long(message, &mut read);
-                None
             }
+            copied
         });
         match glimpsed {
             Ok(Some(Some(length_bytes))) => {
