@@ -119,7 +119,7 @@ mod why {
     pub(crate) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back, and what \
         either side stores besides. Tried: prefetching by the sender and by the receiver, slots spread over pairs of lines, a \
         receiver that rests, one store for a whole slot, deeper rings and longer slots; stores for counting and for the control \
-        word were done away with. A ring in C says what an ordered message can cost: four to five times as many pass (0022).";
+        word were done away with. A ring in C says what an ordered message can cost (0022).";
     pub(crate) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
         bare futex does none of it. Tried: a byte on the lifeline with the sleeper's barrier and without, an event counter \
         and a futex as the bell, polling before reading and a blocking read, which was the fastest and is what there is.";
