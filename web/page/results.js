@@ -175,7 +175,7 @@ function promises(found) {
   const rows = found?.targets ?? [];
   if (!rows.length) return [];
   const limit = (row) => row.limit ?? row.at_most;
-  return [figure('What is promised', null, null, ['', 'found', 'is to be', ''], rows.map((row) => [[row.section, row.metric, row.what].filter(Boolean).join(': ').replaceAll('_', ' '), ratio(row.ratio), `${row.bound ?? 'at most'} ${ratio(limit(row))}`, row.met ? 'met' : 'NOT met']))];
+  return [figure('What is promised', null, null, ['promise', 'found', 'is to be', 'verdict'], rows.map((row) => [[row.section, row.metric, row.what].filter(Boolean).join(': ').replaceAll('_', ' '), ratio(row.ratio), `${row.bound ?? 'at most'} ${ratio(limit(row))}`, row.met ? 'met' : 'NOT met']))];
 }
 
 function waiting(rows) {
