@@ -9,7 +9,7 @@ const CHARACTER = 6.6;
 /** A figure: its title, what it shows, its drawing, and the same as a table. */
 export function figure(title, about, drawing, head, rows) {
   const table = h('table', null, h('caption', { class: 'unseen' }, title),
-    h('thead', null, h('tr', null, head.map((name, index) => h('th', { scope: 'col', class: index ? 'number' : null }, name)))),
+    h('thead', null, h('tr', null, head.map((name, index) => (name ? h('th', { scope: 'col', class: index ? 'number' : null }, name) : h('td'))))),
     h('tbody', null, rows.map((row) => h('tr', null, row.map((cell, index) => (index ? h('td', { class: 'number' }, cell) : h('th', { scope: 'row', class: 'data' }, cell)))))));
   return h('figure', { class: 'panel plotted' },
     h('figcaption', null, h('h2', null, title), about ? h('p', { class: 'faint' }, about) : null),
