@@ -19,9 +19,10 @@ pub trait Source {
 /// empty then, and the code that reads it finds a message that is too short.
 #[inline]
 pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
-    // Answers are mostly as long as the one before.
-    if target.len() != source.len_bytes() {
-        target.resize(source.len_bytes(), 0);
+    let length_bytes = source.len_bytes();
+    // Answers are mostly as long as the one before, and `resize` is a call.
+    if target.len() != length_bytes {
+        target.resize(length_bytes, 0);
     }
     if !source.copy(0, target) {
         target.clear();

@@ -12,6 +12,7 @@ use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, socket};
 use tombolo_transport::contract::{ShortMessage, Stored};
+use tombolo_transport::message::USUAL_PAYLOAD_BYTES;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
@@ -46,6 +47,7 @@ use crate::reactor::Registration;
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) carrier: Carrier,
+    /// Of the carrier, which it would take a call to ask with each typed message.
     kind: TransportKind,
     max_message_bytes: usize,
     spin: Spin,
@@ -65,9 +67,6 @@ pub struct Channel {
     /// Its place in the reactor, from the first time on that a future waited for it.
     pub(crate) registration: Option<Registration>,
 }
-
-/// What a slot of the usual size holds, in words of eight bytes.
-const USUAL_SLOT_WORDS: usize = 7;
 
 /// What carries a channel, counted and traced; in debug builds also watched.
 pub(crate) type Carrier = Traced<Guarded<Plain>>;
@@ -218,10 +217,10 @@ impl Channel {
 
     /// Sends a message if that takes stores to memory and nothing else.
     #[inline(always)]
-    pub(crate) fn store(&mut self, message: &[u8]) -> bool {
+    fn store(&mut self, message: &[u8]) -> bool {
         // Of whole words in a slot of the usual size first: with less to do, these need no registers that
         // would have to be saved. Where the caller knows the length, nothing is compared.
-        if message.len().is_multiple_of(8) && message.len() <= 8 * USUAL_SLOT_WORDS {
+        if message.len().is_multiple_of(8) && message.len() <= USUAL_PAYLOAD_BYTES {
             self.store_words(message)
         } else {
             self.store_other(message)

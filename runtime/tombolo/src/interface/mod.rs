@@ -119,7 +119,7 @@ impl Port for Channel {
         let mut short = [0; SHORT_BYTES];
         if let Some(bytes) = short.get_mut(..message.length_bytes()) {
             message.write(bytes);
-            if self.store(bytes) {
+            if self.try_send(bytes).is_ok() {
                 return Ok(Sent::Accepted);
             }
         }
