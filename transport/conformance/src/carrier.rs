@@ -34,6 +34,9 @@ pub trait Carrier: 'static {
     const MAX_SLOTS: u32 = 65_536;
     /// Whether slots may return by a used flag, for which both sides write to one cache line.
     const USED_FLAG: bool = true;
+    /// Whether something forwards rings, so that one may arrive after what it tells of was seen: those of the
+    /// handshake are then spurious.
+    const FORWARDS_RINGS: bool = false;
     /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;
     /// The percentage of messages and rounds, relative to memory of one kernel, for slow transports.

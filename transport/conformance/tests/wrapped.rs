@@ -1,6 +1,8 @@
 //! Wrappers keep the contract, over memory and over a stream, alone and nested.
 
-use tombolo_conformance::carriers::{Captured, Polled, Shm, Stormy, TracedAll, UnixStream, Wrapped};
+use tombolo_conformance::carriers::{
+    Captured, LateRing, Polled, Shm, Stormy, TracedAll, UnixStream, Wrapped,
+};
 
 tombolo_conformance::suite! {
     Wrapped<Shm, Stormy>,
@@ -11,4 +13,6 @@ tombolo_conformance::suite! {
     Wrapped<UnixStream, Polled>,
     Wrapped<Shm, TracedAll>,
     Wrapped<UnixStream, TracedAll>,
+    Wrapped<Shm, LateRing>,
+    Wrapped<UnixStream, LateRing>,
 }

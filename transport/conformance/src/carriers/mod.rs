@@ -12,7 +12,7 @@ pub use shm::Shm;
 pub use sim::Sim;
 pub use stream::{Tcp, UnixStream};
 pub use window::{FlushedWindow, WINDOW_OFFSET_BYTES, Window, lent};
-pub use wrapped::{Captured, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};
+pub use wrapped::{Captured, Late, LateRing, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};
 
 use std::os::fd::OwnedFd;
 

@@ -1,16 +1,17 @@
 //! Any carrier in a wrapper: wrappers must keep the contract too.
 
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelConfig, Hello, Side};
-use tombolo_platform::event::Interest;
+use tombolo_platform::event::{Interest, drain, eventfd, signal};
 use tombolo_platform::time::Deadline;
 use tombolo_trace::layout::{Shape, control_on};
 use tombolo_trace::page::{control, format};
+use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
@@ -28,6 +29,8 @@ pub trait Wrapper: 'static {
     const NAME: &'static str;
     /// The abilities that a channel loses in it.
     const LACKS: Capabilities;
+    /// Whether rings may arrive late in it.
+    const FORWARDS_RINGS: bool = false;
 
     /// Wraps a channel.
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T>;
@@ -44,6 +47,7 @@ impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
     const RIG: &'static [Rig] = C::RIG;
     const SHAPE_IS_A_S: bool = C::SHAPE_IS_A_S;
     const MAX_SLOTS: u32 = C::MAX_SLOTS;
+    const FORWARDS_RINGS: bool = C::FORWARDS_RINGS || W::FORWARDS_RINGS;
     const EFFORT_PERCENT: u64 = C::EFFORT_PERCENT.div_ceil(4);
 
     fn listed_as() -> String {
@@ -162,5 +166,54 @@ impl Wrapper for Polled {
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Mute<T> {
         Mute(channel)
+    }
+}
+
+/// A channel whose last ring of the handshake arrives during its first sleep, as where a monitor forwards it.
+pub struct Late<T> {
+    inner: T,
+    ring: OwnedFd,
+    arrived: bool,
+}
+
+impl<T: Transport> Transport for Late<T> {
+    forward_transport!(inner: stats failure try_send receive is_ready may_sleep close);
+
+    fn describe(&self) -> Description {
+        let inner = self.inner.describe();
+        Description { capabilities: inner.capabilities.without(LateRing::LACKS), ..inner }
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        if !std::mem::replace(&mut self.arrived, true) {
+            signal(&self.ring).expect("a counter takes one more");
+        }
+        self.inner.announce_sleep(awaited)
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        self.inner.sources(awaited, sources);
+        sources.push((self.ring.as_fd(), Interest::Read));
+    }
+
+    fn woken(&mut self, rung: bool) {
+        if rung {
+            drain(&self.ring);
+        }
+        self.inner.woken(rung);
+    }
+}
+
+/// In [`Late`]: sleepers must look again.
+pub struct LateRing;
+
+impl Wrapper for LateRing {
+    type Around<T: Transport + Send + 'static> = Late<T>;
+    const NAME: &'static str = "late";
+    const LACKS: Capabilities = Capabilities::WHOLE_BATCHES;
+    const FORWARDS_RINGS: bool = true;
+
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Late<T> {
+        Late { inner: channel, ring: eventfd().expect("a descriptor"), arrived: false }
     }
 }
