@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tombolo_interface::{Body, Budget, Domain, Header, Kind, Malformed, Outgoing, OverLimit, View};
+use tombolo_interface::{Body, Budget, Domain, Header, Kind, Malformed, Outgoing, OverLimit, Source, View};
 use tombolo_stubs::everything::*;
 use tombolo_stubs::kv::{KvListReply, KvPutRequest, KvPutRequestView};
 
@@ -71,10 +71,10 @@ fn golden_bytes_of_every_shape() {
 
 /// Whether all of a request with every part can be read.
 fn check_parts(bytes: &[u8]) -> Result<(), Malformed> {
-    let (_, body) = Header::read(&bytes)?;
+    let (_, body) = Header::read(Source::Bytes(bytes))?;
     let view = EverythingPartsRequestView::from(body);
-    body.spend(&mut Budget::of(&bytes))?;
-    view.check(&mut Budget::of(&bytes))
+    body.spend(&mut Budget::of(Source::Bytes(bytes)))?;
+    view.check(&mut Budget::of(Source::Bytes(bytes)))
 }
 
 /// Owned values, of which requests borrow.
@@ -233,8 +233,8 @@ proptest! {
         let bytes = request(&owned, |request| bytes(request)).unwrap();
         prop_assert!(bytes.len().is_multiple_of(8));
         check_parts(&bytes).unwrap();
-        let slice: &[u8] = &bytes;
-        let (header, body) = Header::read(&slice).unwrap();
+        let source = Source::Bytes(&bytes);
+        let (header, body) = Header::read(source).unwrap();
         prop_assert_eq!(header, HEADER);
         compare(&body.into(), &owned).unwrap();
     }
@@ -245,8 +245,8 @@ proptest! {
         let mut bytes = request(&owned, |request| bytes(request)).unwrap();
         let full = u16::from_le_bytes([bytes[2], bytes[3]]);
         bytes[2..4].copy_from_slice(&words.min(full).to_le_bytes());
-        let slice: &[u8] = &bytes;
-        let view = EverythingPartsRequestView::from(Header::read(&slice).unwrap().1);
+        let source = Source::Bytes(&bytes);
+        let view = EverythingPartsRequestView::from(Header::read(source).unwrap().1);
         if words < 12 {
             prop_assert_eq!(view.maybe().unwrap(), None);
             prop_assert!(view.nested().unwrap().is_empty());
@@ -301,9 +301,9 @@ fn limits_hold_at_their_borders() {
 fn replaced(word: usize, value: u64) -> Malformed {
     let mut bytes = bytes(&KvPutRequest { key: "isle", value: &[1, 2, 3], expected: Some(7) }).unwrap();
     bytes[8 * word..][..8].copy_from_slice(&value.to_le_bytes());
-    let slice: &[u8] = &bytes;
-    let read = Header::read(&slice)
-        .and_then(|(_, body)| KvPutRequestView::from(body).check(&mut Budget::of(&slice)));
+    let source = Source::Bytes(&bytes);
+    let read = Header::read(source)
+        .and_then(|(_, body)| KvPutRequestView::from(body).check(&mut Budget::of(source)));
     read.expect_err("a message that is wrong")
 }
 
@@ -343,8 +343,8 @@ fn values_without_a_name_are_refused_unless_the_type_is_open() {
         domain: Domain(5),
     };
     let bytes = bytes(&numbers).unwrap();
-    let slice: &[u8] = &bytes;
-    let view = EverythingNumbersRequestView::from(Header::read(&slice).unwrap().1);
+    let source = Source::Bytes(&bytes);
+    let view = EverythingNumbersRequestView::from(Header::read(source).unwrap().1);
     assert_eq!((view.a(), view.e(), view.f(), view.g()), (Ok(true), Ok(u64::MAX), Ok(-1), Ok(i16::MIN)));
     assert_eq!((view.i(), view.j(), view.k()), (Ok(i64::MIN), Ok(1.5), Ok(-2.5)));
     assert_eq!((view.step(), view.hints(), view.domain()), (Ok(Step(77)), Ok(Hints(6)), Ok(Domain(5))));
@@ -352,8 +352,8 @@ fn values_without_a_name_are_refused_unless_the_type_is_open() {
     for (byte, value) in (8..bytes.len()).flat_map(|byte| [(byte, 0), (byte, 0xff)]) {
         let mut changed = bytes.clone();
         changed[byte] = value;
-        let slice: &[u8] = &changed;
-        let view = EverythingNumbersRequestView::from(Header::read(&slice).unwrap().1);
+        let source = Source::Bytes(&changed);
+        let view = EverythingNumbersRequestView::from(Header::read(source).unwrap().1);
         // Open types take anything; closed ones refuse, and nothing else does.
         assert!(view.step().is_ok() && view.hints().is_ok());
         match (view.colour(), view.rights(), view.a()) {
@@ -377,8 +377,8 @@ fn parts_that_overlap_cannot_make_a_short_message_expensive() {
     // All three entries are the first one; what the others had is cut off.
     let first: [u8; 8] = bytes[8..16].try_into().unwrap();
     let read = |bytes: &[u8]| {
-        let (_, body) = Header::read(&bytes)?;
-        EverythingPartsReplyView::from(body).check(&mut Budget::of(&bytes))
+        let (_, body) = Header::read(Source::Bytes(bytes))?;
+        EverythingPartsReplyView::from(body).check(&mut Budget::of(Source::Bytes(bytes)))
     };
     assert_eq!(read(&bytes), Ok(()));
     let (shape, maybe) = (word(&bytes, 24), word(&bytes, 48));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use tombolo_interface::message::Header;
 use tombolo_interface::view::View;
-use tombolo_interface::{Envelope, Holds, Malformed, Messages, OverLimit, Unsendable, owned};
+use tombolo_interface::{Envelope, Holds, Malformed, Messages, OverLimit, Source, Unsendable, owned};
 
 use crate::agent::{AgentReply, AgentRequest};
 use crate::machine::Fault;
@@ -92,7 +92,7 @@ pub fn observation_bytes(observation: &Observation) -> Result<usize, OverLimit> 
 #[must_use]
 pub fn is_about_names(bytes: &[u8]) -> bool {
     let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];
-    Header::read(&bytes).is_ok_and(|(header, _)| about.contains(&header.ordinal()))
+    Header::read(Source::Bytes(bytes)).is_ok_and(|(header, _)| about.contains(&header.ordinal()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub use crate::flight::MAX_IN_FLIGHT;
 use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
 use crate::port::{Carries, Port, Sent};
-use crate::source::{Source, copy_whole};
+use crate::source::Source;
 use crate::view::{Never, Record, View};
 
 /// How often [`Client::call`] looks for the answer before it looks at the clock: for less than a microsecond.
@@ -206,7 +206,7 @@ impl<M> Pending<M> {
 /// The answer to a call `M` over a port with errors `E`, out of the channel that it came over.
 #[derive(Clone, Debug)]
 pub struct Answer<M, E> {
-    message: Received,
+    message: Vec<u8>,
     of: PhantomData<fn() -> (M, E)>,
 }
 
@@ -217,26 +217,6 @@ impl<M: Method, E> Answer<M, E> {
     /// [`CallError::Declined`], [`CallError::Fault`], [`CallError::Malformed`].
     pub fn read(&self) -> Called<'_, M, E> {
         read::<M, E>(&self.message)
-    }
-}
-
-/// A message that was received, out of the reach of its sender.
-#[derive(Clone, Default, Debug)]
-struct Received(Vec<u8>);
-
-impl Source for Received {
-    #[inline]
-    fn len_bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn word(&self, at: u32) -> Option<u64> {
-        (&*self.0).word(at)
-    }
-
-    fn copy(&self, at: u32, target: &mut [u8]) -> bool {
-        (&*self.0).copy(at, target)
     }
 }
 
@@ -252,7 +232,7 @@ pub struct Client<I, P, E = ()> {
     counts: Counts,
     timeout: OperationTimeout,
     /// The answer that was received last: results are read there.
-    answer: Received,
+    answer: Vec<u8>,
     of: PhantomData<fn() -> I>,
 }
 
@@ -265,7 +245,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     pub fn bind(mut port: P, events: E) -> Result<Self, BindError> {
         I::NEEDS.bind(&mut port)?;
         let timeout = OperationTimeout::new(port.timeout());
-        let (flight, counts, answer) = (Flight::new(), Counts::default(), Received::default());
+        let (flight, counts, answer) = (Flight::new(), Counts::default(), Vec::new());
         Ok(Client { port, events, flight, counts, timeout, answer, of: PhantomData })
     }
 
@@ -461,7 +441,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
             let deadline_ns = match self.flight.known(number) {
                 Known::Nothing => return Err(CallError::NotInFlight),
                 Known::Arrived => {
-                    self.flight.take(number, &mut self.answer.0);
+                    self.flight.take(number, &mut self.answer);
                     return Ok(());
                 }
                 Known::Waiting { deadline_ns } => deadline_ns,
@@ -515,7 +495,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         let received = port.recv(timeout, |source| match Header::read(source) {
             Ok((header, _)) if header.answers(awaited) => {
                 counts.answers += 1;
-                copy_whole(source, &mut answer.0);
+                source.copy_whole(answer);
                 taken = Taken::Awaited;
             }
             other => take_other::<I, E>(source, other, events, flight, counts),
@@ -536,7 +516,7 @@ enum Taken {
 /// Takes what is not the awaited answer: by itself, so that the wait for that has little to do.
 #[inline(never)]
 fn take_other<I: Hears<E>, E>(
-    source: &dyn Source,
+    source: Source<'_>,
     message: Result<(Header, Record<'_>), Malformed>,
     events: &mut E,
     flight: &mut Flight,
@@ -563,8 +543,8 @@ fn take_other<I: Hears<E>, E>(
 
 /// What an answer says.
 #[inline]
-fn read<M: Method, E>(message: &Received) -> Called<'_, M, E> {
-    let (header, body) = Header::read(message)?;
+fn read<M: Method, E>(message: &[u8]) -> Called<'_, M, E> {
+    let (header, body) = Header::read(Source::Bytes(message))?;
     if header.ordinal() != M::ORDINAL {
         return Err(Malformed::Answer.into());
     }

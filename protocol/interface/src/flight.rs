@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::source::{Source, copy_whole};
+use crate::source::Source;
 
 /// The most calls in flight on a channel.
 pub const MAX_IN_FLIGHT: usize = 256;
@@ -121,10 +121,10 @@ impl Flight {
     }
 
     /// Keeps an answer for a later wait; false if its call is not in flight, or has one.
-    pub fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
+    pub fn keep(&mut self, call: Number, source: Source<'_>) -> bool {
         let Known::Waiting { deadline_ns } = self.known(call) else { return false };
         let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };
-        copy_whole(source, &mut slot.answer);
+        source.copy_whole(&mut slot.answer);
         slot.state = State::Arrived { deadline_ns };
         true
     }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(flight.place(|| 1000), None, "at its deadline a call may still be answered");
         assert_eq!(flight.place(|| 1001), Some((0x200, Some((0, calls[0])))));
         flight.begin(0x200, 5, 5000);
-        assert!(flight.keep(calls[1], &&b"answered"[..]));
+        assert!(flight.keep(calls[1], Source::Bytes(b"answered")));
         assert_eq!(flight.place(|| 1002), Some((0x201, None)));
     }
 
@@ -213,9 +213,9 @@ mod tests {
     fn an_answer_is_kept_once_and_given_once() {
         let mut flight = Flight::new();
         let call = begin(&mut flight, 3, 50);
-        assert!(flight.keep(call, &&[7; 16][..]) && !flight.keep(call, &&[8; 16][..]));
+        assert!(flight.keep(call, Source::Bytes(&[7; 16])) && !flight.keep(call, Source::Bytes(&[8; 16])));
         assert_eq!(flight.known(call), Known::Arrived);
-        assert!(!flight.keep(call + 1, &&[9; 16][..]), "there is no such call");
+        assert!(!flight.keep(call + 1, Source::Bytes(&[9; 16])), "there is no such call");
         let mut answer = alloc::vec![1, 2, 3];
         flight.take(call, &mut answer);
         assert_eq!((&answer[..], flight.known(call)), (&[7; 16][..], Known::Nothing));

@@ -41,7 +41,7 @@ pub use server::{
     Call, Decline, Incoming, MAX_OUTSTANDING, Outcome, ReplyError, Responder, Response, ServeError, Served,
     Server,
 };
-pub use source::{Sink, Source};
+pub use source::{InPlace, Sink, Source};
 pub use tombolo_base::DomainId;
 pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};
 

@@ -94,11 +94,11 @@ impl Port for LocalPort {
         Ok(Sent::Accepted)
     }
 
-    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Gone> {
+    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(Source<'_>)) -> Result<bool, Gone> {
         let next = self.inbound.borrow_mut().pop_front();
         match next {
             Some(bytes) => {
-                read(&&*bytes);
+                read(Source::Bytes(&bytes));
                 Ok(true)
             }
             None if self.alone() => Err(Gone),

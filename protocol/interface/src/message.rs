@@ -175,7 +175,7 @@ impl Header {
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Kind`].
     #[inline]
-    pub fn read(source: &dyn Source) -> Result<(Header, Record<'_>), Malformed> {
+    pub fn read(source: Source<'_>) -> Result<(Header, Record<'_>), Malformed> {
         let length = source.len_bytes();
         let word = source.word(0).filter(|_| length.is_multiple_of(8)).ok_or(Malformed::Short)?;
         let record_bytes = (word >> RECORD_SHIFT & RECORD_MASK) as u32 * 8;

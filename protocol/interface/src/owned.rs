@@ -13,7 +13,7 @@ use tombolo_base::DomainId;
 use crate::encode::{Body, Encode, Out, Place, round_up};
 use crate::error::{Malformed, OverLimit};
 use crate::message::{Header, Kind, Outgoing};
-use crate::source::Sink;
+use crate::source::{Sink, Source};
 use crate::view::{Array, Blob, Budget, Domain, List, Record, Text, View};
 
 /// What is read as this can be held as a `V`.
@@ -338,7 +338,7 @@ impl<B: Messages> Envelope<B> {
     /// # Errors
     /// [`Malformed`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let source = &bytes;
+        let source = Source::Bytes(bytes);
         let (header, record) = Header::read(source)?;
         let mut budget = Budget::of(source);
         let body = B::take(header.kind(), header.ordinal(), record, &mut budget)?;

@@ -92,5 +92,5 @@ pub trait Port {
     ///
     /// # Errors
     /// The channel has ended, and everything sent before was received.
-    fn recv(&mut self, timeout: Duration, read: impl FnMut(&dyn Source)) -> Result<bool, Self::Error>;
+    fn recv(&mut self, timeout: Duration, read: impl FnMut(Source<'_>)) -> Result<bool, Self::Error>;
 }

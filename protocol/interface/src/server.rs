@@ -383,8 +383,9 @@ impl<I: Interface> Served<I> {
             };
             answered = Some((header, outcome));
         });
-        match answered {
-            Some((header, outcome)) => self.settle(port, header, outcome)?,
+        // Where it lies, for the same reason.
+        match &answered {
+            Some((header, outcome)) => self.settle(port, *header, outcome)?,
             None if malformed => self.counts.malformed += 1,
             None => return received.map_err(ServeError::Ended),
         }
@@ -396,7 +397,7 @@ impl<I: Interface> Served<I> {
         &mut self,
         port: &mut P,
         header: Header,
-        Outcome(handled): Outcome<B>,
+        Outcome(handled): &Outcome<B>,
     ) -> Result<(), ServeError<P::Error>> {
         match header.kind() {
             Kind::Cancel => {
@@ -407,8 +408,8 @@ impl<I: Interface> Served<I> {
             _ => {}
         }
         match handled {
-            Handled::Reply(body) => return self.answer(port, header.with_kind(Kind::Reply), &body),
-            Handled::Error(body) => return self.answer(port, header.with_kind(Kind::Error), &body),
+            Handled::Reply(body) => return self.answer(port, header.with_kind(Kind::Reply), body),
+            Handled::Error(body) => return self.answer(port, header.with_kind(Kind::Error), body),
             Handled::Fault(fault) => {
                 match fault {
                     Fault::Malformed => self.counts.malformed += 1,
@@ -416,11 +417,11 @@ impl<I: Interface> Served<I> {
                     Fault::Refused => self.counts.refused += 1,
                     _ => {}
                 }
-                return self.answer(port, header.with_kind(Kind::Fault), &FaultBody(fault));
+                return self.answer(port, header.with_kind(Kind::Fault), &FaultBody(*fault));
             }
             Handled::Promised(promise) => {
                 let (ordinal, number) = (header.ordinal(), header.call());
-                self.outstanding.push(Outstanding { ordinal, number, promise });
+                self.outstanding.push(Outstanding { ordinal, number, promise: Arc::clone(promise) });
             }
             Handled::Taken => self.counts.messages += 1,
             Handled::Unknown => self.counts.unknown += 1,

@@ -4,7 +4,16 @@ use alloc::vec::Vec;
 
 /// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is
 /// read once and the copy is checked and used.
-pub trait Source {
+#[derive(Clone, Copy)]
+pub enum Source<'m> {
+    /// In memory of this program: short messages, whose words are found without a call.
+    Bytes(&'m [u8]),
+    /// Where it was received.
+    InPlace(&'m dyn InPlace),
+}
+
+/// A message that is read where it was received.
+pub trait InPlace {
     /// Its length, in bytes.
     fn len_bytes(&self) -> usize;
 
@@ -15,40 +24,67 @@ pub trait Source {
     fn copy(&self, at: u32, target: &mut [u8]) -> bool;
 }
 
-/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is
-/// empty then, and the code that reads it finds a message that is too short.
-#[inline]
-pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
-    let length_bytes = source.len_bytes();
-    // Answers are mostly as long as the one before, and `resize` is a call.
-    if target.len() != length_bytes {
-        target.resize(length_bytes, 0);
+impl Source<'_> {
+    /// Its length, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            Source::Bytes(bytes) => bytes.len(),
+            Source::InPlace(message) => message.len_bytes(),
+        }
     }
-    if !source.copy(0, target) {
-        target.clear();
+
+    /// The little-endian word at an offset that is a multiple of eight, if all of it lies in the message.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, at: u32) -> Option<u64> {
+        match self {
+            Source::Bytes(bytes) => {
+                let rest = bytes.get(usize::try_from(at).ok()?..)?;
+                rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+            }
+            Source::InPlace(message) => message.word(at),
+        }
+    }
+
+    /// Copies bytes from any offset on; false, and nothing copied, if they do not lie in the message.
+    #[must_use]
+    pub fn copy(&self, at: u32, target: &mut [u8]) -> bool {
+        match self {
+            Source::Bytes(bytes) => {
+                let start = usize::try_from(at).unwrap_or(usize::MAX);
+                let Some(bytes) = start.checked_add(target.len()).and_then(|end| bytes.get(start..end))
+                else {
+                    return false;
+                };
+                target.copy_from_slice(bytes);
+                true
+            }
+            Source::InPlace(message) => message.copy(at, target),
+        }
+    }
+
+    /// Copies the whole message in place of what `target` held. Bytes that cannot be read now never can: it
+    /// is empty then, and the code that reads it finds a message that is too short.
+    #[inline]
+    pub(crate) fn copy_whole(&self, target: &mut Vec<u8>) {
+        match self {
+            Source::Bytes(bytes) => {
+                target.clear();
+                target.extend_from_slice(bytes);
+            }
+            Source::InPlace(message) => copy_in_place(*message, target),
+        }
     }
 }
 
-/// Bytes that were received: `&&bytes[..]` is a `&dyn Source`.
-impl Source for &[u8] {
-    #[inline]
-    fn len_bytes(&self) -> usize {
-        self.len()
-    }
-
-    #[inline]
-    fn word(&self, at: u32) -> Option<u64> {
-        let rest = self.get(usize::try_from(at).ok()?..)?;
-        rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
-    fn copy(&self, at: u32, target: &mut [u8]) -> bool {
-        let start = usize::try_from(at).unwrap_or(usize::MAX);
-        let Some(bytes) = start.checked_add(target.len()).and_then(|end| self.get(start..end)) else {
-            return false;
-        };
-        target.copy_from_slice(bytes);
-        true
+#[inline(never)]
+fn copy_in_place(message: &dyn InPlace, target: &mut Vec<u8>) {
+    // Answers are mostly as long as the one before.
+    target.resize(message.len_bytes(), 0);
+    if !message.copy(0, target) {
+        target.clear();
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Budget {
 impl Budget {
     /// A budget of the length of the message, in bytes.
     #[must_use]
-    pub fn of(source: &dyn Source) -> Self {
+    pub fn of(source: Source<'_>) -> Self {
         Budget { bytes: source.len_bytes() as u64 }
     }
 
@@ -63,7 +63,7 @@ pub trait View<'m>: Sized {
 /// One that is shorter than this side expects comes from an older peer; what is missing reads as zero.
 #[derive(Clone, Copy)]
 pub struct Record<'m> {
-    source: &'m dyn Source,
+    source: Source<'m>,
     start: u32,
     bytes: u32,
 }
@@ -71,7 +71,7 @@ pub struct Record<'m> {
 impl<'m> Record<'m> {
     /// The object there, if it lies in the message.
     #[inline]
-    pub(crate) fn new(source: &'m dyn Source, start: u32, bytes: u32) -> Option<Self> {
+    pub(crate) fn new(source: Source<'m>, start: u32, bytes: u32) -> Option<Self> {
         let end = u64::from(start) + u64::from(bytes);
         (end <= source.len_bytes() as u64).then_some(Record { source, start, bytes })
     }

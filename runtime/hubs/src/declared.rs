@@ -2,7 +2,7 @@
 
 use tombolo::interface::encode::{Out, Place, round_up};
 use tombolo::interface::message::Outgoing;
-use tombolo::interface::{Body, Budget, Header, Holds, Kind, OverLimit, Sink, View};
+use tombolo::interface::{Body, Budget, Header, Holds, Kind, OverLimit, Sink, Source, View};
 
 /// Makes a type of owned stubs ([`tombolo idl compile --lang rust-owned`](tombolo::interface)) a
 /// [`Value`](crate::Value) of hubs, and of whatever else carries such values. The name is what application
@@ -26,8 +26,7 @@ macro_rules! declared_value {
             }
 
             fn decode(bytes: &[u8]) -> Option<Self> {
-                let source = &bytes;
-                $crate::declared::read::<Self, $view<'_>>(source)
+                $crate::declared::read::<Self, $view<'_>>(bytes)
             }
         }
     };
@@ -67,7 +66,8 @@ pub fn write<'m, T, V: View<'m> + Holds<T>>(value: &T, bytes: &mut Vec<u8>) {
 
 #[doc(hidden)]
 #[must_use]
-pub fn read<'m, T, V: View<'m> + Holds<T>>(source: &'m &'m [u8]) -> Option<T> {
+pub fn read<'m, T, V: View<'m> + Holds<T>>(bytes: &'m [u8]) -> Option<T> {
+    let source = Source::Bytes(bytes);
     let (header, record) = Header::read(source).ok()?;
     if header.kind() != Kind::Message || header.ordinal() != ORDINAL {
         return None;

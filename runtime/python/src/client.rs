@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use tombolo::Error;
 use tombolo::interface::flight::{Flight, Known, MAX_IN_FLIGHT};
-use tombolo::interface::{Fault, Header, Kind, Malformed};
+use tombolo::interface::{Fault, Header, Kind, Malformed, Source};
 
 use crate::channel::{About, Channel};
 use crate::codec::{Decoder, Writer};
@@ -101,7 +101,8 @@ impl State {
             return Ok(Look::Nothing);
         }
         let bytes: &[u8] = inbox;
-        let Ok((header, body)) = Header::read(&bytes) else {
+        let source = Source::Bytes(bytes);
+        let Ok((header, body)) = Header::read(source) else {
             counts.malformed += 1;
             return Ok(Look::Another);
         };
@@ -110,7 +111,7 @@ impl State {
                 counts.answers += 1;
                 return Ok(Look::Answer);
             }
-            Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call(), &bytes) => {
+            Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call(), source) => {
                 counts.answers += 1;
             }
             Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
@@ -217,7 +218,7 @@ pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duratio
 /// What an answer says: results, or an exception.
 fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound<'py, PyAny>, Failure> {
     let refused = |malformed| Failure::from(crate::codec::Bad::Malformed(malformed));
-    let (header, body) = Header::read(&bytes).map_err(refused)?;
+    let (header, body) = Header::read(Source::Bytes(bytes)).map_err(refused)?;
     let expected = message.answer.as_ref().filter(|_| header.ordinal() == message.ordinal);
     let expected = expected.ok_or_else(|| refused(Malformed::Answer))?;
     let mut decoder = Decoder::new(py, bytes);

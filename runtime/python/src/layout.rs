@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple, PyType};
-use tombolo::interface::{Carries, Header, Kind};
+use tombolo::interface::{Carries, Header, Kind, Source};
 
 use crate::channel::Channel;
 use crate::codec::{self, Case, Field, Form, Number, Record, Union};
@@ -26,7 +26,7 @@ impl Type {
         py: Python<'py>,
         message: &[u8],
     ) -> Result<(u16, u8, u32, Bound<'py, PyAny>), Failure> {
-        let (header, body) = Header::read(&message).map_err(codec::Bad::Malformed)?;
+        let (header, body) = Header::read(Source::Bytes(message)).map_err(codec::Bad::Malformed)?;
         let value = codec::Decoder::new(py, message).message(&*as_record(self)?, body)?;
         Ok((header.ordinal(), header.kind() as u8, header.call(), value))
     }

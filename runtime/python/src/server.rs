@@ -7,7 +7,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use tombolo::Error;
-use tombolo::interface::{Fault, Header, Kind};
+use tombolo::interface::{Fault, Header, Kind, Source};
 
 use crate::channel::{About, Channel};
 use crate::client::{send, take_message};
@@ -74,7 +74,7 @@ impl State {
             return Ok(Look::Nothing);
         }
         let bytes: &[u8] = &self.inbox;
-        let Ok((header, body)) = Header::read(&bytes) else {
+        let Ok((header, body)) = Header::read(Source::Bytes(bytes)) else {
             self.malformed += 1;
             return Ok(Look::Settled);
         };

@@ -1,7 +1,7 @@
 //! Messages with every type, and messages with something wrong: what other languages are held against.
 
 use tombolo_base::Random;
-use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, View};
+use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, Source, View};
 use tombolo_stubs::everything::{
     Colour, Entry, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingPartsReply,
     EverythingPartsReplyView, EverythingPartsRequest, EverythingPartsRequestView, Hints, Point, Rights,
@@ -83,7 +83,7 @@ pub(crate) fn check(which: u8, message: &[u8]) -> Result<(), Malformed> {
     ) -> Result<(), Malformed> {
         V::from(body).check(budget)
     }
-    let source = &message;
+    let source = Source::Bytes(message);
     let (_, body) = Header::read(source)?;
     let budget = &mut Budget::of(source);
     match which {

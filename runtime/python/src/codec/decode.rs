@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString, PyTuple};
-use tombolo::interface::{Budget, Malformed, Record as View};
+use tombolo::interface::{Budget, Malformed, Record as View, Source};
 
 use super::{Form, Number, Record, Type, Union, round_up};
 use crate::failure::Failure;
@@ -50,7 +50,7 @@ pub(crate) struct Decoder<'m, 'py> {
 
 impl<'m, 'py> Decoder<'m, 'py> {
     pub(crate) fn new(py: Python<'py>, bytes: &'m [u8]) -> Self {
-        Decoder { py, bytes, budget: Budget::of(&bytes) }
+        Decoder { py, bytes, budget: Budget::of(Source::Bytes(bytes)) }
     }
 
     /// The parameters of a message.

@@ -33,7 +33,7 @@ const SHORT_BYTES: usize = USUAL_PAYLOAD_BYTES;
 /// A message where it lies.
 struct Received<'a, 'm>(&'a Message<'m>);
 
-impl Source for Received<'_, '_> {
+impl InPlace for Received<'_, '_> {
     #[inline]
     fn len_bytes(&self) -> usize {
         self.0.len()
@@ -127,7 +127,7 @@ impl Port for Channel {
     }
 
     #[inline]
-    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
+    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(Source<'_>)) -> Result<bool, Error> {
         let mut short = [0; SHORT_BYTES];
         let glimpsed = self.glance(timeout, |message| {
             let copied = copy_short(message, &mut short);
@@ -138,7 +138,7 @@ impl Port for Channel {
         });
         match glimpsed {
             Ok(Some(Some(length_bytes))) => {
-                read(&&short[..length_bytes.min(SHORT_BYTES)]);
+                read(Source::Bytes(&short[..length_bytes.min(SHORT_BYTES)]));
                 Ok(true)
             }
             Ok(Some(None)) => Ok(true),
@@ -151,8 +151,8 @@ impl Port for Channel {
 
 /// Reads a message that is not short.
 #[inline(never)]
-fn read_long(message: &Message<'_>, read: &mut dyn FnMut(&dyn Source)) {
-    read(&Received(message));
+fn read_long(message: &Message<'_>, read: &mut dyn FnMut(Source<'_>)) {
+    read(Source::InPlace(&Received(message)));
 }
 
 /// Sends whatever it is, on whatever carries it.
@@ -181,9 +181,9 @@ fn send_any<B: Body>(
 fn recv_any(
     channel: &mut Channel,
     timeout: Duration,
-    read: &mut dyn FnMut(&dyn Source),
+    read: &mut dyn FnMut(Source<'_>),
 ) -> Result<bool, Error> {
-    let read = |message: &Message<'_>| read(&Received(message));
+    let read = |message: &Message<'_>| read(Source::InPlace(&Received(message)));
     if timeout.is_zero() {
         return Ok(channel.try_recv_in_place(read)?.is_some());
     }

@@ -112,7 +112,7 @@ impl Port for Queued {
         Ok(Sent::Accepted)
     }
 
-    fn recv(&mut self, timeout: Duration, read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
+    fn recv(&mut self, timeout: Duration, read: impl FnMut(Source<'_>)) -> Result<bool, Error> {
         Port::recv(&mut self.channel, timeout, read)
     }
 }

@@ -1,7 +1,7 @@
 //! Interface files, and what stubs receive.
 
 use tombolo_interface::local::pair;
-use tombolo_interface::{Budget, Header, Kind, Outgoing, View};
+use tombolo_interface::{Budget, Header, Kind, Outgoing, Source, View};
 use tombolo_stubs::everything::{
     Colour, Entry, EverythingPartsReply, EverythingPartsReplyView, EverythingPartsRequestView, Point, Shape,
 };
@@ -27,9 +27,10 @@ pub(super) fn file_seeds() -> Vec<Vec<u8>> {
 
 /// Every part of a message of any shape, read by views; and a client that receives it as an answer.
 pub(super) fn message(input: &[u8]) {
-    if let Ok((_, body)) = Header::read(&input) {
-        let _ = EverythingPartsRequestView::from(body).check(&mut Budget::of(&input));
-        let _ = EverythingPartsReplyView::from(body).check(&mut Budget::of(&input));
+    let source = Source::Bytes(input);
+    if let Ok((_, body)) = Header::read(source) {
+        let _ = EverythingPartsRequestView::from(body).check(&mut Budget::of(source));
+        let _ = EverythingPartsReplyView::from(body).check(&mut Budget::of(source));
     }
     let (client, mut server) = pair(4, 4096);
     let Ok(mut client) = KvClient::bind(client, ()) else { return };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tombolo::Channel;
 use tombolo::interface::{
     Body, Call, CallError, Decline, Domain, Header, Kind, Malformed, Never, Outgoing, Response, ServeError,
+    Source,
 };
 use tombolo_stubs::everything::{
     Colour, Entry, Everything, EverythingClient, EverythingDrawn, EverythingDrawnView, EverythingEvents,
@@ -182,8 +183,7 @@ fn read_own<R>(
     let message = Outgoing::new(Header::new(1, Kind::Message, 0), body)?;
     let mut bytes = vec![0_u8; message.length_bytes()];
     message.write(&mut bytes[..]);
-    let source = &&bytes[..];
-    Ok(read(Header::read(source)?.1)?)
+    Ok(read(Header::read(Source::Bytes(&bytes))?.1)?)
 }
 
 /// Calls everything, with values at their limits and in between.
