@@ -1,5 +1,6 @@
 //! Finding the monitor of a machine, or starting the one of a plain host.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -174,8 +175,8 @@ fn machines_in(table: &str) -> Vec<UserMachine> {
 /// # Errors
 /// [`Error::NoMachine`] says where it was looked for.
 pub fn find_tombolod() -> Result<PathBuf, Error> {
-    if let Some(path) = std::env::var_os(TOMBOLOD_VARIABLE) {
-        return Ok(path.into());
+    if let Some(named) = named_tombolod(std::env::var_os(TOMBOLOD_VARIABLE)) {
+        return named;
     }
     let beside = std::env::current_exe().ok().and_then(|exe| {
         // Examples and tests live in folders below the one of the programs.
@@ -191,6 +192,18 @@ pub fn find_tombolod() -> Result<PathBuf, Error> {
              neither beside this program nor on PATH (set {TOMBOLOD_VARIABLE} to its path)"
         ))
     })
+}
+
+/// What the variable says, unless it is empty.
+fn named_tombolod(variable: Option<OsString>) -> Option<Result<PathBuf, Error>> {
+    let path = PathBuf::from(variable.filter(|value| !value.is_empty())?);
+    if path.is_file() {
+        return Some(Ok(path));
+    }
+    Some(Err(Error::NoMachine(format!(
+        "{TOMBOLOD_VARIABLE} is {}, which is not a program: set it to the path of `tombolod`, or unset it",
+        path.display()
+    ))))
 }
 
 /// Runs a monitor in the background and waits until it says that it is ready, passing on what it says before.
@@ -264,6 +277,17 @@ mod tests {
             next.say(request, Reply::Attach { domain: domain_id(), node, machine, spawned: false }, &[]);
             assert_eq!(attaching.join().unwrap().unwrap().id(), domain_id());
         });
+    }
+
+    #[test]
+    fn a_variable_that_names_no_program_is_said_and_an_empty_one_is_none() {
+        assert_eq!(named_tombolod(None).map(|named| named.is_ok()), None);
+        assert_eq!(named_tombolod(Some(OsString::new())).map(|named| named.is_ok()), None);
+        let this = std::env::current_exe().unwrap();
+        assert_eq!(named_tombolod(Some(this.clone().into())).unwrap().unwrap(), this);
+        let error = named_tombolod(Some("/nowhere/tombolod".into())).unwrap().unwrap_err().to_string();
+        assert!(error.contains("TOMBOLO_TOMBOLOD is /nowhere/tombolod, which is not a program"), "{error}");
+        assert!(named_tombolod(Some("/".into())).unwrap().is_err(), "a folder");
     }
 
     #[test]
