@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 /// read once and the copy is checked and used.
 #[derive(Clone, Copy)]
 pub enum Source<'m> {
-    /// In memory of this program: short messages, whose words are found without a call.
+    /// In memory of this program, such as the copy of a short message: read without a call.
     Bytes(&'m [u8]),
-    /// Where it was received.
+    /// Where it was received, such as in the slots of a ring.
     InPlace(&'m dyn InPlace),
 }
 

@@ -34,8 +34,8 @@ pub trait Carrier: 'static {
     const MAX_SLOTS: u32 = 65_536;
     /// Whether slots may return by a used flag, for which both sides write to one cache line.
     const USED_FLAG: bool = true;
-    /// Whether something forwards rings, so that one may arrive after what it tells of was seen: those of the
-    /// handshake are then spurious.
+    /// Whether rings are forwarded, by a monitor or a device. A ring of the handshake may then arrive after
+    /// the channel is open, and end a sleep without a reason.
     const FORWARDS_RINGS: bool = false;
     /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;

@@ -79,7 +79,7 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     const NAME: &'static str = P::NAME;
     const CAPABILITIES: Capabilities = P::CAPABILITIES;
     const USED_FLAG: bool = P::USED_FLAG;
-    /// Monitors do, and interrupts.
+    /// Monitors forward them, or the interrupts of a device.
     const FORWARDS_RINGS: bool = true;
     /// Programs introduce themselves as they are and open what the monitors make, so that neither false
     /// handshakes nor memory before one can be had.

@@ -23,7 +23,7 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     }
 }
 
-/// A channel without rings that have arrived: one side may not have read the last of the handshake yet.
+/// A channel whose rings of the handshake have been read, as far as they have arrived.
 fn channel(subject: &Subject, variant: Variant) -> Pair {
     let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
     a.woken(true);
@@ -31,9 +31,9 @@ fn channel(subject: &Subject, variant: Variant) -> Pair {
     (a, b)
 }
 
-/// Whether `channel` is rung already, as far as that can be told: where rings are forwarded, one of the
-/// handshake may arrive at any time, and the counters alone say what the peer did since.
-fn rung_at_once(subject: &Subject, channel: &Checked<AnyChannel>, awaited: Interest) -> bool {
+/// Whether `channel` has been rung without cause. Always false where rings are forwarded: a ring of the
+/// handshake may arrive at any time there, and the peer's counters must show that it did not ring.
+fn rung_without_cause(subject: &Subject, channel: &Checked<AnyChannel>, awaited: Interest) -> bool {
     !subject.forwards_rings && subject.rung(channel, awaited, Duration::ZERO)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn a_sleeper_is_rung_once(subject: &Subject) {
         for round in 1..4 {
             announce(&mut b, awaited);
             assert!(b.may_sleep(awaited));
-            assert!(!rung_at_once(subject, &b, awaited));
+            assert!(!rung_without_cause(subject, &b, awaited));
             (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
             assert!(subject.rung(&b, awaited, patience()));
             b.woken(true);
@@ -119,7 +119,7 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
             }
             a.woken(true);
             match a.try_send(&message(expected, length_bytes)) {
-                // It was a ring of the handshake.
+                // The ring was one of the handshake: the sleep begins anew.
                 Err(EndError::Full) if subject.forwards_rings && b.stats().rings == 0 => {}
                 sent => break sent.unwrap(),
             }
@@ -141,7 +141,7 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
         announce(&mut a, Interest::Write);
         assert!(a.may_sleep(Interest::Write));
         b.try_send(b"a message").unwrap();
-        assert!(!rung_at_once(subject, &a, Interest::Write));
+        assert!(!rung_without_cause(subject, &a, Interest::Write));
         a.woken(false);
 
         announce(&mut a, Interest::Read);
@@ -152,7 +152,7 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
         assert!(a.may_sleep(Interest::Read));
         (0..count).for_each(|number| check(&recv(&mut b, 0), number, 20));
         assert!(!b.readable());
-        assert!(!rung_at_once(subject, &a, Interest::Read));
+        assert!(!rung_without_cause(subject, &a, Interest::Read));
         assert_eq!((a.stats().rings, b.stats().rings), (0, 0));
         a.woken(false);
     }
