@@ -71,10 +71,11 @@ fn golden_bytes_of_every_shape() {
 
 /// Whether all of a request with every part can be read.
 fn check_parts(bytes: &[u8]) -> Result<(), Malformed> {
-    let (_, body) = Header::read(Source::Bytes(bytes))?;
+    let source = Source::Bytes(bytes);
+    let (_, body) = Header::read(source)?;
     let view = EverythingPartsRequestView::from(body);
-    body.spend(&mut Budget::of(Source::Bytes(bytes)))?;
-    view.check(&mut Budget::of(Source::Bytes(bytes)))
+    body.spend(&mut Budget::of(source))?;
+    view.check(&mut Budget::of(source))
 }
 
 /// Owned values, of which requests borrow.
@@ -377,8 +378,9 @@ fn parts_that_overlap_cannot_make_a_short_message_expensive() {
     // All three entries are the first one; what the others had is cut off.
     let first: [u8; 8] = bytes[8..16].try_into().unwrap();
     let read = |bytes: &[u8]| {
-        let (_, body) = Header::read(Source::Bytes(bytes))?;
-        EverythingPartsReplyView::from(body).check(&mut Budget::of(Source::Bytes(bytes)))
+        let source = Source::Bytes(bytes);
+        let (_, body) = Header::read(source)?;
+        EverythingPartsReplyView::from(body).check(&mut Budget::of(source))
     };
     assert_eq!(read(&bytes), Ok(()));
     let (shape, maybe) = (word(&bytes, 24), word(&bytes, 48));

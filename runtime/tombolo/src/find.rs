@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_no_program_is_said_and_an_empty_one_is_none() {
+    fn a_variable_that_names_no_program_is_refused_and_an_empty_one_is_ignored() {
         assert_eq!(named_tombolod(None).map(|named| named.is_ok()), None);
         assert_eq!(named_tombolod(Some(OsString::new())).map(|named| named.is_ok()), None);
         let this = std::env::current_exe().unwrap();

@@ -132,7 +132,7 @@ impl Port for Channel {
         let glimpsed = self.glance(timeout, |message| {
             let copied = copy_short(message, &mut short);
             if copied.is_none() {
-                read_long(message, &mut read);
+                read_in_place(message, &mut read);
             }
             copied
         });
@@ -149,9 +149,9 @@ impl Port for Channel {
     }
 }
 
-/// Reads a message that is not short.
+/// Reads a message where it lies.
 #[inline(never)]
-fn read_long(message: &Message<'_>, read: &mut dyn FnMut(Source<'_>)) {
+fn read_in_place(message: &Message<'_>, read: &mut dyn FnMut(Source<'_>)) {
     read(Source::InPlace(&Received(message)));
 }
 
@@ -183,7 +183,7 @@ fn recv_any(
     timeout: Duration,
     read: &mut dyn FnMut(Source<'_>),
 ) -> Result<bool, Error> {
-    let read = |message: &Message<'_>| read(Source::InPlace(&Received(message)));
+    let read = |message: &Message<'_>| read_in_place(message, read);
     if timeout.is_zero() {
         return Ok(channel.try_recv_in_place(read)?.is_some());
     }

@@ -79,8 +79,8 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     const NAME: &'static str = P::NAME;
     const CAPABILITIES: Capabilities = P::CAPABILITIES;
     const USED_FLAG: bool = P::USED_FLAG;
-    /// Monitors forward them, or the interrupts of a device.
-    const FORWARDS_RINGS: bool = true;
+    /// Through a window, by monitors or by the interrupts of a device; on one kernel they arrive at once.
+    const FORWARDS_RINGS: bool = !P::CAPABILITIES.contains(Capabilities::ATOMICS);
     /// Programs introduce themselves as they are and open what the monitors make, so that neither false
     /// handshakes nor memory before one can be had.
     const RIG: &'static [Rig] = &[Rig::Killable];
