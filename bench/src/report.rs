@@ -6,10 +6,10 @@ pub trait BenchReport: serde::Serialize {
     #[must_use]
     fn table(&self) -> String;
 
-    /// Whether all was measured that was asked for.
+    /// What was asked for and not measured: each with the reason, on a line.
     #[must_use]
-    fn is_complete(&self) -> bool {
-        true
+    fn failures(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// For programs: one JSON object, indented, with an end of line.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::suite::{Absent, Failed};
+use crate::suite::Absent;
 
 pub(crate) fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -46,9 +46,9 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
 }
 
 /// A line for each thing that is not in a table, and why.
-pub(crate) fn missing(absent: &[Absent], failed: &[Failed]) -> String {
+pub(crate) fn missing(absent: &[Absent], failures: &[String]) -> String {
     let absent = absent.iter().map(|absent| format!("not there: {}: {}\n", absent.peer, absent.why));
-    let failed = failed.iter().map(|failed| format!("not measured: {}: {}\n", failed.what, failed.why));
+    let failed = failures.iter().map(|failed| format!("not measured: {failed}\n"));
     absent.chain(failed).collect()
 }
 

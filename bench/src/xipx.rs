@@ -374,16 +374,15 @@ impl BenchReport for Report {
             text += "\n";
         }
         text += PAPER;
-        for row in &self.rows {
-            if let Some(why) = &row.failed {
-                let Trial { pattern, face, bytes, .. } = &row.trial;
-                text += &format!("no figure for {}, {face:?}, {bytes} bytes: {why}\n", pattern.name());
-            }
-        }
+        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
+    fn failures(&self) -> Vec<String> {
+        let line = |Row { trial: Trial { pattern, face, bytes, .. }, failed, .. }: &Row| {
+            let why = failed.as_ref()?;
+            Some(format!("{}, {face:?}, {bytes} bytes: {why}", pattern.name()))
+        };
+        self.rows.iter().filter_map(line).collect()
     }
 }

@@ -260,8 +260,11 @@ impl BenchReport for Report {
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none() || row.trial.way == Way::Mpi)
+    fn failures(&self) -> Vec<String> {
+        let measured = self.rows.iter().filter(|row| row.trial.way != Way::Mpi);
+        measured
+            .filter_map(|row| Some(format!("{}: {}", name(row.trial.way), row.failed.as_ref()?)))
+            .collect()
     }
 }
 

@@ -85,8 +85,8 @@ impl BenchReport for Report {
         text + &failures(&self.failed) + &format!("\n{THESIS}\n")
     }
 
-    fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 

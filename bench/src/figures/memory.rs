@@ -191,8 +191,8 @@ impl BenchReport for Report {
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -212,8 +212,8 @@ impl BenchReport for Report {
         text + &failures(&self.failed)
     }
 
-    fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -196,5 +196,5 @@ fn thesis_table(title: &str, rows: &[Thesis]) -> String {
 }
 
 fn failures(failed: &[Failed]) -> String {
-    failed.iter().map(|failed| format!("\nnot measured: {}: {}\n", failed.what, failed.why)).collect()
+    failed.iter().map(|failed| format!("\nnot measured: {failed}\n")).collect()
 }

@@ -124,8 +124,8 @@ impl BenchReport for Report {
         table::render(self)
     }
 
-    fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::report::{LayerRow, Report};
 use super::{LINES, Layer, MESSAGES, NULL_CALL};
+use crate::report::BenchReport as _;
 use crate::suite::{Distance, Metric, ONE_CACHE_NS, TWIN_THREADS_NS};
 use crate::table::{align, missing, none, significant};
 
@@ -22,7 +23,7 @@ pub(super) fn render(report: &Report) -> String {
         let found = target.found.map_or_else(none, significant);
         let _ = writeln!(text, "  {}: {found}, {}", target.what, target.verdict.words());
     }
-    text += &missing(&report.absent, &report.failed);
+    text += &missing(&report.absent, &report.failures());
     let _ = write!(
         text,
         "\n/ lines      over the round trip of two bare cache lines right before and after; of streams, the time of a message\n\
@@ -86,7 +87,6 @@ fn ratio(row: &LayerRow) -> Option<String> {
 mod tests {
     use super::super::report::tests::runs;
     use super::*;
-    use crate::report::BenchReport as _;
 
     #[test]
     fn every_layer_has_a_column_and_every_distance_a_table() {

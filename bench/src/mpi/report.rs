@@ -22,6 +22,12 @@ pub struct Absent {
     pub why: String,
 }
 
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.place, self.stack, self.why)
+    }
+}
+
 /// A stack that was measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct About {
@@ -163,8 +169,8 @@ impl BenchReport for Report {
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.complete
+    fn failures(&self) -> Vec<String> {
+        if self.complete { Vec::new() } else { self.absent.iter().map(ToString::to_string).collect() }
     }
 }
 

@@ -374,19 +374,17 @@ impl BenchReport for Report {
             align(&table),
         );
         text += &format!("\n{}", self.round_trip.table());
-        if let Some(why) = &self.round_trip.failed {
-            text += &format!("no time for a round trip: {why}\n");
-        }
-        for row in &self.rows {
-            if let Some(why) = &row.failed {
-                text += &format!("no time for {}, {} channels: {why}\n", row.form.name(), row.channels);
-            }
-        }
+        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none()) && self.round_trip.failed.is_none()
+    fn failures(&self) -> Vec<String> {
+        let round_trip = self.round_trip.failed.iter().map(|why| format!("round trip: {why}"));
+        let line = |row: &Row| {
+            let why = row.failed.as_ref()?;
+            Some(format!("{}, {} channels: {why}", row.form.name(), row.channels))
+        };
+        round_trip.chain(self.rows.iter().filter_map(line)).collect()
     }
 }
 

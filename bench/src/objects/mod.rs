@@ -285,17 +285,15 @@ impl BenchReport for Report {
         text += &align(&table);
         text += "\n";
         text += PAPER;
-        let failures = self.rows.iter().filter_map(|row| Some((&row.trial, row.failed.as_ref()?)));
-        for (trial, why) in failures {
-            text += &format!(
-                "no figure for {} ranks, {}, {}: {why}\n",
-                trial.ranks, trial.controller, trial.maps
-            );
-        }
+        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.failed.is_none())
+    fn failures(&self) -> Vec<String> {
+        let line = |Row { trial, failed, .. }: &Row| {
+            let why = failed.as_ref()?;
+            Some(format!("{} ranks, {}, {}: {why}", trial.ranks, trial.controller, trial.maps))
+        };
+        self.rows.iter().filter_map(line).collect()
     }
 }

@@ -24,6 +24,13 @@ pub struct Absent {
     pub why: String,
 }
 
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what: String = self.what.iter().map(|what| format!(", {what}")).collect();
+        write!(f, "{}{what}: {}", self.stack, self.why)
+    }
+}
+
 impl Absent {
     /// Of a stack that cannot be measured at all.
     pub(super) fn whole(stack: &str, why: String) -> Absent {
@@ -242,8 +249,7 @@ impl BenchReport for Report {
             );
         }
         for absent in &self.absent {
-            let what: String = absent.what.iter().map(|what| format!(", {what}")).collect();
-            text += &format!("\nSKIPPED {}{what}: {}", absent.stack, absent.why);
+            text += &format!("\nSKIPPED {absent}");
         }
         if !self.absent.is_empty() {
             text += "\n";
@@ -251,8 +257,8 @@ impl BenchReport for Report {
         text
     }
 
-    fn is_complete(&self) -> bool {
-        self.complete
+    fn failures(&self) -> Vec<String> {
+        if self.complete { Vec::new() } else { self.absent.iter().map(ToString::to_string).collect() }
     }
 }
 

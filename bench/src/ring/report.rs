@@ -115,6 +115,12 @@ pub struct Unmeasured {
     pub why: String,
 }
 
+impl std::fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.node, self.why)
+    }
+}
+
 /// What was promised of the host's own link.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Goal {
@@ -169,8 +175,8 @@ impl BenchReport for Report {
         table::render(self)
     }
 
-    fn is_complete(&self) -> bool {
-        self.unmeasured.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.unmeasured.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A report as aligned text: a row for each link.
 
-use super::report::{DISTURBED_SHARE, LinkReport, Report, Unmeasured};
+use super::report::{DISTURBED_SHARE, LinkReport, Report};
+use crate::report::BenchReport as _;
 use crate::sample::{Latency, Rate};
-use crate::suite::Failed;
 use crate::table::{align, cells, missing, none, significant};
 
 pub(super) fn render(report: &Report) -> String {
@@ -19,7 +19,7 @@ pub(super) fn render(report: &Report) -> String {
         text += "\nWhere slots and credit lie: round trip of 56 bytes over bare rings, ns\n";
         text += &align(&placed);
     }
-    for remarks in [failures(report), verdict(report), disturbances(report)] {
+    for remarks in [missing(&report.absent, &report.failures()), verdict(report), disturbances(report)] {
         if !remarks.is_empty() {
             text += "\n";
             text += &remarks;
@@ -30,11 +30,6 @@ pub(super) fn render(report: &Report) -> String {
         text += &legend(report);
     }
     text
-}
-
-fn failures(report: &Report) -> String {
-    let failed = |it: &Unmeasured| Failed { what: it.node.clone(), why: it.why.clone() };
-    missing(&report.absent, &report.unmeasured.iter().map(failed).collect::<Vec<_>>())
 }
 
 fn heading(report: &Report) -> String {

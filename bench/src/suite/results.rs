@@ -72,6 +72,12 @@ impl Failed {
     }
 }
 
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
 /// How it was measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Settings {
@@ -232,8 +238,8 @@ impl BenchReport for Results {
         super::text::table_of(self)
     }
 
-    fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+    fn failures(&self) -> Vec<String> {
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn table_of(results: &Results) -> String {
     if let Some(openmp) = &results.openmp {
         let _ = write!(text, "\nOpenMP, {}", openmp.table());
     }
-    let missing = missing(&results.absent, &results.failed);
+    let missing = missing(&results.absent, &results.failures());
     if !missing.is_empty() {
         text += "\n";
     }

@@ -177,13 +177,21 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
     }
     overload(leads, &mut direct)?;
     for_all(leads, "direct", &mut direct, plan.messages)?;
+    let mut stays = direct.swap_remove(0);
     drop(direct);
     let mut engines = Vec::new();
     for number in 0..CHANNELS {
         engines.push(ByEngine::open(&domain, &job, number)?);
     }
+    by_engines(leads, &mut engines, plan, &mut stays)
+}
+
+/// Measures what engines carry. Rank 0 gives the last buffers back after it has all answers, so rank 1 stays
+/// until it is told, over `stays`, that rank 0 has done so.
+fn by_engines<W: Way>(leads: bool, engines: &mut [W], plan: Plan, stays: &mut impl Way) -> Result<(), Error> {
     round_trips(leads, "engine", &mut engines[0], plan.rounds)?;
-    for_all(leads, "engine", &mut engines, plan.messages)
+    for_all(leads, "engine", engines, plan.messages)?;
+    if leads { stays.send(&[0]) } else { stays.recv(&mut Vec::new()) }
 }
 
 /// Answers `count` messages.
@@ -374,6 +382,9 @@ fn stream(way: &mut impl Way, count: usize, bytes: usize) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
 
@@ -387,6 +398,77 @@ mod tests {
         {
             assert_eq!(Plan::of(wrong), None, "{wrong:?}");
         }
+    }
+
+    /// What the ranks of a test know of each other.
+    #[derive(Default)]
+    struct Follower {
+        receiving: AtomicUsize,
+        has_ended: AtomicBool,
+    }
+
+    /// A way on which rank 0 needs rank 1 after it has received, as to give a buffer back does. It goes on
+    /// once rank 1 waits for something else, or is gone.
+    struct Returning {
+        leads: bool,
+        sends: Sender<Vec<u8>>,
+        receives: Receiver<Vec<u8>>,
+        follower: Arc<Follower>,
+    }
+
+    impl Returning {
+        fn pair(follower: &Arc<Follower>) -> [Returning; 2] {
+            let ((sends, receives), (sends_back, receives_back)) = (channel(), channel());
+            let end = |leads, sends, receives| {
+                let follower = Arc::clone(follower);
+                Returning { leads, sends, receives, follower }
+            };
+            [end(true, sends, receives_back), end(false, sends_back, receives)]
+        }
+    }
+
+    impl Way for Returning {
+        fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+            self.sends.send(message.to_vec()).map_err(Error::of_figures)
+        }
+
+        fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
+            let Follower { receiving, has_ended } = &*self.follower;
+            if self.leads {
+                *message = self.receives.recv().map_err(Error::of_figures)?;
+                while receiving.load(SeqCst) == 0 {
+                    if has_ended.load(SeqCst) {
+                        return Err(Error::of_figures("give a buffer back: rank 1 is gone"));
+                    }
+                    std::thread::yield_now();
+                }
+            } else {
+                receiving.fetch_add(1, SeqCst);
+                let received = self.receives.recv().map_err(Error::of_figures);
+                receiving.fetch_sub(1, SeqCst);
+                *message = received?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rank_1_stays_until_the_last_buffer_is_back() {
+        let follower = Arc::new(Follower::default());
+        let pairs = || (0..CHANNELS).map(|_| Returning::pair(&follower));
+        let (mut near, mut far): (Vec<_>, Vec<_>) = pairs().map(|[near, far]| (near, far)).unzip();
+        let [mut stays, mut stays_there] = Returning::pair(&follower);
+        let plan = Plan { messages: 8, rounds: 2, real_time: false };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                by_engines(false, &mut far, plan, &mut stays_there).unwrap();
+                follower.has_ended.store(true, SeqCst);
+            });
+            let led = by_engines(true, &mut near, plan, &mut stays);
+            // Rank 1 would wait for what is not sent.
+            drop((near, stays));
+            led.unwrap();
+        });
     }
 
     /// Answers by itself; the message of number `.1` with another byte.
