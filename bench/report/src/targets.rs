@@ -199,10 +199,12 @@ fn of_messages(results: &Results) -> Vec<Promise<'_>> {
         add(format!("64 B there and back: {how} {peer}"), AtLeast(least), figure, TIMES, why::PEER);
     }
     let most_ratio = rpc::TARGET_RATIO;
-    let what =
-        format!("a call without parameters: at most {most_ratio} × a round trip of the bare rings under it");
-    let ratio = number(rpc::null_call_ratio(results));
-    add(what, AtMost(most_ratio), ratio, TIMES, why::NULL_CALL);
+    let what = format!(
+        "a call without parameters, cores that share a cache: at most {most_ratio} × a round trip of the bare \
+         rings under it"
+    );
+    let one_cache = rpc::null_call_ratio(results).filter(|(_, distance)| *distance == Distance::OneCache);
+    add(what, AtMost(most_ratio), number(one_cache.map(|(ratio, _)| ratio)), TIMES, why::NULL_CALL);
     for (batched, least, how) in [(false, 50.0, "one by one"), (true, 250.0, "in batches")] {
         let rows = own(&[tombolo::NAME, tombolo::DEEP, tombolo::WIDE]).filter(|row| {
             matches!(row.metric, Metric::Rate { batch, .. } if (batch > 1) == batched)
@@ -372,6 +374,28 @@ mod tests {
             all(&results).into_iter().filter(|target| target.verdict == Verdict::Missed).collect();
         assert_eq!(missed.len(), 3);
         assert!(missed.iter().all(|target| !target.why.is_empty() && !target.found.is_empty()));
+    }
+
+    #[test]
+    fn calls_are_judged_where_a_cache_is_shared() {
+        let verdict = |results: &Results| {
+            let found = verdicts(results).into_iter().find(|(what, _)| what.contains("without parameters"));
+            found.expect("a target").1
+        };
+        let mut results = results("here");
+        let call = |row: &&mut Row| row.metric == Metric::Call { bytes: 0 };
+        let apart: Vec<Row> = results.rows.iter_mut().filter(call).map(|row| row.clone()).collect();
+        results.rows.iter_mut().filter(call).for_each(|row| row.distance = Distance::Apart);
+        assert_eq!(verdict(&results), Verdict::NotMeasured);
+        // However many slices were apart.
+        results.rows.iter_mut().filter(call).for_each(|row| row.slices *= 9);
+        results.rows.extend(apart);
+        assert_eq!(verdict(&results), Verdict::Met);
+        let slow = |row: &&mut Row| row.peer == rpc::CALLS && row.distance == Distance::OneCache;
+        for row in results.rows.iter_mut().filter(slow) {
+            *row = timed(&row.peer, row.metric, 9_000.0);
+        }
+        assert_eq!(verdict(&results), Verdict::Missed);
     }
 
     #[test]

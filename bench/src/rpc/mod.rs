@@ -46,27 +46,24 @@ pub fn run(
 }
 
 /// A call without parameters, over a round trip of the bare rings in the same run between processors that are
-/// as far from each other: of the distances the one that has most slices. `None` if they were never measured
-/// alike, or mostly disturbed.
+/// as far from each other, and how far: the first of the distances, by preference, at which neither was mostly
+/// disturbed. `None` if there is none.
 #[must_use]
-pub fn null_call_ratio(results: &Results) -> Option<f64> {
+pub fn null_call_ratio(results: &Results) -> Option<(f64, Distance)> {
     let row = |peer: &str, distance| {
         let found = |row: &&Row| {
-            let doubtful = 2 * row.doubtful > row.slices;
             row.peer == peer
                 && row.metric == Metric::Call { bytes: 0 }
                 && row.distance == distance
-                && !doubtful
+                && !row.is_doubtful()
         };
         results.rows.iter().find(found)
     };
     let compared = |distance| {
         let (calls, rings) = (row(CALLS, distance)?, row(RINGS, distance)?);
-        let ratio = calls.latency_ns?.p50 / rings.latency_ns?.p50;
-        Some((calls.slices.min(rings.slices), ratio))
+        Some((calls.latency_ns?.p50 / rings.latency_ns?.p50, distance))
     };
-    let all = Distance::MEASURED.into_iter().filter_map(compared);
-    all.max_by_key(|(slices, _)| *slices).map(|(_, ratio)| ratio)
+    Distance::MEASURED.into_iter().find_map(compared)
 }
 
 #[cfg(test)]

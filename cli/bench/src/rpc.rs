@@ -56,8 +56,10 @@ pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure
 
 fn summary(results: &Results) -> String {
     match rpc::null_call_ratio(results) {
-        Some(ratio) => format!(
-            "\na call without parameters takes {ratio:.2} of a round trip of the bare rings; the target is {}\n",
+        Some((ratio, distance)) => format!(
+            "\na call without parameters takes {ratio:.2} of a round trip of the bare rings ({}); the target, \
+             in one cache, is {}\n",
+            distance.words(),
             rpc::TARGET_RATIO
         ),
         None => "\ntoo disturbed to compare a call without parameters with the bare rings\n".to_owned(),
