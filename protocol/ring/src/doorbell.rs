@@ -387,6 +387,29 @@ mod tests {
     }
 
     #[test]
+    fn a_waker_is_quiet_where_a_check_would_do_nothing() {
+        let (mut armed, of_armed, _) = pair(WakeOrder::Fence);
+        let (mut asymmetric, of_asymmetric, _) = pair(WakeOrder::Asymmetric);
+        let (mut announcing, of_announcing, _) = announcing_pair();
+        for (sleeper, mut waker, fences) in [
+            (&mut armed, of_armed, false),
+            (&mut asymmetric, of_asymmetric, false),
+            (&mut announcing, of_announcing, true),
+        ] {
+            assert!(waker.is_quiet());
+            sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+            assert!(!waker.is_quiet() && !waker.is_quiet(), "a look rings for no sleep");
+            assert!(waker.must_ring());
+            // What fences counts how long it has been quiet.
+            assert_eq!(waker.is_quiet(), !fences);
+            sleeper.disarm();
+            assert_eq!(waker.is_quiet(), !fences);
+            waker.stop_fencing(|| ());
+            assert!(waker.is_quiet());
+        }
+    }
+
+    #[test]
     fn any_word_is_survived() {
         let (_, mut waker, line) = pair(WakeOrder::Fence);
         for (word, rings) in [(u64::MAX, true), (u64::MAX, false), (u64::MAX - 1, false), (7, true)] {

@@ -5,7 +5,9 @@ mod common;
 
 use common::{VARIANTS, config, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
-use tombolo_ring::{Consumer, Look, RecvError, SendError, SlotSize, Variant};
+use tombolo_ring::{
+    Consumer, Look, RecvError, SendError, SlotSize, TargetTooShort, USUAL_PAYLOAD_BYTES, Variant,
+};
 
 /// The message found by the fast path, or whether the slow path is needed.
 fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
@@ -36,6 +38,51 @@ fn the_fast_path_receives_messages_of_all_lengths() {
                 assert_eq!(receive(&mut consumer), None);
                 assert_eq!(recv_fast(&mut consumer), NOTHING);
             }
+        }
+    }
+}
+
+#[test]
+fn a_message_is_copied_whole_or_not_at_all() {
+    for variant in VARIANTS {
+        for size in SlotSize::ALL {
+            let (_, mut producer, mut consumer) = ring(config(size, 4, variant));
+            for len in [1, 8, size.payload_bytes(), size.payload_bytes() + 1, 2 * size.payload_bytes() + 1] {
+                let sent = pattern(3, len);
+                producer.try_send(&sent).unwrap();
+                let message = consumer.try_recv().unwrap().unwrap();
+                let mut target = vec![0xee; len + 9];
+                let error = TargetTooShort { message_bytes: len, target_bytes: len - 1 };
+                assert_eq!(message.copy_to(&mut target[..len - 1]), Err(error));
+                assert!(target.iter().all(|byte| *byte == 0xee), "{len} bytes in {size:?}");
+                assert_eq!(message.copy_to(&mut target), Ok(len));
+                assert_eq!((&target[..len], &target[len..]), (&sent[..], &[0xee; 9][..]));
+                drop(message);
+                assert_eq!(receive(&mut consumer), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slot_is_copied_where_it_is_the_whole_message() {
+    for size in SlotSize::ALL {
+        let (_, mut producer, mut consumer) = ring(config(size, 4, Variant::EpochCredit));
+        for len in [0, 1, 24, 25, 55, 56, 57, 112, 113] {
+            if producer.try_send(&pattern(9, len)).is_err() {
+                continue;
+            }
+            let Look::Message(head) = consumer.look() else { panic!("{len} bytes in {size:?}") };
+            let mut target = [0xee; USUAL_PAYLOAD_BYTES];
+            let copied = consumer.view(&head).copy_slot_to(&mut target);
+            assert_eq!(copied, size == SlotSize::B64 && len <= 56, "{len} bytes in {size:?}");
+            if copied {
+                assert_eq!(target[..len], pattern(9, len));
+            } else {
+                assert_eq!(target, [0xee; USUAL_PAYLOAD_BYTES]);
+            }
+            consumer.consume(head);
+            assert_eq!(recv_fast(&mut consumer), NOTHING);
         }
     }
 }
