@@ -258,7 +258,7 @@ fn mix(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CacheMaintenance;
+    use crate::{CacheMaintenance, SharedWords};
     use core::num::NonZeroU32;
 
     const NEVER: Evictions = Evictions { seed: 1, one_in: None };
@@ -286,6 +286,16 @@ mod tests {
         assert_eq!((counted.invalidated, counted.stale), (1, 1));
         assert_eq!(counters(&writer).written_back, 1);
         assert_eq!(counted.cycles(CacheCosts::SCC), 81);
+    }
+
+    #[test]
+    fn the_first_words_are_loaded_as_the_other_side_wrote_them_back() {
+        let (_, [writer, reader]) = views(NEVER);
+        let reader = SharedWords::<4, Flushed>::first_of(reader);
+        writer.store_through_le(3, 0x0102_0304, Relaxed);
+        assert_eq!(reader.words()[3].load(Relaxed), 0, "an old line");
+        assert_eq!(reader.load_current_le::<3>(Relaxed), 0x0102_0304);
+        assert_eq!(reader.words()[3].load(Relaxed).to_le(), 0x0102_0304);
     }
 
     #[test]

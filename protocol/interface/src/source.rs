@@ -119,3 +119,43 @@ impl Sink for [u8] {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that a peer may take away between two reads.
+    struct Shared(Vec<u8>, bool);
+
+    impl InPlace for Shared {
+        fn len_bytes(&self) -> usize {
+            self.0.len()
+        }
+
+        fn word(&self, at: u32) -> Option<u64> {
+            Source::Bytes(&self.0).word(at).filter(|_| !self.1)
+        }
+
+        fn copy(&self, at: u32, target: &mut [u8]) -> bool {
+            !self.1 && Source::Bytes(&self.0).copy(at, target)
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_whole_message_is_that_or_empty() {
+        for length in [0, 1, 8, 57, 300] {
+            let sent: Vec<u8> = (0..length).map(|index| index as u8).collect();
+            let there = Shared(sent.clone(), false);
+            for source in [Source::Bytes(&sent), Source::InPlace(&there)] {
+                for before in [0, 3, 400] {
+                    let mut target = alloc::vec![0xee; before];
+                    source.copy_whole(&mut target);
+                    assert_eq!(target, sent);
+                }
+            }
+            let mut target = alloc::vec![0xee; 9];
+            Source::InPlace(&Shared(sent, true)).copy_whole(&mut target);
+            assert!(target.is_empty(), "{length} bytes");
+        }
+    }
+}

@@ -120,7 +120,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             self.note_received();
         } else if !is_empty {
             return self.receive_one(&mut read);
-        } else if max > 0 {
+        } else {
             self.note_nothing();
         }
         Ok(received)
