@@ -28,7 +28,7 @@ impl BulkChannel {
 
     /// Hears one message, if there is one, and keeps what arrives with it for later. Says whether there was.
     pub(super) fn hear_one(&mut self) -> Result<bool, Error> {
-        match self.found(Duration::ZERO)? {
+        match self.found_out_of_line(Duration::ZERO)? {
             Found::Nothing => Ok(false),
             found => self.keep(found).map(|()| true),
         }
@@ -75,7 +75,7 @@ impl BulkChannel {
         metadata: &mut Vec<u8>,
         patience: &mut Patience,
     ) -> Result<Option<Arrival>, Error> {
-        match self.found(patience.timeout)? {
+        match self.found_out_of_line(patience.timeout)? {
             Found::Nothing if patience.timeout.is_zero() => Err(Error::WouldBlock),
             Found::Nothing => {
                 let received = self.channel.within(patience.remaining()).recv_into(&mut self.inbox);
@@ -119,29 +119,41 @@ impl BulkChannel {
     /// may take so long.
     #[inline(always)]
     fn found(&mut self, timeout: Duration) -> Result<Found, Error> {
-        match self.give_back().and_then(|()| self.look(timeout)) {
+        // No combinators: their closures are not inlined, and a segment that is returned through memory in
+        // one width and read back in another is waited for.
+        if let Err(error) = self.give_back() {
+            return Err(self.noted(error));
+        }
+        match self.look(timeout) {
             Ok(found) => Ok(found),
             Err(error) => Err(self.noted(error)),
         }
     }
 
+    /// As [`found`](Self::found), for callers that are not on the fast path.
+    #[inline(never)]
+    fn found_out_of_line(&mut self, timeout: Duration) -> Result<Found, Error> {
+        self.found(timeout)
+    }
+
     #[inline(always)]
     fn look(&mut self, timeout: Duration) -> Result<Found, Error> {
         let BulkChannel { channel, inbox, .. } = self;
-        let found = channel.glance(timeout, |message| match piece_of(message) {
-            Some(words) => Some(words),
-            None => {
+        let mut words = [0; PIECE_WORDS];
+        let found = channel.glance(timeout, |message| {
+            let may_be_piece = read_piece(message, &mut words);
+            if !may_be_piece {
                 inbox.clear();
                 inbox.resize(message.len(), 0);
                 let _ = message.copy_to(inbox);
-                None
             }
+            may_be_piece
         });
         match found {
             Ok(None) => Ok(Found::Nothing),
-            Ok(Some(None)) => Ok(Found::Message),
+            Ok(Some(false)) => Ok(Found::Message),
             Err(error) => Err(self.channel.refused(error, 0)),
-            Ok(Some(Some(words))) => match self.session.receive_piece(words) {
+            Ok(Some(true)) => match self.session.receive_piece(words) {
                 Some((verb, segment)) => Ok(Found::Piece(verb, segment)),
                 None => {
                     self.inbox.clear();
@@ -263,15 +275,12 @@ enum Found {
     Nothing,
 }
 
-/// The words of a message that may be the transfer of one piece.
-#[inline]
-fn piece_of(message: &crate::Message<'_>) -> Option<[u64; PIECE_WORDS]> {
-    if message.len() != 8 * PIECE_WORDS {
-        return None;
-    }
-    let mut words = [0; PIECE_WORDS];
+/// Reads a message that may be the transfer of one piece, word by word. Returns false for any other.
+#[inline(always)]
+fn read_piece(message: &crate::Message<'_>, words: &mut [u64; PIECE_WORDS]) -> bool {
+    let mut is_read = message.len() == 8 * PIECE_WORDS;
     for (index, word) in words.iter_mut().enumerate() {
-        *word = message.read_u64_le(8 * index).ok()?;
+        is_read = is_read && message.read_u64_le(8 * index).map(|value| *word = value).is_ok();
     }
-    Some(words)
+    is_read
 }
