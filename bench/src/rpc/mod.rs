@@ -46,8 +46,8 @@ pub fn run(
 }
 
 /// A call without parameters, over a round trip of the bare rings in the same run between processors that are
-/// as far from each other, and how far: the first of the distances, by preference, at which neither was mostly
-/// disturbed. `None` if there is none.
+/// as far from each other, and how far: the first of the distances, by preference, at which neither was
+/// mostly disturbed. `None` if there is none.
 #[must_use]
 pub fn null_call_ratio(results: &Results) -> Option<(f64, Distance)> {
     let row = |peer: &str, distance| {
