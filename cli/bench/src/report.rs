@@ -3,15 +3,19 @@
 use tombolo_bench::BenchReport;
 
 use crate::context::print;
-use crate::failure::Failure;
+use crate::failure::{Failure, eprint_quietly};
 
-/// Prints a report, as JSON if wanted. Returns status 1 unless all was measured; the table says why, beside
-/// JSON standard error does.
+/// Prints a report, as JSON if wanted, and returns its [`status`].
 pub(super) fn show(report: &impl BenchReport, json: bool) -> Result<u8, Failure> {
     print(if json { report.to_json() } else { report.table() })?;
+    Ok(status(report, json))
+}
+
+/// The exit status: 1 unless all was measured. The table says what was not; beside JSON standard error does.
+pub(super) fn status(report: &impl BenchReport, json: bool) -> u8 {
     let failures = report.failures();
     if json {
-        failures.iter().for_each(|failed| eprintln!("not measured: {failed}"));
+        failures.iter().for_each(|failed| eprint_quietly(&format!("not measured: {failed}\n")));
     }
-    Ok(u8::from(!failures.is_empty()))
+    u8::from(!failures.is_empty())
 }

@@ -7,6 +7,7 @@ use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{Peer, Results};
 
 use super::progress::showing;
+use super::report::status;
 use super::suite::{Measure, Share, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -51,7 +52,7 @@ pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure
         }
     };
     print(if options.json { results.to_json() } else { results.table() + &summary(&results) })?;
-    Ok(u8::from(!results.failed.is_empty()))
+    Ok(status(&results, options.json))
 }
 
 fn summary(results: &Results) -> String {
