@@ -80,8 +80,38 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_numbers_on_every_processor() {
         let mut random = Random::new(42);
-        let words = [random.word(), random.word(), random.word()];
-        assert_eq!(words, [0xd076_4d4f_4476_689f, 0x519e_4174_576f_3791, 0xfbe0_7cfb_0c24_ed8c]);
+        let words: [u64; 6] = core::array::from_fn(|_| random.word());
+        let first = [0xd076_4d4f_4476_689f, 0x519e_4174_576f_3791, 0xfbe0_7cfb_0c24_ed8c];
+        // Only from the fourth on do all four words of the state tell.
+        let next = [0xb37d_9f60_0cd8_35b8, 0xcb23_1c38_7484_6a73, 0x968d_9f00_4e50_de7d];
+        assert_eq!((&words[..3], &words[3..]), (&first[..], &next[..]));
+        let mut random = Random::new(42);
+        let below: [u64; 8] = core::array::from_fn(|_| random.below(1000));
+        assert_eq!(below, [814, 318, 983, 701, 793, 588, 125, 605]);
+        let mut items: [u8; 8] = core::array::from_fn(|index| index as u8);
+        Random::new(42).shuffle(&mut items);
+        assert_eq!(items, [7, 0, 1, 4, 3, 5, 2, 6]);
+    }
+
+    #[test]
+    fn every_number_within_the_bounds_is_drawn() {
+        let mut random = Random::new(7);
+        let (mut between, mut picked, mut indexes) = ([0; 3], [0; 3], [0; 3]);
+        let mut magnitudes = [0; 4];
+        let draws = if cfg!(miri) { 400 } else { 10_000 };
+        for _ in 0..draws {
+            between[random.between(3, 5) as usize - 3] += 1;
+            picked[random.pick(&[0, 1, 2]).copied().unwrap_or(9)] += 1;
+            indexes[random.index(3)] += 1;
+            // 8 to 15, 16 to 31, 32 to 63, 64 to 127.
+            magnitudes[random.magnitude(8, 127).ilog2() as usize - 3] += 1;
+        }
+        let least = draws / 5;
+        assert!([between, picked, indexes].as_flattened().iter().all(|count| *count > least));
+        assert!(magnitudes.iter().all(|count| *count > least), "{magnitudes:?}");
+        assert!((0..draws).all(|_| !random.chance(0)));
+        let highest = (0..draws).map(|_| random.magnitude(64, 127)).max();
+        assert!(highest > Some(120), "the upper half of a magnitude is drawn too: {highest:?}");
     }
 
     #[test]

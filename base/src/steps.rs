@@ -164,5 +164,10 @@ mod tests {
         assert!(one.within(sum) && !sum.within(one));
         assert!(!Steps::of(0, 9).within(sum), "one kind is over");
         assert_eq!((sum.total(), one.max(Steps::of(1, 5))), (14, Steps::of(2, 5)));
+        let all = Steps { loads: 2, stores: 3, read_modify_writes: 5, fences: 7 };
+        let more = Steps { loads: 11, stores: 13, read_modify_writes: 17, fences: 19 };
+        assert_eq!(all.and(more), Steps { loads: 13, stores: 16, read_modify_writes: 22, fences: 26 });
+        assert_eq!(all.times(3), Steps { loads: 6, stores: 9, read_modify_writes: 15, fences: 21 });
+        assert_eq!(all.total(), 17);
     }
 }

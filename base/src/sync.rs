@@ -229,7 +229,14 @@ mod tests {
         let words: [AtomicU64; 5] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
         assert!(!store_block::<0, 5>(&words, &[0; 15]), "the source ends before");
         assert!(!store_block::<2, 5>(&words, &[0; 48]), "the words end before");
+        assert!(!store_block::<1, 4>(words.first_chunk().expect("four"), &[0; 31]));
         assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX));
+        // As long as the block, and not a byte longer.
+        let [first, second, ..] = &words;
+        assert!(store_block::<0, 5>(&words, &[7; 16]));
+        assert_eq!([first, second].map(|word| word.load(Ordering::Relaxed)), [0x0707_0707_0707_0707; 2]);
+        let words: [AtomicU64; 4] = core::array::from_fn(|_| AtomicU64::new(0));
+        assert!(store_block::<1, 4>(&words, &[9; 32]));
     }
 
     #[test]

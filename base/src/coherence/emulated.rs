@@ -286,13 +286,49 @@ mod tests {
         assert_eq!((counted.invalidated, counted.stale), (1, 1));
         assert_eq!(counters(&writer).written_back, 1);
         assert_eq!(counted.cycles(CacheCosts::SCC), 81);
+        let counted = CacheCounters { written_back: 2, invalidated: 3, ..counted };
+        assert_eq!(counted.cycles(CacheCosts::SCC), 2 * 98 + 3 * 81);
+    }
+
+    #[test]
+    fn a_line_without_a_new_store_is_clean_wherever_it_lies() {
+        let (_, [writer, reader]) = views(NEVER);
+        (16..24).for_each(|index| writer.store_le(index, 100 + index as u64, Relaxed));
+        (0..2).for_each(|_| writer.write_back(16..17));
+        let counted = counters(&writer);
+        assert_eq!((counted.written_back, counted.clean_write_backs), (1, 1));
+        reader.invalidate(16..17);
+        reader.write_back(16..17);
+        let counted = counters(&reader);
+        assert_eq!((counted.written_back, counted.clean_write_backs), (0, 1));
+        assert_eq!((counted.invalidated, counted.stale), (1, 1));
+        writer.store_through_le(16, 500, Relaxed);
+        reader.invalidate(16..17);
+        assert_eq!((reader.load_le(16, Relaxed), reader.load_le(17, Relaxed)), (500, 117));
+    }
+
+    #[test]
+    fn a_line_is_evicted_on_request() {
+        let (memory, [writer, _]) = views(NEVER);
+        writer.store_le(0, 7, Relaxed);
+        writer.caches().cache().unwrap().evict_one();
+        assert_eq!((memory.load_le(0, Relaxed), counters(&writer).evicted), (7, 1));
+    }
+
+    #[test]
+    fn operations_draw_the_numbers_of_split_mix() {
+        let drawn = [1, 2, 1 << 63].map(mix);
+        assert_eq!(drawn, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x25c2_6ea5_79ce_a98a]);
     }
 
     #[test]
     fn the_first_words_are_loaded_as_the_other_side_wrote_them_back() {
         let (_, [writer, reader]) = views(NEVER);
-        let reader = SharedWords::<4, Flushed>::first_of(reader);
+        let (whole, reader) = (reader.clone(), SharedWords::<4, Flushed>::first_of(reader));
         writer.store_through_le(3, 0x0102_0304, Relaxed);
+        writer.store_through_le(8, 0x0506, Relaxed);
+        assert_eq!(whole.load_le(8, Relaxed), 0, "an old line");
+        assert_eq!(whole.load_current_le(8, Relaxed), 0x0506);
         assert_eq!(reader.words()[3].load(Relaxed), 0, "an old line");
         assert_eq!(reader.load_current_le::<3>(Relaxed), 0x0102_0304);
         assert_eq!(reader.words()[3].load(Relaxed).to_le(), 0x0102_0304);

@@ -126,6 +126,14 @@ mod tests {
         assert!(lines[0] <= first && first < lines[0] + 64);
         assert!(lines.last().is_some_and(|line| *line <= last && last < line + 64));
         assert!(lines.windows(2).all(|pair| pair[1] == pair[0] + 64));
+        // From the start of a line to the end of the next: no third one.
+        let skip = (words.as_ptr() as usize).wrapping_neg() % 64 / 8;
+        let count = core::cell::Cell::new(0);
+        instructions.for_lines(&words[skip..skip + 16], |_| count.set(count.get() + 1));
+        assert_eq!(count.get(), 2);
+        if cfg!(all(target_arch = "x86_64", not(miri))) {
+            assert_eq!(CacheInstructions::detect(), Some(instructions), "lines of 64 bytes");
+        }
         if let Some(instructions) = CacheInstructions::detect() {
             instructions.write_back(part);
             instructions.invalidate(part);
