@@ -2,6 +2,16 @@
 //!
 //! A seed gives the same numbers on every processor, so that a run can be repeated. Not for keys or tokens.
 
+/// What SplitMix64 adds to its state for each number.
+pub(crate) const SPLIT_MIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number that SplitMix64 draws in this state.
+pub(crate) const fn split_mix(state: u64) -> u64 {
+    let word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
 /// xoshiro256++, seeded by SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -14,11 +24,8 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         let mut mixed = seed;
         let mut next = || {
-            mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut word = mixed;
-            word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            word ^ (word >> 31)
+            mixed = mixed.wrapping_add(SPLIT_MIX_STEP);
+            split_mix(mixed)
         };
         Random { state: [next(), next(), next(), next()] }
     }

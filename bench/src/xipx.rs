@@ -12,7 +12,7 @@ use tombolo_xipx::{Address, Client, Device, JoinOptions, Message, Node, Server, 
 
 use crate::members;
 use crate::report::BenchReport;
-use crate::table::{align, cells, none, significant};
+use crate::table::{align, cells, missing, none, significant};
 
 /// What the paper says of its Figure 4.
 const PAPER: &str = "\
@@ -374,7 +374,7 @@ impl BenchReport for Report {
             text += "\n";
         }
         text += PAPER;
-        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
+        text += &missing(&[], &self.failures());
         text
     }
 

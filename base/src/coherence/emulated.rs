@@ -19,6 +19,7 @@ use core::ops::Range;
 
 use super::{CACHE_LINE_BYTES, Evictions, Flushed};
 use crate::memory::SharedMemory;
+use crate::random::{SPLIT_MIX_STEP, split_mix};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicBool, AtomicU64, Unobserved as Counter};
 
@@ -249,10 +250,7 @@ impl core::fmt::Debug for EmulatedCache {
 
 /// SplitMix64: each operation draws its own number, without a state that threads would have to share.
 fn mix(word: u64) -> u64 {
-    let word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    split_mix(word.wrapping_mul(SPLIT_MIX_STEP))
 }
 
 #[cfg(test)]

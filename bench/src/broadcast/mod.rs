@@ -8,6 +8,7 @@
 mod member;
 mod mpi;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -253,18 +254,23 @@ impl BenchReport for Report {
             ]);
         }
         text += &align(&rows);
-        let failures = self.rows.iter().filter_map(|row| Some((name(row.trial.way), row.failed.as_ref()?)));
-        for (way, why) in failures.collect::<std::collections::BTreeSet<_>>() {
+        for (way, why) in self.reasons() {
             text += &format!("no figure for {way}: {why}\n");
         }
         text
     }
 
     fn failures(&self) -> Vec<String> {
-        let measured = self.rows.iter().filter(|row| row.trial.way != Way::Mpi);
-        measured
-            .filter_map(|row| Some(format!("{}: {}", name(row.trial.way), row.failed.as_ref()?)))
-            .collect()
+        let is_required = |(way, _): &(String, &String)| *way != name(Way::Mpi);
+        let reasons = self.reasons().into_iter().filter(is_required);
+        reasons.map(|(way, why)| format!("{way}: {why}")).collect()
+    }
+}
+
+impl Report {
+    /// Why ways have no figure, each reason once however many trials have it.
+    fn reasons(&self) -> BTreeSet<(String, &String)> {
+        self.rows.iter().filter_map(|row| Some((name(row.trial.way), row.failed.as_ref()?))).collect()
     }
 }
 

@@ -21,7 +21,7 @@ use tombolo_link::rung::GROUP_CHANNELS;
 use crate::cpus::{allowed, pair, pin};
 use crate::members;
 use crate::report::BenchReport;
-use crate::table::{align, cells, none, significant};
+use crate::table::{align, cells, missing, none, significant};
 pub use forms::{Error, Form};
 use forms::{Notified, Notifiee, Notifier};
 pub use round_trip::{Counted, Note, RoundTrip, Timed};
@@ -374,7 +374,7 @@ impl BenchReport for Report {
             align(&table),
         );
         text += &format!("\n{}", self.round_trip.table());
-        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
+        text += &missing(&[], &self.failures());
         text
     }
 

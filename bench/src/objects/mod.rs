@@ -20,7 +20,7 @@ use tombolo_objects::{Consistency, Job, JoinOptions};
 
 use crate::members;
 use crate::report::BenchReport;
-use crate::table::{align, cells, none, significant};
+use crate::table::{align, cells, missing, none, significant};
 pub use fit::Fit;
 use search::Maps;
 
@@ -285,7 +285,7 @@ impl BenchReport for Report {
         text += &align(&table);
         text += "\n";
         text += PAPER;
-        text.extend(self.failures().iter().map(|failed| format!("not measured: {failed}\n")));
+        text += &missing(&[], &self.failures());
         text
     }
 

@@ -8,7 +8,7 @@ use super::is_modelled;
 use crate::report::BenchReport;
 use crate::sample::Latency;
 use crate::suite::placement::placed;
-use crate::table::{align, cells, significant};
+use crate::table::{align, cells, missing, significant};
 
 /// The modelled costs of the windows of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -127,9 +127,7 @@ impl BenchReport for Report {
             ]);
         }
         let mut text = align(&rows);
-        for failed in &self.failed {
-            text += &format!("not measured: {failed}\n");
-        }
+        text += &missing(&[], &self.failed);
         if self.rows.iter().any(|row| row.modelled.is_some()) {
             text += &format!("\n{MODEL}");
         }
@@ -137,7 +135,7 @@ impl BenchReport for Report {
     }
 
     fn failures(&self) -> Vec<String> {
-        self.failed.iter().map(ToString::to_string).collect()
+        self.failed.clone()
     }
 }
 

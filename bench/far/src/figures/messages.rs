@@ -177,21 +177,26 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
     }
     overload(leads, &mut direct)?;
     for_all(leads, "direct", &mut direct, plan.messages)?;
-    let mut stays = direct.swap_remove(0);
+    let mut control = direct.swap_remove(0);
     drop(direct);
     let mut engines = Vec::new();
     for number in 0..CHANNELS {
         engines.push(ByEngine::open(&domain, &job, number)?);
     }
-    by_engines(leads, &mut engines, plan, &mut stays)
+    by_engines(leads, &mut engines, plan, &mut control)
 }
 
-/// Measures what engines carry. Rank 0 gives the last buffers back after it has all answers, so rank 1 stays
-/// until it is told, over `stays`, that rank 0 has done so.
-fn by_engines<W: Way>(leads: bool, engines: &mut [W], plan: Plan, stays: &mut impl Way) -> Result<(), Error> {
+/// Measures what engines carry. Rank 0 gives the last buffers back after it has all answers, so rank 1 waits
+/// for a message over `control` that says so.
+fn by_engines<W: Way>(
+    leads: bool,
+    engines: &mut [W],
+    plan: Plan,
+    control: &mut impl Way,
+) -> Result<(), Error> {
     round_trips(leads, "engine", &mut engines[0], plan.rounds)?;
     for_all(leads, "engine", engines, plan.messages)?;
-    if leads { stays.send(&[0]) } else { stays.recv(&mut Vec::new()) }
+    if leads { control.send(&[0]) } else { control.recv(&mut Vec::new()) }
 }
 
 /// Answers `count` messages.
@@ -457,16 +462,16 @@ mod tests {
         let follower = Arc::new(Follower::default());
         let pairs = || (0..CHANNELS).map(|_| Returning::pair(&follower));
         let (mut near, mut far): (Vec<_>, Vec<_>) = pairs().map(|[near, far]| (near, far)).unzip();
-        let [mut stays, mut stays_there] = Returning::pair(&follower);
+        let [mut control, mut control_far] = Returning::pair(&follower);
         let plan = Plan { messages: 8, rounds: 2, real_time: false };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                by_engines(false, &mut far, plan, &mut stays_there).unwrap();
+                by_engines(false, &mut far, plan, &mut control_far).unwrap();
                 follower.has_ended.store(true, SeqCst);
             });
-            let led = by_engines(true, &mut near, plan, &mut stays);
+            let led = by_engines(true, &mut near, plan, &mut control);
             // Rank 1 would wait for what is not sent.
-            drop((near, stays));
+            drop((near, control));
             led.unwrap();
         });
     }
