@@ -24,7 +24,7 @@ pub mod timeout;
 pub use coherence::{CacheMaintenance, Coherent};
 pub use ids::{ChannelId, DomainId, NodeId, RegionId, WindowId};
 pub use isa::{Isa, Target};
-pub use memory::{OutOfRange, SharedMemory, SharedWords};
+pub use memory::{CircularWords, OutOfRange, SharedMemory, SharedWords};
 pub use random::Random;
 pub use steps::Steps;
 pub use timeout::{DEFAULT_TIMEOUT, DomainTimeouts, OperationTimeout};

@@ -338,6 +338,63 @@ impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
     }
 }
 
+/// The words of a memory whose number is a power of two, addressed modulo that number: to access them takes
+/// no check of bounds.
+#[derive(Clone, Debug)]
+pub struct CircularWords<C: CacheMaintenance = Coherent> {
+    memory: SharedMemory<C>,
+    /// The number of words minus one.
+    mask: usize,
+}
+
+impl<C: CacheMaintenance> CircularWords<C> {
+    /// The fewest words of such a memory.
+    pub const MIN_WORDS: usize = 8;
+
+    /// The words of `memory`.
+    ///
+    /// # Panics
+    /// When their number is no power of two or less than [`MIN_WORDS`](Self::MIN_WORDS), a mistake of the
+    /// caller: the length of a memory never comes from a peer.
+    #[must_use]
+    pub fn of(memory: SharedMemory<C>) -> Self {
+        let count = memory.words().len();
+        assert!(count.is_power_of_two() && count >= Self::MIN_WORDS, "{count} words");
+        CircularWords { mask: count - 1, memory }
+    }
+
+    /// The memory of all these words.
+    #[inline(always)]
+    #[must_use]
+    pub fn memory(&self) -> &SharedMemory<C> {
+        &self.memory
+    }
+
+    /// Word `index`, modulo the number of words.
+    #[inline(always)]
+    #[must_use]
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        let [word] = self.chunk(index);
+        word
+    }
+
+    /// The `N` words from word `N * index` on, modulo the number of words. `N` is a power of two and at most
+    /// that number.
+    #[inline(always)]
+    #[must_use]
+    pub fn chunk<const N: usize>(&self, index: usize) -> &[AtomicU64; N] {
+        const { assert!(N.is_power_of_two()) };
+        let start = index.wrapping_mul(N) & self.mask;
+        #[cfg(not(loom))]
+        if N <= Self::MIN_WORDS {
+            // SAFETY: `start` is a multiple of `N` below the number of words, which is one too, as `of` has
+            // checked: that many words follow. They are valid as those of `SharedMemory::words`.
+            return unsafe { self.memory.words.cast::<AtomicU64>().add(start).cast().as_ref() };
+        }
+        self.memory.words()[start..].first_chunk().expect("at most the number of words")
+    }
+}
+
 /// Copies `source` into `words` in relaxed stores; the tail of the last word touched becomes zero.
 ///
 /// # Panics
@@ -389,6 +446,31 @@ mod tests {
         assert_eq!(memory.slice(64, 0).unwrap().len_bytes(), 0);
         for (offset, length) in [(0, 72), (64, 8), (4, 8), (0, 12), (usize::MAX - 7, 8)] {
             assert!(memory.slice(offset, length).is_err(), "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn circular_words_are_addressed_modulo_their_number() {
+        let memory = SharedMemory::zeroed(32 * 8);
+        for (index, word) in memory.words().iter().enumerate() {
+            word.store(index as u64, Ordering::Relaxed);
+        }
+        let circle = CircularWords::of(memory);
+        let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        for index in [0, 1, 31, 32, 33, 1000, usize::MAX] {
+            assert_eq!(value(circle.word(index)), index as u64 % 32);
+            assert_eq!(circle.chunk::<8>(index).each_ref().map(value)[0], index as u64 % 4 * 8);
+            let half = circle.chunk::<16>(index).each_ref().map(value);
+            assert!(half.iter().copied().eq(index as u64 % 2 * 16..index as u64 % 2 * 16 + 16));
+        }
+        assert_eq!(circle.memory().len_bytes(), 256);
+    }
+
+    #[test]
+    fn a_circle_has_a_power_of_two_of_words() {
+        for words in [0, 4, 12, 24] {
+            let made = std::panic::catch_unwind(|| CircularWords::of(SharedMemory::zeroed(8 * words)));
+            assert!(made.is_err(), "{words} words");
         }
     }
 

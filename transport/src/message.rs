@@ -99,10 +99,26 @@ impl<'a> Message<'a> {
     /// [`TargetTooShort`]; nothing was copied.
     #[inline(always)]
     pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
-        match &self.place {
-            Storage::Slots(message) => message.copy_to(target),
+        let target_bytes = target.len();
+        let copied = match &self.place {
+            Storage::Slots(message) => return message.copy_to(target),
             Storage::Flushed(message) => copy_flushed(*message, target),
             Storage::Bytes(bytes) => copy_bytes(bytes, target),
+        };
+        let message_bytes = self.len();
+        if copied { Ok(message_bytes) } else { Err(TargetTooShort { message_bytes, target_bytes }) }
+    }
+
+    /// The message as `N` little-endian numbers, as [`Batch::push_words`] sends them; `None` if it has
+    /// another length.
+    #[inline(always)]
+    #[must_use]
+    pub fn to_words<const N: usize>(&self) -> Option<[u64; N]> {
+        match &self.place {
+            Storage::Slots(message) => message.to_words(),
+            Storage::Flushed(_) | Storage::Bytes(_) if self.len() != 8 * N => None,
+            Storage::Flushed(message) => Some(words_by(|target| copy_flushed(*message, target))),
+            Storage::Bytes(bytes) => Some(words_by(|target| copy_bytes(bytes, target))),
         }
     }
 
@@ -181,23 +197,32 @@ pub fn copy_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES])
 // Not inlined: what is inlined with `copy_to` is what the fastest carrier needs.
 
 #[inline(never)]
-fn copy_flushed(message: View<'_, Flushed>, target: &mut [u8]) -> Result<usize, TargetTooShort> {
-    message.copy_to(target)
+fn copy_flushed(message: View<'_, Flushed>, target: &mut [u8]) -> bool {
+    message.copy_to(target).is_ok()
+}
+
+#[inline(never)]
+fn copy_bytes(bytes: &[u8], target: &mut [u8]) -> bool {
+    let Some(target) = target.get_mut(..bytes.len()) else { return false };
+    target.copy_from_slice(bytes);
+    true
+}
+
+/// Numbers whose bytes `copy` copies, in memory of its own: words of slots stay in registers.
+#[inline(always)]
+fn words_by<const N: usize>(copy: impl FnOnce(&mut [u8]) -> bool) -> [u64; N] {
+    let mut bytes = [[0; 8]; N];
+    copy(bytes.as_flattened_mut());
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(bytes) {
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
 }
 
 #[inline(never)]
 fn copy_other_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
     message.copy_to(target).ok()
-}
-
-#[inline(never)]
-fn copy_bytes(bytes: &[u8], target: &mut [u8]) -> Result<usize, TargetTooShort> {
-    let target_bytes = target.len();
-    let Some(target) = target.get_mut(..bytes.len()) else {
-        return Err(TargetTooShort { message_bytes: bytes.len(), target_bytes });
-    };
-    target.copy_from_slice(bytes);
-    Ok(bytes.len())
 }
 
 fn part(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8], OutOfMessage> {
@@ -464,6 +489,10 @@ mod tests {
             Err(TargetTooShort { message_bytes: 20, target_bytes: 19 })
         );
         assert_eq!(message.copy_to(&mut [0; 21]), Ok(20));
+        assert_eq!(message.to_words::<2>(), None);
+        assert_eq!(message.to_words::<3>(), None);
+        let words = Message::of_bytes(&bytes[..16]).to_words();
+        assert_eq!(words, Some([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]));
     }
 
     #[test]

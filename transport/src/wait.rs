@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tombolo_base::sync::spin_hint;
 pub use tombolo_link::wait::{DEFAULT_SPIN_NS, Spin};
 use tombolo_link::wait::{Waiter, until};
 use tombolo_platform::event::{Interest, poll};
@@ -218,18 +219,18 @@ pub fn recv_in_place<C: Transport, R>(
     let mut read = Some(read);
     let mut deadline = None;
     loop {
-        // In one call with small results, so that it is inlined into the caller and stays in registers.
-        let polled = spin.poll_briefly(|| {
+        // Not a closure for `poll_briefly`, whose result would go through memory.
+        for poll in 0..spin.brief_polls() {
             match channel.try_recv_in_place(|message| read.take().map(|read| read(message))) {
-                Ok(received) => received.flatten().map(Ok),
-                Err(error) => Some(Err(error)),
+                Ok(Some(Some(received))) => {
+                    spin.found_after(poll);
+                    return Ok(received);
+                }
+                Ok(_) => spin_hint(),
+                Err(error) => return Err(ChannelError::of(channel, error, 0)),
             }
-        });
-        match polled {
-            Some(Ok(received)) => return Ok(received),
-            Some(Err(error)) => return Err(ChannelError::of(channel, error, 0)),
-            None => await_message(channel, spin, timeout, &mut deadline)?,
         }
+        await_message(channel, spin, timeout, &mut deadline)?;
     }
 }
 

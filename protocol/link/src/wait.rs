@@ -95,19 +95,31 @@ impl Spin {
     /// between a message and its reply.
     #[inline(always)]
     pub fn poll_briefly<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        let polls = if self.full_ns == 0 { 1 } else { BRIEF_POLLS };
-        for poll in 0..polls {
+        for poll in 0..self.brief_polls() {
             let found = attempt();
             if found.is_some() {
-                if poll > 0 {
-                    self.restore();
-                }
+                self.found_after(poll);
                 return found;
             }
             // A poll without a pause takes the line away from a peer that is still filling it: see ADR 0069.
             tombolo_base::sync::spin_hint();
         }
         None
+    }
+
+    /// How many polls to make without reading the clock.
+    #[inline(always)]
+    #[must_use]
+    pub fn brief_polls(&self) -> u32 {
+        if self.full_ns == 0 { 1 } else { BRIEF_POLLS }
+    }
+
+    /// To be called when one of those polls found something, after `polls` that did not.
+    #[inline(always)]
+    pub fn found_after(&mut self, polls: u32) {
+        if polls > 0 {
+            self.restore();
+        }
     }
 
     /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock reaches

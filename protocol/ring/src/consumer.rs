@@ -199,11 +199,11 @@ impl<C: CacheMaintenance> Consumer<C> {
         View::new(self, head)
     }
 
-    /// Consumes the message that [`look`](Self::look) found.
+    /// Consumes the message that [`look`](Self::look) found. Whether that returned slots.
     #[inline(always)]
-    pub fn consume(&mut self, head: Head) {
+    pub fn consume(&mut self, head: Head) -> bool {
         let (slots, len_bytes) = head.into_parts();
-        self.advance(slots, len_bytes);
+        self.advance(slots, len_bytes)
     }
 
     /// Whether `word` is the first of several slots of this lap.
@@ -381,14 +381,12 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// Consumes a message of `slots` slots.
+    /// Consumes a message of `slots` slots. Whether that returned slots.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
+    pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) -> bool {
         self.tally.count(self.position, len_bytes, slots);
         self.position += slots;
-        if self.position >= self.checkpoint {
-            self.pass_checkpoint();
-        }
+        self.position >= self.checkpoint && self.pass_checkpoint()
     }
 
     /// Prefetches the second slot of the next message if the last message took several slots, so that both
@@ -401,16 +399,18 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// The rare work: returns slots, moves to the tags of the next lap.
+    /// The rare work: returns slots, moves to the tags of the next lap. Whether it returned any.
     #[inline(never)]
-    fn pass_checkpoint(&mut self) {
-        if self.position - self.credited >= self.credit_step {
+    fn pass_checkpoint(&mut self) -> bool {
+        let is_due = self.position - self.credited >= self.credit_step;
+        if is_due {
             self.return_slots();
         }
         self.expected = self.slots.tag(self.position);
         self.idle = self.slots.idle_tag(self.position, self.config.variant());
         let credit_due = self.credited + self.credit_step;
         self.checkpoint = credit_due.min(self.slots.next_lap(self.position));
+        is_due
     }
 
     /// Returns all consumed slots to the producer.

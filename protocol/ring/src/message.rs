@@ -93,7 +93,30 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         if target.len() == self.len_bytes && slots.load_usual(self.consumer.position, target) {
             return Ok(self.len_bytes);
         }
-        copy_to_start(self.consumer, self.len_bytes, self.slots, target)
+        let (message_bytes, target_bytes) = (self.len_bytes, target.len());
+        if copy_to_start(self.consumer, self.len_bytes, self.slots, target) {
+            Ok(self.len_bytes)
+        } else {
+            Err(TargetTooShort { message_bytes, target_bytes })
+        }
+    }
+
+    /// The message as `N` little-endian numbers; `None` if it has another length.
+    ///
+    /// Inlined, the numbers of a message in one slot or two of 64 bytes come from the slots in registers.
+    #[inline(always)]
+    #[must_use]
+    pub fn to_words<const N: usize>(self) -> Option<[u64; N]> {
+        if self.len_bytes != 8 * N {
+            return None;
+        }
+        if let Some(words) = self.consumer.slots.load_words(self.consumer.position) {
+            return Some(words);
+        }
+        // In memory of its own, or the numbers above would go through it too.
+        let mut bytes = [[0; 8]; N];
+        copy_to_start(self.consumer, self.len_bytes, self.slots, bytes.as_flattened_mut());
+        Some(bytes.map(u64::from_le_bytes))
     }
 
     /// Copies a message that lies in one slot of 64 bytes to the start of `target`. The bytes after it are
@@ -224,24 +247,22 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
 // Functions that are not inlined take the consumer, not the message: a message whose address is never taken
 // stays in registers.
 
-/// Copies the next message to the start of any target.
+/// Copies the next message to the start of any target. Returns false if that is too short, and copies
+/// nothing: an error would go through memory, and with it the length on the fast path.
 #[inline(never)]
 fn copy_to_start<C: CacheMaintenance>(
     consumer: &Consumer<C>,
     len_bytes: usize,
     slots: u64,
     target: &mut [u8],
-) -> Result<usize, TargetTooShort> {
-    let target_bytes = target.len();
-    let Some(target) = target.get_mut(..len_bytes) else {
-        return Err(TargetTooShort { message_bytes: len_bytes, target_bytes });
-    };
+) -> bool {
+    let Some(target) = target.get_mut(..len_bytes) else { return false };
     match slots {
         1 => consumer.slots.load(consumer.position, target),
         2 => consumer.slots.load_pair(consumer.position, target),
         _ => copy_fragments(consumer, target),
     }
-    Ok(len_bytes)
+    true
 }
 
 /// Copies the next message, which takes several slots; `target` has its length.

@@ -464,9 +464,9 @@ impl<C: CacheMaintenance> Producer<C> {
     /// Notes credit for this ring that came with a message on the reverse ring, see
     /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
     ///
-    /// It saves a load of the credit line, which may be across a link and alone would suffice. This is only
-    /// one store, because it lies between a request and its reply; the credit is applied when there seems
-    /// to be no room. Credit for more than was sent fails the send that applies it.
+    /// It saves a load of the credit line, which may be across a link and alone would suffice. Only sends
+    /// that find no known room apply it, so it need not be noted before others. Credit for more than was sent
+    /// fails the send that applies it.
     ///
     /// Only the low half of the count travels, so it is applied only while it is unambiguous: as long as
     /// fewer than 2³² slots were sent since the last applied credit. After that, which takes a peer that
@@ -478,21 +478,11 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
-    /// Prefetches the slot of the next message for writing, and after a multi-slot message its second slot.
-    /// Worth it only when that message comes soon: a peer that polls the slot loses the line.
+    /// The credit of a message of the reverse ring, if it is new and unambiguous.
     #[inline(always)]
-    pub fn prefetch(&self) {
-        self.slots.prefetch_for_write(self.position);
-        if self.tally.ends_several(self.position) {
-            self.slots.prefetch_for_write(self.position + 1);
-        }
-    }
-
-    /// The noted credit if it is new and unambiguous.
-    #[inline(always)]
-    fn new_credit(&self) -> Option<u64> {
+    fn new_credit(&self, credit: u32) -> Option<u64> {
         let before = self.piggybacked_credit;
-        let news = self.noted_credit.wrapping_sub(before as u32);
+        let news = credit.wrapping_sub(before as u32);
         let ambiguous = self.published() - before > u64::from(u32::MAX);
         let none = news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag;
         (!none).then(|| before + u64::from(news))
@@ -500,7 +490,7 @@ impl<C: CacheMaintenance> Producer<C> {
 
     /// Applies the noted credit.
     fn apply_credit(&mut self) -> Result<(), SendError> {
-        let Some(credit) = self.new_credit() else { return Ok(()) };
+        let Some(credit) = self.new_credit(self.noted_credit) else { return Ok(()) };
         let sent = self.published();
         if credit > sent {
             return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
@@ -527,8 +517,16 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
+        self.known_free_slots_with(self.noted_credit)
+    }
+
+    /// As [`known_free_slots`](Self::known_free_slots), with credit for this ring that was not yet
+    /// [noted](Self::note_credit).
+    #[inline(always)]
+    #[must_use]
+    pub fn known_free_slots_with(&self, credit: u32) -> u64 {
         let known = self.limit - self.position;
-        match self.new_credit() {
+        match self.new_credit(credit) {
             Some(credit) if self.ended.is_none() && credit <= self.published() => {
                 known.max((credit + self.slots.count()).saturating_sub(self.position))
             }

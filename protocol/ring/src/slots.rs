@@ -1,8 +1,8 @@
 //! Addressing: the words of each position.
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
-use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
-use tombolo_base::{CacheMaintenance, SharedMemory};
+use tombolo_base::sync::{AtomicU64, Ordering, prefetch};
+use tombolo_base::{CacheMaintenance, CircularWords, SharedMemory};
 
 use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
@@ -12,8 +12,8 @@ use crate::control;
 pub const USUAL_PAYLOAD_BYTES: usize = SlotSize::B64.payload_bytes();
 
 /// The slots of a ring. A position counts slots since the ring was created; it never wraps.
-pub(crate) struct Slots<C> {
-    memory: SharedMemory<C>,
+pub(crate) struct Slots<C: CacheMaintenance> {
+    words: CircularWords<C>,
     /// Slot count minus one.
     mask: u64,
     /// Binary logarithm of the slot count.
@@ -32,7 +32,7 @@ impl<C: CacheMaintenance> Slots<C> {
     pub(crate) fn new(config: &RingConfig, memory: SharedMemory<C>) -> Self {
         let slot_words = config.slot_size().bytes() / 8;
         Slots {
-            memory,
+            words: CircularWords::of(memory),
             mask: u64::from(config.slot_count().get()) - 1,
             lap_shift: config.slot_count().log2(),
             words_shift: slot_words.trailing_zeros(),
@@ -54,8 +54,7 @@ impl<C: CacheMaintenance> Slots<C> {
     /// The slot at `position`, for slots of `WORDS` words.
     #[inline(always)]
     fn sized<const WORDS: usize>(&self, position: u64) -> &[AtomicU64; WORDS] {
-        let (slots, _) = self.memory.words().as_chunks::<WORDS>();
-        &slots[(position & self.mask) as usize]
+        self.words.chunk(position as usize)
     }
 
     /// The payload of the slot at `position`.
@@ -72,8 +71,7 @@ impl<C: CacheMaintenance> Slots<C> {
     #[inline(always)]
     pub(crate) fn payload_word(&self, position: u64, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.control_index);
-        let slot = (position & self.mask) as usize;
-        &self.memory.words()[(slot << self.words_shift) | index]
+        self.words.word((position as usize) << self.words_shift | index)
     }
 
     /// Fills the slot at `position` with `source` and then stores its control word with `order`.
@@ -204,6 +202,23 @@ impl<C: CacheMaintenance> Slots<C> {
         true
     }
 
+    /// Loads the first `N` words of a message, if that lies in one slot or two of the usual 64 bytes.
+    #[inline(always)]
+    pub(crate) fn load_words<const N: usize>(&self, position: u64) -> Option<[u64; N]> {
+        if self.size != SlotSize::B64 || N > 14 {
+            return None;
+        }
+        let mut words = [0; N];
+        let mut rest = words.iter_mut();
+        for slot in 0..N.div_ceil(7) as u64 {
+            let payload = self.sized::<8>(position + slot)[..7].iter();
+            for (from, word) in payload.zip(rest.by_ref()) {
+                *word = u64::from_le(from.load(Ordering::Relaxed));
+            }
+        }
+        Some(words)
+    }
+
     /// Loads the whole payload of the slot at `position`, if slots have the usual 64 bytes.
     #[inline(always)]
     pub(crate) fn load_payload(&self, position: u64, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
@@ -224,8 +239,7 @@ impl<C: CacheMaintenance> Slots<C> {
     /// The control word of the slot at `position`.
     #[inline(always)]
     fn control(&self, position: u64) -> &AtomicU64 {
-        let slot = (position & self.mask) as usize;
-        &self.memory.words()[(slot << self.words_shift) | self.control_index]
+        self.words.word((position as usize) << self.words_shift | self.control_index)
     }
 
     /// Prefetches the slot at `position`. Memory that is not coherent is left alone: the line would be stale.
@@ -236,19 +250,11 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Prefetches the slot at `position` for writing.
-    #[inline(always)]
-    pub(crate) fn prefetch_for_write(&self, position: u64) {
-        if C::COHERENT {
-            prefetch_for_write(self.control(position));
-        }
-    }
-
     /// Loads the control word of the slot at `position`, and invalidates its line before.
     #[inline(always)]
     pub(crate) fn load_control(&self, position: u64, order: Ordering) -> u64 {
         if !C::COHERENT {
-            self.memory.caches().invalidate(core::slice::from_ref(self.control(position)));
+            self.words.memory().caches().invalidate(core::slice::from_ref(self.control(position)));
         }
         u64::from_le(self.control(position).load(order))
     }
@@ -264,7 +270,7 @@ impl<C: CacheMaintenance> Slots<C> {
     #[inline(always)]
     fn write_back_control(&self, position: u64) {
         if !C::COHERENT {
-            self.memory.caches().write_back(core::slice::from_ref(self.control(position)));
+            self.words.memory().caches().write_back(core::slice::from_ref(self.control(position)));
         }
     }
 
@@ -274,9 +280,9 @@ impl<C: CacheMaintenance> Slots<C> {
     pub(crate) fn write_back_before_control(&self, position: u64) {
         if !C::COHERENT {
             if self.size.bytes() > CACHE_LINE_BYTES {
-                self.memory.caches().write_back(self.payload_before_control_line(position));
+                self.words.memory().caches().write_back(self.payload_before_control_line(position));
             }
-            self.memory.caches().between_stores(self.payload(position));
+            self.words.memory().caches().between_stores(self.payload(position));
         }
     }
 
@@ -285,7 +291,7 @@ impl<C: CacheMaintenance> Slots<C> {
     #[inline(always)]
     pub(crate) fn invalidate_payload(&self, position: u64) {
         if !C::COHERENT && self.size.bytes() > CACHE_LINE_BYTES {
-            self.memory.caches().invalidate(self.payload_before_control_line(position));
+            self.words.memory().caches().invalidate(self.payload_before_control_line(position));
         }
     }
 

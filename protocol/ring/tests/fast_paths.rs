@@ -88,24 +88,34 @@ fn a_slot_is_copied_where_it_is_the_whole_message() {
     }
 }
 
-/// Sends two messages of the numbers from 1 on, both in one batch, and receives their bytes.
+/// Sends three messages of the numbers from 1 on in one batch, and receives their bytes and the numbers.
 fn words_arrive<const N: usize>() {
     for variant in VARIANTS {
         for size in SlotSize::ALL {
             let (_, mut producer, mut consumer) = ring(config(size, 16, variant));
+            let mut read_as_words = false;
             for lap in 0..3 {
                 let numbers: [u64; N] = std::array::from_fn(|index| index as u64 + 1 + (lap << 56));
                 let mut batch = producer.batch();
                 batch.push_words(numbers).unwrap();
-                let second = batch.push_words(numbers.map(|number| !number));
+                let opposite = numbers.map(|number| !number);
+                let second = batch.push_words(opposite).is_ok();
+                let third = second && batch.push_words(opposite).is_ok();
                 batch.commit();
                 let bytes = |numbers: [u64; N]| Some(numbers.map(u64::to_le_bytes).concat());
                 assert_eq!(receive(&mut consumer), bytes(numbers), "{N} words in {size:?}, {variant:?}");
-                if second.is_ok() {
-                    assert_eq!(receive(&mut consumer), bytes(numbers.map(|number| !number)));
+                if second {
+                    assert_eq!(receive(&mut consumer), bytes(opposite));
                 }
+                if third {
+                    let message = consumer.try_recv().unwrap().unwrap();
+                    assert_eq!(message.view().to_words(), Some(opposite), "{N} words in {size:?}");
+                    assert_eq!(message.view().to_words::<20>(), None);
+                }
+                read_as_words |= third;
                 assert_eq!(receive(&mut consumer), None);
             }
+            assert!(read_as_words, "{N} words in {size:?}");
             assert_eq!(producer.counters().messages, consumer.counters().messages);
             assert_eq!(producer.counters().bytes, consumer.counters().messages * 8 * N as u64);
         }

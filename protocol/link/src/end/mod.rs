@@ -180,7 +180,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         let (sent, received) = (self.ends.producer.counters(), self.ends.consumer.counters());
         let slots = self.ends.producer.config().slot_count().get();
         // A ring has at most 65,536 slots.
-        let free_slots = self.ends.producer.known_free_slots() as u32;
+        let credit = self.ends.consumer.reverse_credit();
+        let free_slots = self.ends.producer.known_free_slots_with(credit) as u32;
         Stats {
             messages_sent: sent.messages,
             bytes_sent: sent.bytes,

@@ -1,7 +1,7 @@
 //! Receiving.
 
 use tombolo_base::CacheMaintenance;
-use tombolo_ring::{Head, Look, Producer, View};
+use tombolo_ring::{Head, Look, View};
 
 use super::{ChannelEnd, EndError, Signals};
 
@@ -14,7 +14,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         let peer_gone = self.signals.peer_gone();
         match self.ends.consumer.look() {
             Look::Message(head) => {
-                prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
+                self.note_message();
                 Look::Message(head)
             }
             Look::Empty if !peer_gone => {
@@ -39,10 +39,11 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// the peer.
     #[inline(always)]
     pub fn consume(&mut self, head: Head) -> bool {
-        let returned = self.credit_stores;
-        self.ends.consumer.consume(head);
-        self.note_received();
-        self.credit_stores != returned
+        let returned = self.ends.consumer.consume(head);
+        if returned {
+            self.wake_peer_for_credit();
+        }
+        returned
     }
 
     /// Receives the next message, if any, in place: it is consumed when `read` returns.
@@ -72,16 +73,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     pub fn receive<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
         let peer_gone = self.signals.peer_gone();
         let received = match self.ends.consumer.try_recv() {
-            Ok(Some(message)) => {
-                prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
-                Ok(Some(read(message.view())))
-            }
+            Ok(Some(message)) => Ok(Some(read(message.view()))),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
         match received {
             Ok(Some(received)) => {
-                self.note_received();
+                self.note_message();
+                self.wake_peer_for_credit();
                 Ok(Some(received))
             }
             Ok(None) => self.note_empty_poll(peer_gone).map(|()| None),
@@ -117,7 +116,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             }
         };
         if received > 0 {
-            self.note_received();
+            self.wake_peer_for_credit();
         } else if !is_empty {
             return self.receive_one(&mut read);
         } else {
@@ -148,11 +147,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         found || self.signals.peer_gone()
     }
 
-    /// Processes the credit that came with received messages.
+    /// Follows a poll of the ring that found a message: what is sent from now on answers it.
     #[inline(always)]
-    fn note_received(&mut self) {
-        self.wake_peer_for_credit();
-        self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
+    fn note_message(&mut self) {
+        let sent = self.ends.producer.position();
+        // Where messages only arrive it never changes, and a store costs more than a comparison.
+        if self.sent_at_receive != sent {
+            self.sent_at_receive = sent;
+        }
     }
 
     /// Follows a poll of the ring that found no message.
@@ -174,17 +176,5 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     fn note_nothing(&mut self) {
         self.wake_peer_for_credit();
         self.check_lifeline_now_and_then();
-    }
-}
-
-/// Prefetches the slot of the reply when a message is found, before it is read. That slot lies in the cache
-/// of the peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
-/// and none are sent the slot is left alone, because the peer would have to fetch it again.
-#[inline(always)]
-fn prepare_answer<C: CacheMaintenance>(sent_at_receive: &mut u64, producer: &Producer<C>) {
-    let sent = producer.position();
-    if sent != *sent_at_receive {
-        *sent_at_receive = sent;
-        producer.prefetch();
     }
 }

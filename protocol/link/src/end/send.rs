@@ -39,6 +39,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// A message of several slots, or one without known room.
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), EndError> {
+        self.note_credit();
         match self.ends.producer.try_send(message) {
             Ok(()) => {
                 self.wake_peer();
@@ -59,6 +60,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         length_bytes: usize,
         write: impl FnOnce(Claim<'_, C>),
     ) -> Result<(), EndError> {
+        self.note_credit();
         self.send_credit();
         // A separate statement, because a possible claim borrows the ring to the end of its statement.
         let failed = self.ends.producer.claim(length_bytes).map(write).err();
@@ -81,6 +83,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         if let Err(error) = self.ends.producer.check_open() {
             return Err(self.not_sent(error));
         }
+        self.note_credit();
         self.send_credit();
         let producer = &mut self.ends.producer;
         let before = producer.counters();
@@ -99,6 +102,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would
     /// return something other than [`EndError::Full`].
     pub fn sendable(&mut self) -> bool {
+        self.note_credit();
         !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
     }
 
@@ -106,6 +110,12 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.ends.producer.peer_closed()
+    }
+
+    /// Passes on the credit that came with messages, to a send that may look for room.
+    #[inline(always)]
+    fn note_credit(&mut self) {
+        self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
     }
 
     /// Attaches the credit of the reverse ring to what is sent next.

@@ -141,13 +141,13 @@ impl BulkChannel {
         let BulkChannel { channel, inbox, .. } = self;
         let mut words = [0; PIECE_WORDS];
         let found = channel.glance(timeout, |message| {
-            let may_be_piece = read_piece(message, &mut words);
-            if !may_be_piece {
-                inbox.clear();
-                inbox.resize(message.len(), 0);
-                let _ = message.copy_to(inbox);
+            // The transfer of one piece, if it has the length of one.
+            if let Some(read) = message.to_words() {
+                words = read;
+                return true;
             }
-            may_be_piece
+            message.copy_into(inbox);
+            false
         });
         match found {
             Ok(None) => Ok(Found::Nothing),
@@ -273,14 +273,4 @@ enum Found {
     /// Another message, which is in the inbox.
     Message,
     Nothing,
-}
-
-/// Reads a message that may be the transfer of one piece, word by word. Returns false for any other.
-#[inline(always)]
-fn read_piece(message: &crate::Message<'_>, words: &mut [u64; PIECE_WORDS]) -> bool {
-    let mut is_read = message.len() == 8 * PIECE_WORDS;
-    for (index, word) in words.iter_mut().enumerate() {
-        is_read = is_read && message.read_u64_le(8 * index).map(|value| *word = value).is_ok();
-    }
-    is_read
 }

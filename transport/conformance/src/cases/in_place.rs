@@ -73,7 +73,11 @@ pub(crate) fn a_batch_arrives_whole_and_in_order(subject: &Subject) {
             while numbers.len() < 6 {
                 let room = 6 - numbers.len();
                 let count = b.try_recv_batch(room, |message| {
-                    numbers.push(message.read_u64_le(0).unwrap());
+                    let number = message.read_u64_le(0).unwrap();
+                    numbers.push(number);
+                    let of_one = (message.len() == 8).then_some([number]);
+                    let of_seven = (message.len() == 56).then_some([number, 1, 2, 3, 4, 5, 6]);
+                    assert_eq!((message.to_words(), message.to_words()), (of_one, of_seven));
                     let rest = (1..message.len() / 8).map(|index| message.read_u64_le(8 * index).unwrap());
                     assert!(rest.eq(1..message.len() as u64 / 8));
                 });
