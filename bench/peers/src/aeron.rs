@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusteron_media_driver::bindings as c;
 use tombolo_bench::Patience;
-use tombolo_bench::suite::content::{check, corrupt, fill};
+use tombolo_bench::suite::content::{Aligned, check, corrupt, fill};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 const NAME: &str = "Aeron IPC";
@@ -238,13 +238,13 @@ unsafe extern "C" fn take<const N: usize>(
 impl End for IpcEnd {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut message = [0; N];
-        fill(&mut message, sequence);
+        let mut message = Aligned([0; N]);
+        fill(&mut message.0, sequence);
         let mut patience = Patience::default();
         loop {
             // SAFETY: the publication is open while the client is, and copies the message before it returns.
             let position = unsafe {
-                c::aeron_exclusive_publication_offer(self.publication, message.as_ptr(), N, None, null_mut())
+                c::aeron_exclusive_publication_offer(self.publication, message.0.as_ptr(), N, None, null_mut())
             };
             if position > 0 {
                 return Ok(());

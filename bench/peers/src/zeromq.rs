@@ -1,6 +1,6 @@
 //! ZeroMQ: a pair of sockets over a local socket.
 
-use tombolo_bench::suite::content::{check, check_sum, fill, fill_bulk, sum};
+use tombolo_bench::suite::content::{Aligned, check, check_sum, fill, fill_bulk, sum};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 const NAME: &str = "ZeroMQ";
@@ -55,9 +55,9 @@ struct Pair {
 
 impl End for Pair {
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut message = [0; N];
-        fill(&mut message, sequence);
-        self.socket.send(&message[..], 0).map_err(failed("send"))
+        let mut message = Aligned([0; N]);
+        fill(&mut message.0, sequence);
+        self.socket.send(&message.0[..], 0).map_err(failed("send"))
     }
 
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {

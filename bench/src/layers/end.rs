@@ -10,7 +10,7 @@ use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, shm};
 
 use crate::Patience;
-use crate::suite::content::{corrupt, fill};
+use crate::suite::content::{Aligned, corrupt, fill};
 use crate::suite::peers::tombolo::{BATCH, push, wrong};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
@@ -65,11 +65,11 @@ struct PolledEnd {
 impl End for PolledEnd {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut message = [0; N];
-        fill(&mut message, sequence);
+        let mut message = Aligned([0; N]);
+        fill(&mut message.0, sequence);
         let mut patience = Patience::default();
         loop {
-            match self.channel.try_send(&message) {
+            match self.channel.try_send(&message.0) {
                 Ok(()) => return Ok(()),
                 Err(EndError::Full) => patience.wait()?,
                 Err(error) => return Err(error.into()),

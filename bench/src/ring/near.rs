@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo_bench_far::content::Aligned;
 use tombolo_bench_far::lines::Lines;
 use tombolo_bench_far::ring::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
 use tombolo_bench_far::ring::end::{STALL, recv_polling, send_polling};
@@ -227,7 +228,7 @@ fn echo<const N: usize>(ring: &mut impl End, clock: Clock, slice: Duration) -> R
 
 /// Messages that the peer returns.
 struct Echoes<const N: usize> {
-    message: [u8; N],
+    message: Aligned<N>,
     answer: Vec<u8>,
     /// How many have come back; the last is in `answer`.
     back: u64,
@@ -235,8 +236,8 @@ struct Echoes<const N: usize> {
 
 impl<const N: usize> Echoes<N> {
     fn new() -> Self {
-        let mut message = [0; N];
-        command::fill(&mut message, 1);
+        let mut message = Aligned([0; N]);
+        command::fill(&mut message.0, 1);
         Echoes { message, answer: Vec::with_capacity(64), back: 0 }
     }
 
@@ -244,10 +245,10 @@ impl<const N: usize> Echoes<N> {
     /// the one before is checked and the next one is made.
     #[inline(always)]
     fn round(&mut self, ring: &mut impl End) -> Result<(), Error> {
-        send_polling(ring, &self.message)?;
+        send_polling(ring, &self.message.0)?;
         self.check()?;
         self.back += 1;
-        command::fill(&mut self.message, self.back + 1);
+        command::fill(&mut self.message.0, self.back + 1);
         recv_polling(ring, &mut self.answer)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The content of messages: every byte is written, and checked on arrival.
 
 use tombolo_bench_far::content;
-pub use tombolo_bench_far::content::{bulk_word, fill, fill_bulk, sum, word};
+pub use tombolo_bench_far::content::{Aligned, bulk_word, fill, fill_bulk, sum, word};
 
 use super::Error;
 

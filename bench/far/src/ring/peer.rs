@@ -8,6 +8,7 @@ use tombolo::{Channel, Domain, TransportKind};
 use super::PeerArguments;
 use super::command::{self, COMMAND_BYTES, Command, LONG_BYTES, USUAL_BYTES};
 use super::end::{End, Ends, recv_polling, send_polling};
+use crate::content::Aligned;
 use crate::lines::Lines;
 use crate::{Error, Side, cpus, placement};
 
@@ -148,13 +149,13 @@ fn give<const N: usize>(ring: &mut impl End, length: Duration) -> Result<(), Err
 /// # Errors
 /// When the channel fails.
 pub fn stream<const N: usize>(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
-    let mut message = [0; N];
+    let mut message = Aligned([0; N]);
     let mut count = 0_u64;
     let start = Instant::now();
     // Some at least: a busy host may not run this program before a short time is over.
     while count == 0 || !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
-        command::fill(&mut message, count);
-        send_polling(ring, &message)?;
+        command::fill(&mut message.0, count);
+        send_polling(ring, &message.0)?;
         count += 1;
     }
     Ok(count)

@@ -6,7 +6,7 @@ use rustix::io::{Errno, read, write};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use tombolo_platform::OsError;
 
-use crate::suite::content::{check, check_sum, fill, fill_bulk, sum};
+use crate::suite::content::{Aligned, check, check_sum, fill, fill_bulk, sum};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 /// The name of the stream socket.
@@ -166,9 +166,9 @@ impl Stream {
 
 impl End for Stream {
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut message = [0; N];
-        fill(&mut message, sequence);
-        Self::write_all(&self.send, &message)
+        let mut message = Aligned([0; N]);
+        fill(&mut message.0, sequence);
+        Self::write_all(&self.send, &message.0)
     }
 
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {

@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use tombolo::channel::{Batch, NotAdded};
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_base::SharedMemory;
-use tombolo_bench_far::content::{check_words, fill_words};
+use tombolo_bench_far::content::{check_words, fill_words, wrong_words};
 
 use super::bare;
 use crate::Patience;
-use crate::suite::content::{corrupt, fill, word};
+use crate::suite::content::{Aligned, check, corrupt, fill, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
 /// Its name in tables.
@@ -182,11 +182,11 @@ impl ChannelEnd {
 impl End for ChannelEnd {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut message = [0; N];
-        fill(&mut message, sequence);
+        let mut message = Aligned([0; N]);
+        fill(&mut message.0, sequence);
         let mut patience = Patience::default();
         loop {
-            match self.channel.try_send(&message) {
+            match self.channel.try_send(&message.0) {
                 Ok(()) => return Ok(()),
                 Err(tombolo::Error::WouldBlock) => patience.wait()?,
                 Err(error) => return Err(error.into()),
@@ -277,14 +277,17 @@ pub(crate) fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Resu
     }
 }
 
-/// Zero if every byte is right.
+/// Zero if every byte is right; by its numbers as [`push`] adds them.
 #[inline(always)]
 pub(crate) fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
-    // From the slot straight into registers, which is where the compiler keeps a copy of known length.
-    let mut bytes = [0; N];
-    let length = message.copy_to(&mut bytes).unwrap_or(0);
-    let words = bytes.as_chunks::<8>().0.iter().enumerate();
-    words.fold((length ^ N) as u64, |wrong, (index, chunk)| {
-        wrong | (u64::from_le_bytes(*chunk) ^ word(sequence, index))
-    })
+    match N {
+        48 => wrong_words(message.to_words::<6>(), sequence),
+        56 => wrong_words(message.to_words::<7>(), sequence),
+        64 => wrong_words(message.to_words::<8>(), sequence),
+        _ => {
+            let mut bytes = [0; N];
+            let copied = message.copy_to(&mut bytes) == Ok(N);
+            u64::from(!copied || check::<N>(&bytes, sequence).is_err())
+        }
+    }
 }
