@@ -3,12 +3,13 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
-pub use tombolo_link::end::{Announced, EndError, Head, Look, Room, ShortMessage, Stats, Stored};
+pub use tombolo_link::end::{Announced, EndError, Room, ShortMessage, Stats, Stored};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::error::ChannelError;
+use crate::memory::MemoryChannel;
 use crate::message::{Batch, Draft, Message};
 
 /// A transport's description of itself. Constant for its lifetime.
@@ -71,50 +72,25 @@ pub trait Transport {
     /// accepted, which is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`]. By default
-    /// nothing does.
+    /// The channel in coherent memory that this end is, for what adds little to an operation: that channel
+    /// sends by stores and receives by loads, in the caller's code. By default there is none.
     #[inline(always)]
-    fn try_store(&mut self, _message: &[u8], _size: ShortMessage) -> Stored {
-        Stored::Nothing
+    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+        None
     }
 
-    /// Does what [`Stored::Unfinished`] left.
-    fn finish(&mut self) {}
-
-    /// The next message, if loads alone find it. By default nothing is found so.
-    ///
-    /// It is read by [`message`](Self::message) and stays until [`consume`](Self::consume). Callers use
-    /// [`try_recv_in_place`](TransportExt::try_recv_in_place).
-    #[inline(always)]
-    fn look(&mut self) -> Look {
-        Look::Other
-    }
-
-    /// The content of the message that [`look`](Self::look) found.
-    #[inline(always)]
-    fn message(&self, _head: &Head) -> Message<'_> {
-        Message::of_bytes(&[])
-    }
-
-    /// Consumes the message that [`look`](Self::look) found. Whether that may have rung the peer.
-    #[inline(always)]
-    fn consume(&mut self, _head: Head) -> bool {
-        false
-    }
-
-    /// Receives the next message, if any, whatever that takes: it is consumed when `read` returns. What
-    /// [`try_recv_in_place`](TransportExt::try_recv_in_place) calls after [`Look::Other`].
+    /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError>
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError>
     where
         Self: Sized;
 
     /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their number.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive), when none was received.
+    /// As [`try_recv_in_place`](Self::try_recv_in_place), when none was received.
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError>
     where
         Self: Sized,
@@ -155,7 +131,7 @@ pub trait Transport {
         one_by_one(self, fill)
     }
 
-    /// Whether the awaited condition holds. To read: [`receive`](Self::receive) would
+    /// Whether the awaited condition holds. To read: [`try_recv_in_place`](Self::try_recv_in_place) would
     /// not return `None`. To write: [`try_send`](Self::try_send) of a message as long as the one that last
     /// found no room would not return [`EndError::Full`], and the kernel has taken all that was accepted.
     fn is_ready(&mut self, awaited: Interest) -> bool;
@@ -190,6 +166,27 @@ pub trait Transport {
     fn close(&mut self);
 }
 
+impl ChannelError {
+    /// The full error for `error`, returned by an operation of `transport` on a message of `length_bytes`.
+    #[cold]
+    pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
+        match error {
+            EndError::Full => ChannelError::WouldBlock,
+            EndError::TooLong => {
+                ChannelError::TooLong { length_bytes, max_bytes: transport.describe().max_message_bytes }
+            }
+            EndError::Closed => ChannelError::Closed,
+            EndError::PeerDied => match transport.failure() {
+                Some(told @ ChannelError::FarEnd(_)) => told,
+                _ => ChannelError::PeerDied,
+            },
+            EndError::Broken => transport
+                .failure()
+                .unwrap_or_else(|| ChannelError::Violation("the transport gives no details".into())),
+        }
+    }
+}
+
 /// Operations derived from those of any transport.
 pub trait TransportExt: Transport {
     /// The longest message, in bytes.
@@ -197,31 +194,10 @@ pub trait TransportExt: Transport {
         self.describe().max_message_bytes
     }
 
-    /// Receives the next message, if any, in place: it is consumed when `read` returns.
-    ///
-    /// # Errors
-    /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
-    // What is read by loads alone, for all transports in one place: the compiler inlines `read` there.
-    #[inline(always)]
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError>
-    where
-        Self: Sized,
-    {
-        match self.look() {
-            Look::Message(head) => {
-                let received = read(&self.message(&head));
-                self.consume(head);
-                Ok(Some(received))
-            }
-            Look::Empty => Ok(None),
-            Look::Other => self.receive(read),
-        }
-    }
-
     /// Receives the next message into `buffer`, replacing its content; `None` when there is none.
     ///
     /// # Errors
-    /// As [`try_recv_in_place`](Self::try_recv_in_place).
+    /// As [`try_recv_in_place`](Transport::try_recv_in_place).
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError>
     where

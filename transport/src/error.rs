@@ -4,8 +4,6 @@ use tombolo_link::end::EndError;
 use tombolo_link::{FarEnd, HandshakeError};
 use tombolo_platform::OsError;
 
-use crate::contract::Transport;
-
 /// Why an operation on a channel failed. The caller keeps ownership of what was to be sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
@@ -40,27 +38,6 @@ pub enum ChannelError {
     /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
-}
-
-impl ChannelError {
-    /// The full error for `error`, returned by an operation of `transport` on a message of `length_bytes`.
-    #[cold]
-    pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
-        match error {
-            EndError::Full => ChannelError::WouldBlock,
-            EndError::TooLong => {
-                ChannelError::TooLong { length_bytes, max_bytes: transport.describe().max_message_bytes }
-            }
-            EndError::Closed => ChannelError::Closed,
-            EndError::PeerDied => match transport.failure() {
-                Some(told @ ChannelError::FarEnd(_)) => told,
-                _ => ChannelError::PeerDied,
-            },
-            EndError::Broken => transport
-                .failure()
-                .unwrap_or_else(|| ChannelError::Violation("the transport gives no details".into())),
-        }
-    }
 }
 
 impl From<&ChannelError> for EndError {

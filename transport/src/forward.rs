@@ -29,29 +29,19 @@ macro_rules! forward_transport {
             $crate::contract::Transport::try_send(&mut self.$inner, message)
         }
     };
-    // With what finds a message by loads alone.
-    (@receive $inner:tt) => {
+    // With the channel in memory, which receives so too.
+    (@try_recv_in_place $inner:tt) => {
         #[inline(always)]
-        fn look(&mut self) -> $crate::contract::Look {
-            $crate::contract::Transport::look(&mut self.$inner)
-        }
-
-        #[inline(always)]
-        fn message(&self, head: &$crate::contract::Head) -> $crate::Message<'_> {
-            $crate::contract::Transport::message(&self.$inner, head)
-        }
-
-        #[inline(always)]
-        fn consume(&mut self, head: $crate::contract::Head) -> bool {
-            $crate::contract::Transport::consume(&mut self.$inner, head)
+        fn in_memory(&mut self) -> Option<&mut $crate::MemoryChannel> {
+            $crate::contract::Transport::in_memory(&mut self.$inner)
         }
 
         #[inline]
-        fn receive<R>(
+        fn try_recv_in_place<R>(
             &mut self,
             read: impl FnOnce(&$crate::Message<'_>) -> R,
         ) -> Result<Option<R>, $crate::EndError> {
-            $crate::contract::Transport::receive(&mut self.$inner, read)
+            $crate::contract::Transport::try_recv_in_place(&mut self.$inner, read)
         }
     };
     (@try_recv_batch $inner:tt) => {

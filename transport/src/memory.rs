@@ -1,9 +1,10 @@
 //! A channel over two rings in memory that both sides map: [`ChannelEnd`] with the signals of Linux.
 
+use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Head, Look};
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{self, Opening};
 use tombolo_link::{FarEnd, Hello, Side, TransportKind, far_end};
@@ -12,7 +13,7 @@ use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Description, Head, Look, ShortMessage, Stats, Stored, Transport};
+use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, InSlots, Message};
 
@@ -97,6 +98,39 @@ pub(crate) fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
     ChannelError::Violation(error.to_string())
 }
 
+/// Operations by loads and stores alone, for [`Transport::in_memory`].
+impl MemoryChannel {
+    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`].
+    #[inline(always)]
+    pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        self.end.try_store(message, size)
+    }
+
+    /// Does what [`Stored::Unfinished`] left.
+    pub fn finish(&mut self) {
+        self.end.finish();
+    }
+
+    /// The next message, if loads alone find it. It is read by [`message`](Self::message) and stays until
+    /// [`consume`](Self::consume).
+    #[inline(always)]
+    pub(crate) fn look(&mut self) -> Look {
+        self.end.look()
+    }
+
+    /// The content of the message that [`look`](Self::look) found.
+    #[inline(always)]
+    pub(crate) fn message(&self, head: &Head) -> Message<'_> {
+        Coherent::message(self.end.view(head))
+    }
+
+    /// Consumes the message that [`look`](Self::look) found. Whether that may have rung the peer.
+    #[inline(always)]
+    pub(crate) fn consume(&mut self, head: Head) -> bool {
+        self.end.consume(head)
+    }
+}
+
 fn awaited(interest: Interest) -> Awaited {
     match interest {
         Interest::Read => Awaited::Message,
@@ -132,31 +166,14 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 
     #[inline(always)]
-    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        self.end.try_store(message, size)
-    }
-
-    fn finish(&mut self) {
-        self.end.finish();
+    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+        // Known when it is compiled.
+        (self as &mut dyn Any).downcast_mut()
     }
 
     #[inline(always)]
-    fn look(&mut self) -> Look {
-        self.end.look()
-    }
-
-    #[inline(always)]
-    fn message(&self, head: &Head) -> Message<'_> {
-        C::message(self.end.view(head))
-    }
-
-    #[inline(always)]
-    fn consume(&mut self, head: Head) -> bool {
-        self.end.consume(head)
-    }
-
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.end.receive(|message| read(&C::message(message)))
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        self.end.try_recv(|message| read(&C::message(message)))
     }
 
     #[inline(always)]

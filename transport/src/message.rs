@@ -2,13 +2,12 @@
 
 use tombolo_base::coherence::Flushed;
 use tombolo_base::{CacheMaintenance, Coherent};
+use tombolo_link::end::EndError;
 pub use tombolo_ring::USUAL_PAYLOAD_BYTES;
 use tombolo_ring::{Batch as RingBatch, Claim, OutOfMessage, SendError, TargetTooShort, View};
 
-use crate::contract::EndError;
-
 /// Memory in whose slots messages, drafts and batches of a transport can lie.
-pub trait InSlots: CacheMaintenance {
+pub trait InSlots: CacheMaintenance + 'static {
     /// A received message.
     fn message(message: View<'_, Self>) -> Message<'_>;
 

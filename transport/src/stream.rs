@@ -385,7 +385,7 @@ impl Transport for StreamChannel {
         Ok(())
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if self.closed {
             return Err(EndError::Closed);
         }

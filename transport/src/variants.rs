@@ -1,8 +1,7 @@
 //! [`Transport`](crate::Transport) for an enum of transports.
 
 /// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by calling
-/// the one that it holds. Only the first sends by stores and receives by loads alone; see
-/// [`Stored`](crate::contract::Stored) and [`Look`](crate::contract::Look).
+/// the one that it holds. Only the first may be a channel [in memory](crate::Transport::in_memory).
 ///
 /// An enum, not a trait object: sending takes a few nanoseconds.
 #[macro_export]
@@ -11,22 +10,6 @@ macro_rules! transport_of_variants {
         $crate::transport_of_variants!(@impl $name, $first, [$first $($variant)+]);
     };
     (@impl $name:ident, $first:ident, [$($variant:ident)+]) => {
-        impl $name {
-            /// [`try_recv_batch`]($crate::Transport::try_recv_batch) of any carrier, which calls `read`.
-            #[inline(never)]
-            fn try_recv_batch_slowly(
-                &mut self,
-                max: usize,
-                read: &mut dyn FnMut(&$crate::Message<'_>),
-            ) -> Result<usize, $crate::EndError> {
-                match self {
-                    $($name::$variant(channel) => {
-                        $crate::Transport::try_recv_batch(&mut **channel, max, |message| read(message))
-                    })+
-                }
-            }
-        }
-
         impl $crate::Transport for $name {
             fn describe(&self) -> $crate::Description {
                 match self { $($name::$variant(channel) => $crate::Transport::describe(&**channel),)+ }
@@ -49,66 +32,35 @@ macro_rules! transport_of_variants {
             }
 
             #[inline(always)]
-            fn try_store(
-                &mut self,
-                message: &[u8],
-                size: $crate::contract::ShortMessage,
-            ) -> $crate::contract::Stored {
+            fn in_memory(&mut self) -> Option<&mut $crate::MemoryChannel> {
                 match self {
-                    $name::$first(channel) => $crate::Transport::try_store(&mut **channel, message, size),
-                    _ => $crate::contract::Stored::Nothing,
-                }
-            }
-
-            fn finish(&mut self) {
-                if let $name::$first(channel) = self {
-                    $crate::Transport::finish(&mut **channel);
-                }
-            }
-
-            #[inline(always)]
-            fn look(&mut self) -> $crate::contract::Look {
-                match self {
-                    $name::$first(channel) => $crate::Transport::look(&mut **channel),
-                    _ => $crate::contract::Look::Other,
-                }
-            }
-
-            #[inline(always)]
-            fn message(&self, head: &$crate::contract::Head) -> $crate::Message<'_> {
-                match self {
-                    $name::$first(channel) => $crate::Transport::message(&**channel, head),
-                    _ => $crate::Message::of_bytes(&[]),
-                }
-            }
-
-            #[inline(always)]
-            fn consume(&mut self, head: $crate::contract::Head) -> bool {
-                match self {
-                    $name::$first(channel) => $crate::Transport::consume(&mut **channel, head),
-                    _ => false,
+                    $name::$first(channel) => $crate::Transport::in_memory(&mut **channel),
+                    _ => None,
                 }
             }
 
             #[inline(never)]
-            fn receive<R>(
+            fn try_recv_in_place<R>(
                 &mut self,
                 read: impl FnOnce(&$crate::Message<'_>) -> R,
             ) -> Result<Option<R>, $crate::EndError> {
                 match self {
-                    $($name::$variant(channel) => $crate::Transport::receive(&mut **channel, read),)+
+                    $($name::$variant(channel) => $crate::Transport::try_recv_in_place(&mut **channel, read),)+
                 }
             }
 
-            #[inline(always)]
+            #[inline(never)]
             fn try_recv_batch(
                 &mut self,
                 max: usize,
                 mut read: impl FnMut(&$crate::Message<'_>),
             ) -> Result<usize, $crate::EndError> {
+                // By a reference: there is one loop for each carrier, not for each carrier and caller.
+                let read: &mut dyn FnMut(&$crate::Message<'_>) = &mut read;
                 match self {
-                    $name::$first(channel) => $crate::Transport::try_recv_batch(&mut **channel, max, read),
-                    _ => self.try_recv_batch_slowly(max, &mut read),
+                    $($name::$variant(channel) => {
+                        $crate::Transport::try_recv_batch(&mut **channel, max, |message| read(message))
+                    })+
                 }
             }
 

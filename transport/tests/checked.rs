@@ -109,7 +109,7 @@ impl Transport for Toy {
         Ok(())
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.calls += 1;
         match self.wrong {
             _ if self.closed => return Err(EndError::Closed),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, OsError};
-use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, shm};
+use tombolo_transport::{EndError, MemoryChannel, Transport, shm};
 
 use crate::Patience;
 use crate::suite::content::{Aligned, corrupt, fill};

@@ -165,11 +165,13 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_short(&mut self, message: &[u8]) -> bool {
-        self.put_short(message, Release)
+        // A call would store return address and registers, which take room in the processor's queue of
+        // stores (ADR 0142).
+        self.put_single(message, Release) || self.put_pair(message, Release)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), published with `order`: relaxed behind a message that
-    /// is held back.
+    /// As [`try_send_short`](Self::try_send_short), for a batch: published with `order`, which is relaxed
+    /// behind a message that is held back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         self.put_single(message, order) || self.put_pair_apart(message, order)

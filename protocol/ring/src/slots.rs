@@ -1,5 +1,7 @@
 //! Addressing: the words of each position.
 
+use core::hint::cold_path;
+
 use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::sync::{AtomicU64, Ordering, prefetch};
 use tombolo_base::{CacheMaintenance, CircularWords, SharedMemory};
@@ -206,6 +208,7 @@ impl<C: CacheMaintenance> Slots<C> {
     #[inline(always)]
     pub(crate) fn load_words<const N: usize>(&self, position: u64) -> Option<[u64; N]> {
         if self.size != SlotSize::B64 || N > 14 {
+            cold_path();
             return None;
         }
         let mut words = [0; N];

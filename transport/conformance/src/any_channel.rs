@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
-use tombolo_transport::contract::{Announced, ShortMessage, Stored};
+use tombolo_transport::contract::Announced;
 use tombolo_transport::{
-    Batch, ChannelError, Description, Draft, EndError, Message, Stats, Transport, TransportExt,
+    Batch, ChannelError, Description, Draft, EndError, MemoryChannel, Message, Stats, Transport,
 };
 
 /// A channel end of any type. Every method is that of the end.
@@ -37,8 +37,7 @@ trait Erased: Send {
     fn stats(&self) -> Stats;
     fn failure(&self) -> Option<ChannelError>;
     fn send(&mut self, message: &[u8]) -> Result<(), EndError>;
-    fn store(&mut self, message: &[u8], size: ShortMessage) -> Stored;
-    fn finish(&mut self);
+    fn in_memory(&mut self) -> Option<&mut MemoryChannel>;
     fn recv(&mut self, read: &mut dyn FnMut(&Message<'_>)) -> Result<bool, EndError>;
     fn recv_batch(&mut self, max: usize, read: &mut dyn FnMut(&Message<'_>)) -> Result<usize, EndError>;
     fn send_in_place(&mut self, length_bytes: usize, write: &mut dyn FnMut(&mut Draft<'_>)) -> Sent<()>;
@@ -79,12 +78,8 @@ impl<T: Transport + Send + 'static> Erased for T {
         self.try_send(message)
     }
 
-    fn store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        self.try_store(message, size)
-    }
-
-    fn finish(&mut self) {
-        Transport::finish(self);
+    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+        Transport::in_memory(self)
     }
 
     fn recv(&mut self, read: &mut dyn FnMut(&Message<'_>)) -> Result<bool, EndError> {
@@ -154,15 +149,11 @@ impl Transport for AnyChannel {
         self.0.send(message)
     }
 
-    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        self.0.store(message, size)
+    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+        self.0.in_memory()
     }
 
-    fn finish(&mut self) {
-        self.0.finish();
-    }
-
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let (mut read, mut found) = (Some(read), None);
         self.0.recv(&mut |message| found = Some(take(&mut read)(message)))?;
         Ok(found)

@@ -154,7 +154,7 @@ impl Transport for SimChannel {
         Ok(())
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(error) = self.unreceivable() {
             return Err(error);
         }

@@ -7,7 +7,7 @@ use tombolo_platform::OsError;
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Description, EndError, Transport, TransportExt};
+use crate::contract::{Description, EndError, Transport};
 use crate::message::Message;
 
 /// How often each fault occurs. All zero: never.
@@ -221,7 +221,7 @@ impl<T: Transport> Transport for Faulty<T> {
         sent
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(error) = self.ended {
             return Err(error);
         }

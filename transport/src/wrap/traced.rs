@@ -1,8 +1,10 @@
 //! Counts and traces what passes one end of a channel.
 
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use tombolo_link::TransportKind;
+use tombolo_link::end::Look;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::now_ns;
 use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
@@ -10,8 +12,9 @@ use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
 use crate::contract::{
-    Description, EndError, Head, Look, Room, ShortMessage, Stored, Transport, one_by_one, recv_one_by_one,
+    Description, EndError, Room, ShortMessage, Stored, Transport, one_by_one, recv_one_by_one,
 };
+use crate::memory::MemoryChannel;
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{EventKind, NewEvent, Recorder};
 
@@ -259,6 +262,84 @@ impl<T: Transport> Traced<T> {
         self.probe.count_sent(&self.inner, ticks);
     }
 
+    /// The channel in memory, while tracing is off.
+    #[inline(always)]
+    fn untraced_memory(&mut self) -> Option<&mut MemoryChannel> {
+        if self.probe.is_on() {
+            cold_path();
+            return None;
+        }
+        self.inner.in_memory()
+    }
+
+    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`].
+    #[inline(always)]
+    pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        let Some(memory) = self.untraced_memory() else { return Stored::Nothing };
+        let stored = memory.try_store(message, size);
+        if stored != Stored::Nothing {
+            // The room is published by sends that look for it: in a ring at least once a lap.
+            self.probe.row.add_sent(1, message.len() as u64);
+        }
+        stored
+    }
+
+    /// Does what [`Stored::Unfinished`] left.
+    #[cold]
+    pub fn finish(&mut self) {
+        if let Some(memory) = self.inner.in_memory() {
+            memory.finish();
+        }
+        self.probe.count_sent(&self.inner, 0);
+    }
+
+    /// Receives the next message, if any, whatever that takes.
+    #[inline(never)]
+    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        let mut length = 0;
+        let received = self.inner.try_recv_in_place(|message| {
+            length = message.len();
+            read(message)
+        });
+        match received {
+            Ok(None) => Ok(None),
+            Ok(Some(result)) => {
+                if self.probe.is_on() {
+                    self.note_receive(length);
+                } else {
+                    self.probe.count_received(&self.inner);
+                }
+                Ok(Some(result))
+            }
+            Err(error) => {
+                self.probe.failed(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Receives up to `max` messages, whatever that takes.
+    #[inline(never)]
+    fn receive_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
+        if self.probe.is_on() {
+            // So that each gets a time stamp and a number.
+            return recv_one_by_one(self, max, &mut read);
+        }
+        let received = self.inner.try_recv_batch(max, read);
+        self.received_batch(received)
+    }
+
+    /// Counts what was received together.
+    #[inline(always)]
+    fn received_batch(&mut self, received: Result<usize, EndError>) -> Result<usize, EndError> {
+        match received {
+            Ok(0) => {}
+            Ok(_) => self.probe.count_received(&self.inner),
+            Err(error) => self.probe.failed(error),
+        }
+        received
+    }
+
     /// Records a receive while tracing is on.
     #[cold]
     fn note_receive(&mut self, length_bytes: usize) {
@@ -285,86 +366,35 @@ impl<T: Transport> Transport for Traced<T> {
     }
 
     #[inline(always)]
-    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        if self.probe.is_on() {
-            return Stored::Nothing;
-        }
-        let stored = self.inner.try_store(message, size);
-        if stored != Stored::Nothing {
-            // The room is published by sends that look for it: in a ring at least once a lap.
-            self.probe.row.add_sent(1, message.len() as u64);
-        }
-        stored
-    }
-
-    #[cold]
-    fn finish(&mut self) {
-        self.inner.finish();
-        self.probe.count_sent(&self.inner, 0);
-    }
-
-    /// Leaves everything to [`receive`](Transport::receive) while tracing is on.
-    #[inline(always)]
-    fn look(&mut self) -> Look {
-        if self.probe.is_on() { Look::Other } else { self.inner.look() }
-    }
-
-    #[inline(always)]
-    fn message(&self, head: &Head) -> Message<'_> {
-        self.inner.message(head)
-    }
-
-    #[inline(always)]
-    fn consume(&mut self, head: Head) -> bool {
-        self.probe.row.add_received(1, head.len_bytes() as u64);
-        let may_have_rung = self.inner.consume(head);
-        if may_have_rung {
-            self.probe.count_received(&self.inner);
-        }
-        may_have_rung
-    }
-
-    #[inline(never)]
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        let mut length = 0;
-        let received = self.inner.receive(|message| {
-            length = message.len();
-            read(message)
-        });
-        match received {
-            Ok(None) => Ok(None),
-            Ok(Some(result)) => {
-                if self.probe.is_on() {
-                    self.note_receive(length);
-                } else {
-                    self.probe.count_received(&self.inner);
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        if let Some(memory) = self.untraced_memory() {
+            // Here and nowhere else for a message that loads find, so that the compiler inlines `read`.
+            match memory.look() {
+                Look::Message(head) => {
+                    let length_bytes = head.len_bytes();
+                    let received = read(&memory.message(&head));
+                    let may_have_rung = memory.consume(head);
+                    self.probe.row.add_received(1, length_bytes as u64);
+                    if may_have_rung {
+                        self.probe.count_received(&self.inner);
+                    }
+                    return Ok(Some(received));
                 }
-                Ok(Some(result))
-            }
-            Err(error) => {
-                self.probe.failed(error);
-                Err(error)
+                Look::Empty => return Ok(None),
+                Look::Other => {}
             }
         }
+        cold_path();
+        self.receive(read)
     }
 
     #[inline(always)]
-    fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        if self.probe.is_on() {
-            // So that each gets a time stamp and a number.
-            return recv_one_by_one(self, max, &mut read);
-        }
-        match self.inner.try_recv_batch(max, read) {
-            Ok(0) => Ok(0),
-            Ok(received) => {
-                self.probe.count_received(&self.inner);
-                Ok(received)
-            }
-            Err(error) => {
-                self.probe.failed(error);
-                Err(error)
-            }
-        }
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
+        let received = match self.untraced_memory() {
+            Some(memory) => memory.try_recv_batch(max, read),
+            None => return self.receive_batch(max, read),
+        };
+        self.received_batch(received)
     }
 
     #[inline(always)]

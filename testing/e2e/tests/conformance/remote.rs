@@ -190,7 +190,7 @@ impl Transport for RemotePeer {
         self.number(&order).map(drop).map_err(|error| self.noted(error))
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut received = Vec::new();
         match self.obey(&Order::Recv, &mut received).map_err(|error| self.noted(error))? {
             Some(_) => Ok(None),

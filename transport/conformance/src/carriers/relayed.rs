@@ -91,7 +91,7 @@ fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
 pub struct RelayedEnd<T>(T);
 
 impl<T: Transport> Transport for RelayedEnd<T> {
-    forward_transport!(0: stats try_send receive is_ready announce_sleep may_sleep sources park woken close);
+    forward_transport!(0: stats try_send try_recv_in_place is_ready announce_sleep may_sleep sources park woken close);
 
     fn describe(&self) -> Description {
         let inner = self.0.describe();

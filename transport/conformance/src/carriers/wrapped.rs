@@ -146,7 +146,7 @@ impl Wrapper for TracedAll {
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
-    forward_transport!(0: stats failure try_send receive is_ready announce_sleep may_sleep woken close);
+    forward_transport!(0: stats failure try_send try_recv_in_place is_ready announce_sleep may_sleep woken close);
 
     fn describe(&self) -> Description {
         let inner = self.0.describe();
@@ -177,7 +177,7 @@ pub struct Late<T> {
 }
 
 impl<T: Transport> Transport for Late<T> {
-    forward_transport!(inner: stats failure try_send receive is_ready may_sleep close);
+    forward_transport!(inner: stats failure try_send try_recv_in_place is_ready may_sleep close);
 
     fn describe(&self) -> Description {
         let inner = self.inner.describe();

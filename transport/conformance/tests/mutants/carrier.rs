@@ -134,7 +134,7 @@ impl<M: Mutation> Transport for Mutant<M> {
         mutation.send(inner, message)
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let (mutation, inner) = self.parts();
         let mut buffer = Vec::new();
         let received = mutation.receive(inner, &mut buffer)?;

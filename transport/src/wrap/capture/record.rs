@@ -10,7 +10,7 @@ use tombolo_platform::time::now_ns;
 
 use super::format::{About, Event, Writer};
 use crate::capabilities::Capabilities;
-use crate::contract::{Description, EndError, Transport, TransportExt};
+use crate::contract::{Description, EndError, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
@@ -150,7 +150,7 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
 
     /// Reads from a single copy, so that the capture has what the program read even if a peer changes the
     /// memory.
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut copy = std::mem::take(&mut self.scratch);
         // A trait object, so that the type is the same for every `read` and wrappers can nest.
         let take: &mut dyn FnMut(&Message<'_>) = &mut |message| message.copy_into(&mut copy);

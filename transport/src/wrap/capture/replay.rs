@@ -179,7 +179,7 @@ impl Transport for Replay {
         Ok(())
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if self.closed || self.diverged.is_some() {
             return self.end().map_or(Ok(None), Err);
         }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use tombolo_platform::event::Interest;
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Description, EndError, Stats, Transport, TransportExt};
+use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
 use ledger::Witness;
 
@@ -297,7 +297,7 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.history.note("receive", 0);
         let before = self.inner.stats();
         let (mut copy, mut length_bytes) = (None, 0);
