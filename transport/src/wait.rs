@@ -190,7 +190,7 @@ fn send_slow<C: Transport>(
 /// Receives the next message into `buffer`, replacing its content and waiting up to `timeout`.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`TransportExt::try_recv_in_place`].
+/// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_in_place`].
 #[inline]
 pub fn recv_into<C: Transport>(
     channel: &mut C,
