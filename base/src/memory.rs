@@ -464,6 +464,9 @@ mod tests {
             assert!(half.iter().copied().eq(index as u64 % 2 * 16..index as u64 % 2 * 16 + 16));
         }
         assert_eq!(circle.memory().len_bytes(), 256);
+        let small = CircularWords::of(SharedMemory::zeroed(8 * 8));
+        let beyond = std::panic::AssertUnwindSafe(|| small.chunk::<16>(0).len());
+        assert!(std::panic::catch_unwind(beyond).is_err(), "more words than there are");
     }
 
     #[test]

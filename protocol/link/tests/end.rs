@@ -143,6 +143,36 @@ fn an_answer_brings_the_room_back_that_was_used() {
     }
 }
 
+/// A way to send a message of one byte.
+type Way = fn(&mut TestEnd) -> Result<(), EndError>;
+
+#[test]
+fn the_credit_of_an_answer_counts_for_every_way_to_send() {
+    let in_place = |end: &mut TestEnd| end.try_send_in_place(1, |claim| claim.commit());
+    let in_batch = |end: &mut TestEnd| send_batch(end, &[&[1]]).map(|_| ());
+    let when_sendable = |end: &mut TestEnd| match end.sendable() {
+        true => end.try_send(&[1]),
+        false => Err(EndError::Full),
+    };
+    let ways: [Way; 4] = [|end| end.try_send(&[1]), in_place, in_batch, when_sendable];
+    for way in ways {
+        let Pair { mut a, mut b, .. } = pair(8);
+        for _ in 0..8 {
+            a.try_send(&[1]).unwrap();
+        }
+        // The fifth slot returns with the answer alone: the credit line has four until half the ring is due.
+        for _ in 0..5 {
+            recv(&mut b).unwrap().expect("a message");
+        }
+        b.try_send(&[1]).unwrap();
+        recv(&mut a).unwrap().expect("an answer");
+        for _ in 0..5 {
+            assert_eq!(way(&mut a), Ok(()));
+        }
+        assert_eq!(a.stats().room.free_slots, 0);
+    }
+}
+
 #[test]
 fn every_way_to_send_rings_a_sleeper_once() {
     let ways: [fn(&mut TestEnd); 4] = [

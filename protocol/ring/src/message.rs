@@ -103,7 +103,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
 
     /// The message as `N` little-endian numbers; `None` if it has another length.
     ///
-    /// Inlined, the numbers of a message in one slot or two of 64 bytes come from the slots in registers.
+    /// Inlined, the numbers of a message in slots of 64 bytes come from those in registers.
     #[inline(always)]
     #[must_use]
     pub fn to_words<const N: usize>(self) -> Option<[u64; N]> {

@@ -204,10 +204,10 @@ impl<C: CacheMaintenance> Slots<C> {
         true
     }
 
-    /// Loads the first `N` words of a message, if that lies in one slot or two of the usual 64 bytes.
+    /// Loads the first `N` words of a message, if that lies in slots of the usual 64 bytes.
     #[inline(always)]
     pub(crate) fn load_words<const N: usize>(&self, position: u64) -> Option<[u64; N]> {
-        if self.size != SlotSize::B64 || N > 14 {
+        if self.size != SlotSize::B64 {
             cold_path();
             return None;
         }

@@ -100,7 +100,8 @@ fn words_arrive<const N: usize>() {
                 batch.push_words(numbers).unwrap();
                 let opposite = numbers.map(|number| !number);
                 let second = batch.push_words(opposite).is_ok();
-                let third = second && batch.push_words(opposite).is_ok();
+                let other = numbers.map(|number| number << 8);
+                let third = second && batch.push_words(other).is_ok();
                 batch.commit();
                 let bytes = |numbers: [u64; N]| Some(numbers.map(u64::to_le_bytes).concat());
                 assert_eq!(receive(&mut consumer), bytes(numbers), "{N} words in {size:?}, {variant:?}");
@@ -109,7 +110,7 @@ fn words_arrive<const N: usize>() {
                 }
                 if third {
                     let message = consumer.try_recv().unwrap().unwrap();
-                    assert_eq!(message.view().to_words(), Some(opposite), "{N} words in {size:?}");
+                    assert_eq!(message.view().to_words(), Some(other), "{N} words in {size:?}");
                     assert_eq!(message.view().to_words::<20>(), None);
                 }
                 read_as_words |= third;
