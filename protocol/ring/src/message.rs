@@ -116,7 +116,11 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         // In memory of its own, or the numbers above would go through it too.
         let mut bytes = [[0; 8]; N];
         copy_to_start(self.consumer, self.len_bytes, self.slots, bytes.as_flattened_mut());
-        Some(bytes.map(u64::from_le_bytes))
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(bytes) {
+            *word = u64::from_le_bytes(bytes);
+        }
+        Some(words)
     }
 
     /// Copies a message that lies in one slot of 64 bytes to the start of `target`. The bytes after it are
