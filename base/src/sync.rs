@@ -58,6 +58,31 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
+/// As [`prefetch`], for a line that is about to be written: requests exclusive ownership.
+#[inline(always)]
+pub fn prefetch_for_write(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: as above; processors without the instruction execute it as a no-op.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{address}]",
+            address = in(reg) core::ptr::from_ref(word),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "prfm pstl1keep, [{address}]",
+            address = in(reg) core::ptr::from_ref(word),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(any(loom, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = word;
+}
+
 /// Stores block `INDEX` of sixteen bytes of `source` in address order as two relaxed word stores, in one
 /// instruction where the processor has one that wide. The pair is not atomic as a whole. Returns false, and
 /// stores nothing, where `source` or `words` ends before.

@@ -480,6 +480,15 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
+    /// Prefetches the slot of the next message for writing, unless the message before took several. Worth it
+    /// only when that message comes soon: a peer that polls the slot takes the line back.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        if !self.tally.ends_several(self.position) {
+            self.slots.prefetch_for_write(self.position);
+        }
+    }
+
     /// The credit of a message of the reverse ring, if it is new and unambiguous.
     #[inline(always)]
     fn new_credit(&self, credit: u32) -> Option<u64> {

@@ -3,7 +3,7 @@
 use core::hint::cold_path;
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
-use tombolo_base::sync::{AtomicU64, Ordering, prefetch};
+use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
 use tombolo_base::{CacheMaintenance, CircularWords, SharedMemory};
 
 use crate::bytes;
@@ -250,6 +250,14 @@ impl<C: CacheMaintenance> Slots<C> {
     pub(crate) fn prefetch(&self, position: u64) {
         if C::COHERENT {
             prefetch(self.control(position));
+        }
+    }
+
+    /// Prefetches the slot at `position` for writing.
+    #[inline(always)]
+    pub(crate) fn prefetch_for_write(&self, position: u64) {
+        if C::COHERENT {
+            prefetch_for_write(self.control(position));
         }
     }
 

@@ -14,7 +14,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         let peer_gone = self.signals.peer_gone();
         match self.ends.consumer.look() {
             Look::Message(head) => {
-                self.note_message();
+                self.prepare_answer();
                 Look::Message(head)
             }
             Look::Empty if !peer_gone => {
@@ -79,7 +79,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         };
         match received {
             Ok(Some(received)) => {
-                self.note_message();
+                self.prepare_answer();
                 self.wake_peer_for_credit();
                 Ok(Some(received))
             }
@@ -147,13 +147,15 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         found || self.signals.peer_gone()
     }
 
-    /// Follows a poll of the ring that found a message: what is sent from now on answers it.
+    /// Prefetches the slot of the answer when a message is found, before it is read. That slot lies in the
+    /// cache of the peer, which polls it, and takes as long to arrive as the message did. Where messages only
+    /// arrive and none are sent the slot is left alone, because the peer would have to fetch it again.
     #[inline(always)]
-    fn note_message(&mut self) {
+    fn prepare_answer(&mut self) {
         let sent = self.ends.producer.position();
-        // Where messages only arrive it never changes, and a store costs more than a comparison.
         if self.sent_at_receive != sent {
             self.sent_at_receive = sent;
+            self.ends.producer.prefetch();
         }
     }
 
