@@ -72,8 +72,8 @@ pub trait Transport {
     /// accepted, which is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// The channel in coherent memory that this end is, for what adds little to an operation: that channel
-    /// sends by stores and receives by loads, in the caller's code. By default there is none.
+    /// This end as a channel in coherent memory, if it is one. A wrapper that adds little to an operation
+    /// sends and receives through it, by stores and loads that are inlined. `None` by default.
     #[inline(always)]
     fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
         None

@@ -167,7 +167,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
 
     #[inline(always)]
     fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
-        // Known when it is compiled.
+        // The compiler resolves this: both types are known.
         (self as &mut dyn Any).downcast_mut()
     }
 

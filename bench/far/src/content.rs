@@ -12,10 +12,10 @@ pub fn word(sequence: u64, index: usize) -> u64 {
     sequence.wrapping_add((index as u64).wrapping_mul(0x0101_0101_0101_0101))
 }
 
-/// A message that begins at a cache line, as those of a program that has many to send should.
+/// A message that begins at a cache line.
 ///
-/// Elsewhere the compiler may fill it by stores that cross two lines, for which all later ones wait: a stream
-/// then passes half as many messages, or as many, as the place of the stack has it (ADR 0142).
+/// The compiler fills messages by wide stores. One that crosses two lines delays all later ones and can halve
+/// the rate of a stream; without an alignment, whether any does depends on where the stack lies (ADR 0142).
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Aligned<const N: usize>(pub [u8; N]);

@@ -179,8 +179,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     pub fn stats(&self) -> Stats {
         let (sent, received) = (self.ends.producer.counters(), self.ends.consumer.counters());
         let slots = self.ends.producer.config().slot_count().get();
-        // A ring has at most 65,536 slots.
         let credit = self.ends.consumer.reverse_credit();
+        // A ring has at most 65,536 slots.
         let free_slots = self.ends.producer.known_free_slots_with(credit) as u32;
         Stats {
             messages_sent: sent.messages,
