@@ -10,66 +10,59 @@ import json
 import sys
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-TITLES = {
-    "constructs": "Constructs, overhead of one",
-    "schedules": "Loops of 128 iterations of 0.1 µs for each worker, overhead of the loop",
-    "tasks": "Tasks, overhead of one",
-    "start": "Start (figure 7.1)",
-    "sharing": "Memory that the master wrote, until all workers have read it (figure 7.2)",
-    "regions": "An empty region (figure 7.3)",
-    "matmul": "Matrices multiplied on this host (figure 7.4)",
-    "nodes": "Matrices multiplied by unlike processors at once (figure 7.5)",
-}
-
-
-def time(microseconds):
+def time(nanoseconds):
     """Three digits, in the unit that suits."""
-    if microseconds is None:
+    if nanoseconds is None:
         return ""
-    for limit, unit, factor in ((1, "ns", 1e3), (1e3, "µs", 1), (1e6, "ms", 1e-3)):
-        if abs(microseconds) < limit:
-            return f"{microseconds * factor:.3g} {unit}"
-    return f"{microseconds * 1e-6:.3g} s"
+    for limit, unit, factor in ((1e3, "ns", 1), (1e6, "µs", 1e-3), (1e9, "ms", 1e-6)):
+        if abs(nanoseconds) < limit:
+            return f"{nanoseconds * factor:.3g} {unit}"
+    return f"{nanoseconds * 1e-9:.3g} s"
 
 
-def table(rows):
-    """One section: a line for each metric and number of workers, a column for each stack."""
+def table(rows, sizes):
+    """One group: a line for each metric and size, a column for each stack."""
     stacks = list(dict.fromkeys(row["stack"] for row in rows))
     cells = {}
     for row in rows:
-        cells.setdefault((row["metric"], row["threads"]), {})[row["stack"]] = row
-    limited = any(row["limit_us"] is not None for row in rows)
-    heads = ["", "workers", *stacks, *(["limit"] if limited else [])]
+        cells.setdefault((row["metric"], row["size"]), {})[row["stack"]] = row
+    limited = any(row["limit"] is not None for row in rows)
+    heads = ["", sizes, *stacks, *(["limit"] if limited else [])]
     lines = ["| " + " | ".join(heads) + " |", "|---|---:|" + "---:|" * (len(heads) - 2)]
-    for (metric, threads), found in cells.items():
-        line = [metric, str(threads), *(time(found[stack]["p50_us"]) if stack in found else "" for stack in stacks)]
+    for (metric, size), found in cells.items():
+        line = [metric, str(size), *(time(found[stack]["p50"]) if stack in found else "" for stack in stacks)]
         if limited:
-            line.append(time(next((row["limit_us"] for row in found.values() if row["limit_us"] is not None), None)))
+            line.append(time(next((row["limit"] for row in found.values() if row["limit"] is not None), None)))
         lines.append("| " + " | ".join(line) + " |")
     return lines
 
 
+def judged(target):
+    """A line of what is promised."""
+    bound = f"at most {target['at_most']}" if "at_most" in target else f"at least {target['at_least']}"
+    verdict = {"missed": "**missed**", "not_measured": "not measured"}.get(target["verdict"], target["verdict"])
+    found = "" if target["found"] is None else f"{target['found']:.2f}"
+    return f"| {target['what']} | {found} | {bound} | {verdict} |"
+
+
 def page(report):
-    """All sections, what is promised, and what is not there."""
+    """All groups, what is promised, and what is not there."""
     host, limit = report["host"], report["limit"]
     lines = [
-        f"{host['cpu_model']}, {host['cores']} processors, Linux {host['kernel']}; Tombolo {report['version']}, {report['rounds']} rounds, medians. A bare cache",
-        f"line takes {limit['line_ns']:.0f} ns one way, and one processor copies {limit['copy_gb_s']:.1f} GB/s. Matrices have {report['size']} rows and columns.",
+        f"{host['cpu_model']}, {host['cores']} processors, Linux {host['kernel']}; Tombolo {report['version']}; medians of {report['how']}. A bare cache",
+        f"line takes {limit['line_ns']:.0f} ns one way, and one processor copies {limit['copy_gb_s']:.1f} GB/s.",
         "",
     ]
-    lines += [f"- *{stack['stack']}*: {stack['about']}" for stack in report["stacks"]] + [""]
-    for section, title in TITLES.items():
-        rows = [row for row in report["rows"] if row["section"] == section]
+    lines += [f"- *{stack['name']}*: {stack['about']}" for stack in report["stacks"]] + [""]
+    for group in report["groups"]:
+        rows = [row for row in report["rows"] if row["group"] == group["name"]]
         if rows:
-            lines += [f"## {title}", "", *table(rows), ""]
-    lines += ["## What is promised", "", "| what | workers | ratio | promise | |", "|---|---:|---:|---|---|"]
-    for target in report["targets"]:
-        judged = ("met" if target["met"] else "**missed**") + (", doubtful" if target["doubtful"] else "")
-        what = f"{target['section']}: {target['metric']}, {target['what']}"
-        lines.append(f"| {what} | {target['threads']} | {target['ratio']:.2f} | at most {target['at_most']} | {judged} |")
+            lines += [f"## {group['title'].capitalize()}", "", *table(rows, report["sizes"]), ""]
+    lines += ["## What is promised", "", "| what | ratio | promise | |", "|---|---:|---|---|"]
+    lines += map(judged, report["targets"])
     if report["absent"]:
         lines += ["", "Not measured:", ""]
-        lines += [f"- {absent['stack']}{': ' if absent['what'] else ''}{', '.join(absent['what'])}: {absent['why']}" for absent in report["absent"]]
+        lines += [f"- {absent['peer']}: {absent['why']}" for absent in report["absent"]]
     return "\n".join(lines) + "\n"
 
 

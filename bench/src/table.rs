@@ -47,7 +47,7 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
 
 /// A line for each thing that is not in a table, and why.
 pub(crate) fn missing(absent: &[Absent], failures: &[String]) -> String {
-    let absent = absent.iter().map(|absent| format!("not there: {}: {}\n", absent.peer, absent.why));
+    let absent = absent.iter().map(|absent| format!("not there: {absent}\n"));
     let failed = failures.iter().map(|failed| format!("not measured: {failed}\n"));
     absent.chain(failed).collect()
 }

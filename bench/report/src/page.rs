@@ -8,10 +8,11 @@ use tombolo_bench::suite::arrays::{Figures, NO_COPY};
 use tombolo_bench::suite::{
     Distance, Metric, ONE_CACHE_NS, Placed, Results, Row, TWIN_THREADS_NS, Unit, disturbed_share, length,
 };
+use tombolo_bench::target::Verdict;
 use tombolo_bench::{BenchReport as _, latency, significant};
 
 use crate::plots::Plot;
-use crate::targets::{self, Verdict};
+use crate::targets;
 use crate::units::{distinct, exact_time, typical};
 
 const HEAD: &str = "\
@@ -156,9 +157,9 @@ fn date(seconds: u64) -> String {
 
 fn promised(results: &Results) -> String {
     let targets = targets::all(results);
-    let rows = targets
-        .iter()
-        .map(|target| vec![target.what.clone(), target.found.clone(), target.verdict.word().to_owned()]);
+    let rows = targets.iter().map(|target| {
+        vec![target.what.clone(), target.found.clone(), targets::word(target.verdict).to_owned()]
+    });
     let mut text = section("What was promised", "", "promise|found|", rows.collect());
     let missed: String = targets
         .iter()

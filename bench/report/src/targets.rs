@@ -3,6 +3,8 @@
 use tombolo_bench::suite::arrays::{NO_COPY, ONE_COPY, POOL};
 use tombolo_bench::suite::peers::{bare, c_ring, copying, kernel, lines, tombolo};
 use tombolo_bench::suite::{Distance, Metric, Results, Row, length};
+use tombolo_bench::target::Bound::{self, AtLeast, AtMost};
+use tombolo_bench::target::Verdict;
 use tombolo_bench::{bulk, rpc, significant};
 
 /// A promise, judged.
@@ -16,33 +18,13 @@ pub(crate) struct Target {
     pub(crate) why: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    Met,
-    Missed,
-    /// A figure was disturbed so often that it says little.
-    Doubtful,
-    NotMeasured,
-}
-
-impl Verdict {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Doubtful => "doubtful: disturbed",
-            Verdict::NotMeasured => "not measured",
-        }
+/// A verdict in words, as Markdown.
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Missed => "**missed**",
+        other => other.words(),
     }
 }
-
-/// A figure that must not be above, or below, a limit.
-#[derive(Clone, Copy)]
-enum Limit {
-    AtMost(f64),
-    AtLeast(f64),
-}
-use Limit::{AtLeast, AtMost};
 
 /// The figure of which something is promised, and the rows that it is made of.
 struct Figure<'a>(Option<f64>, [Option<&'a Row>; 2]);
@@ -83,25 +65,14 @@ const TIMES: Shown = |value| format!("{value:.2} ×");
 
 /// What is promised: in words, the limit, of which figure, how that is written, and why it is missed where it
 /// is.
-struct Promise<'a>(String, Limit, Figure<'a>, Shown, String);
+struct Promise<'a>(String, Bound, Figure<'a>, Shown, String);
 
 impl Promise<'_> {
     fn judged(self) -> Target {
-        let Promise(what, limit, figure, shown, why) = self;
-        let Some(value) = figure.0 else {
-            return Target { what, found: String::new(), verdict: Verdict::NotMeasured, why: String::new() };
-        };
-        let holds = match limit {
-            AtMost(limit) => value <= limit,
-            AtLeast(limit) => value >= limit,
-        };
-        let verdict = match (figure.1.into_iter().flatten().any(Row::is_doubtful), holds) {
-            (true, _) => Verdict::Doubtful,
-            (false, true) => Verdict::Met,
-            (false, false) => Verdict::Missed,
-        };
+        let Promise(what, bound, figure, shown, why) = self;
+        let verdict = bound.judge(figure.0, figure.1.into_iter().flatten().any(Row::is_doubtful));
         let why = if verdict == Verdict::Missed { why } else { String::new() };
-        Target { what, found: shown(value), verdict, why }
+        Target { what, found: figure.0.map_or_else(String::new, shown), verdict, why }
     }
 }
 

@@ -12,7 +12,6 @@ mod targets;
 use serde::Serialize;
 
 pub use report::{LayerRow, Report, Settings, Spread};
-pub use targets::{Target, Verdict};
 
 use crate::rpc;
 use crate::suite::peers::{bare, c_ring, tombolo};

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::{Layer, Target, table, targets};
+use super::{Layer, table, targets};
 use crate::host::Host;
 use crate::report::BenchReport;
 use crate::ring::LinkReport;
 use crate::sample::{Latency, median, sorted};
 use crate::suite::results::{tenths, thousandths};
 use crate::suite::{self, Absent, Distance, Failed, Metric, Results, Row};
+use crate::target::Target;
 
 /// All layers, over several runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -7,6 +7,7 @@ use super::{LINES, Layer, MESSAGES, NULL_CALL};
 use crate::report::BenchReport as _;
 use crate::suite::{Distance, Metric, ONE_CACHE_NS, TWIN_THREADS_NS};
 use crate::table::{align, missing, none, significant};
+use crate::target::Target;
 
 pub(super) fn render(report: &Report) -> String {
     let (host, settings) = (&report.host, &report.settings);
@@ -19,10 +20,7 @@ pub(super) fn render(report: &Report) -> String {
         }
     }
     text += "\ntargets, where the processors share a cache\n";
-    for target in &report.targets {
-        let found = target.found.map_or_else(none, significant);
-        let _ = writeln!(text, "  {}: {found}, {}", target.what, target.verdict.words());
-    }
+    text += &align(&report.targets.iter().map(Target::cells).collect::<Vec<_>>());
     text += &missing(&report.absent, &report.failures());
     let _ = write!(
         text,
@@ -97,7 +95,8 @@ mod tests {
             "\none cache\n",
             "bare lines",
             "typed call",
-            "  façade, round trip of 48 B: at most 1.2 × the bare lines: 1.18, met",
+            "  façade, round trip of 48 B / the bare lines ",
+            " 1.18  at most 1.2 ",
             "not there: ZeroMQ",
         ] {
             assert!(text.contains(part), "no '{part}' in\n{text}");

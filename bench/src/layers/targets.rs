@@ -1,51 +1,11 @@
 //! What was promised of the layers, between processors that share a cache.
 
-use serde::Serialize;
-
 use super::report::{LayerRow, Report};
 use super::{BATCH, Layer, NULL_CALL};
 use crate::rpc;
 use crate::suite::{Distance, Metric};
-
-/// A promise, and what was found.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Target {
-    /// What was promised.
-    pub what: String,
-    /// What the figure must not pass.
-    pub limit: f64,
-    /// What was found.
-    pub found: Option<f64>,
-    /// Whether that holds.
-    pub verdict: Verdict,
-}
-
-/// Whether a promise holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It does.
-    Met,
-    /// It does not.
-    Missed,
-    /// The figure was disturbed so often that it says little.
-    Doubtful,
-    /// There is no figure.
-    NotMeasured,
-}
-
-impl Verdict {
-    /// The verdict in words, as tables show it.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::Met => "met",
-            Verdict::Missed => "MISSED",
-            Verdict::Doubtful => "doubtful: disturbed",
-            Verdict::NotMeasured => "not measured",
-        }
-    }
-}
+use crate::target::Bound::{AtLeast, AtMost};
+use crate::target::{Bound, Target};
 
 /// A round trip of the façade, over the bare lines.
 const ROUND_TRIPS: [(usize, f64); 2] = [(48, 1.2), (64, 1.4)];
@@ -59,23 +19,8 @@ const RATES: [(usize, u64, f64); 3] = [(48, 1, 60.0), (64, 1, 40.0), (48, BATCH,
 /// A round trip of 48 bytes through a window, over the bare lines in it.
 const WINDOW_RATIO: f64 = 1.5;
 
-enum Bound {
-    AtMost,
-    AtLeast,
-}
-
-fn judge(what: String, bound: &Bound, limit: f64, found: Option<f64>, rows: &[Option<&LayerRow>]) -> Target {
-    let holds = |found| match bound {
-        Bound::AtMost => found <= limit,
-        Bound::AtLeast => found >= limit,
-    };
-    let verdict = match found {
-        None => Verdict::NotMeasured,
-        Some(_) if rows.iter().flatten().any(|row| row.doubtful) => Verdict::Doubtful,
-        Some(found) if holds(found) => Verdict::Met,
-        Some(_) => Verdict::Missed,
-    };
-    Target { what, limit, found, verdict }
+fn judge(what: String, bound: Bound, found: Option<f64>, rows: &[Option<&LayerRow>]) -> Target {
+    Target::new(what, bound, found, rows.iter().flatten().any(|row| row.doubtful))
 }
 
 pub(super) fn all(report: &Report) -> Vec<Target> {
@@ -86,28 +31,26 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     let lines = row(Layer::BareLines, super::LINES);
     for (bytes, limit) in ROUND_TRIPS {
         let own = row(Layer::Facade, Metric::RoundTrip { bytes });
-        let what = format!("façade, round trip of {bytes} B: at most {limit} × the bare lines");
-        targets.push(judge(what, &Bound::AtMost, limit, ratio(own), &[own]));
+        let what = format!("façade, round trip of {bytes} B / the bare lines");
+        targets.push(judge(what, AtMost(limit), ratio(own), &[own]));
         let tail = rare(own).zip(rare(lines)).map(|(own, lines)| own / lines);
-        let what =
-            format!("façade, round trip of {bytes} B: 99.9 % within {TAIL_RATIO} × those of the bare lines");
-        targets.push(judge(what, &Bound::AtMost, TAIL_RATIO, tail, &[own, lines]));
+        let what = format!("façade, 99.9 % of round trips of {bytes} B / 99.9 % of the bare lines");
+        targets.push(judge(what, AtMost(TAIL_RATIO), tail, &[own, lines]));
     }
     let (call, ring) = (row(Layer::TypedCall, NULL_CALL), row(Layer::Ring, NULL_CALL));
     let share = ratio(call).zip(ratio(ring)).map(|(call, ring)| call / ring);
-    let what = format!("call without parameters: at most {} × a round trip of the ring", rpc::TARGET_RATIO);
-    targets.push(judge(what, &Bound::AtMost, rpc::TARGET_RATIO, share, &[call, ring]));
+    let what = "call without parameters / a round trip of the ring".to_owned();
+    targets.push(judge(what, AtMost(rpc::TARGET_RATIO), share, &[call, ring]));
     for (bytes, batch, limit) in RATES {
         let own = row(Layer::Facade, Metric::Rate { bytes, batch });
         let millions = own.and_then(|row| row.rate_per_s).map(|rate| rate.median / 1e6);
         let how = if batch == 1 { "one by one".to_owned() } else { format!("in batches of {batch}") };
-        let what = format!("façade, {bytes} B {how}: at least {limit} million a second");
-        targets.push(judge(what, &Bound::AtLeast, limit, millions, &[own]));
+        let what = format!("façade, {bytes} B {how}, million a second");
+        targets.push(judge(what, AtLeast(limit), millions, &[own]));
     }
     let window = |link: &str, found| {
-        let what =
-            format!("round trip of 48 B through {link}: at most {WINDOW_RATIO} × the bare lines in it");
-        judge(what, &Bound::AtMost, WINDOW_RATIO, found, &[])
+        let what = format!("round trip of 48 B through {link} / the bare lines in it");
+        judge(what, AtMost(WINDOW_RATIO), found, &[])
     };
     if report.windows.is_empty() {
         targets.push(window("a window", None));
@@ -121,6 +64,7 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
 mod tests {
     use super::super::report::tests::runs;
     use super::*;
+    use crate::target::Verdict;
 
     fn verdicts(report: &Report) -> Vec<Verdict> {
         report.targets.iter().map(|target| target.verdict).collect()

@@ -5,18 +5,19 @@
 //! ratio between stacks.
 
 pub mod network;
-mod report;
 mod run;
 mod stack;
+mod targets;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use report::{Absent, Report, Row, Target};
 pub use stack::{NodePair, Stack, Tools, host_stacks, network_stack, node_stacks};
 
 use crate::host::Host;
 use crate::limit::Limit;
+use crate::stacks::{Found, Group, Report, rows};
+use crate::suite::{Absent, PeerInfo};
 
 /// How it is measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,7 +50,7 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> std::io::Result<Report> {
-    let mut found: Vec<run::Found> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     let mut failed: Vec<usize> = Vec::new();
     let mut limits = Vec::new();
     for round in 1..=options.rounds {
@@ -64,22 +65,36 @@ pub fn run(
                 Err(why) => {
                     // Once is enough: what cannot be run takes its whole patience each time.
                     failed.push(index);
-                    absent.push(Absent { place: stack.place.clone(), stack: stack.name.clone(), why });
+                    absent.push(stack.absent(why));
                 }
             }
         }
     }
-    let kept = |index: &usize| !failed.contains(index);
-    let about = (0..stacks.len()).filter(kept).map(|index| report::About::of(&stacks[index])).collect();
-    Ok(Report::new(
-        Host::describe(),
-        options,
-        Limit::median(&limits),
-        about,
-        found,
+    let mut groups: Vec<Group> = Vec::new();
+    for place in stacks.iter().map(|stack| stack.place.to_string()) {
+        if !groups.iter().any(|group| group.name == place) {
+            groups.push(Group { title: place.clone(), name: place });
+        }
+    }
+    let rows = rows(found, |a, b| a.stack == b.stack && a.figure == b.figure);
+    let targets = targets::all(&rows, &groups);
+    let seconds = options.length.as_secs_f64();
+    Ok(Report {
+        host: Host::describe(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        how: format!("{} rounds of {seconds} s for each figure", options.rounds),
+        limit: Limit::median(&limits),
+        stacks: stacks
+            .iter()
+            .map(|stack| PeerInfo { name: stack.title(), about: stack.about.clone() })
+            .collect(),
+        groups,
+        sizes: targets::SIZES.to_owned(),
+        rows,
+        targets,
         absent,
-        failed.is_empty(),
-    ))
+        complete: failed.is_empty(),
+    })
 }
 
 /// Where `make bench-mpi` puts the programs.

@@ -5,36 +5,24 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Options;
-use super::stack::{NodePair, Stack};
+use super::stack::Stack;
 use crate::launch::figures_of;
+use crate::stacks::{Figure, Found, Unit};
 
 /// A figure, as the program writes it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-struct Figure {
+struct OutputLine {
     metric: String,
     bytes: u64,
     p50: f64,
     p99: f64,
 }
 
-/// A figure, and whose it is.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Found {
-    pub(super) place: NodePair,
-    pub(super) stack: String,
-    pub(super) metric: String,
-    pub(super) bytes: u64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-}
-
-impl Found {
-    /// Whether it is the same figure, of another round.
-    pub(super) fn is_of(&self, other: &Found) -> bool {
-        self.place == other.place
-            && self.stack == other.stack
-            && self.metric == other.metric
-            && self.bytes == other.bytes
+fn unit(metric: &str) -> Unit {
+    match metric {
+        "rate" => Unit::PerS,
+        metric if metric.ends_with("bandwidth") => Unit::GbPerS,
+        _ => Unit::Ns,
     }
 }
 
@@ -46,14 +34,14 @@ pub(super) fn once(stack: &Stack, options: &Options) -> Result<Vec<Found>, Strin
         command.args(part).arg("--seconds").arg(&seconds).args(&options.metrics);
     }
     command.envs(stack.environment.iter().map(|(name, value)| (name, value)));
-    let figures: Vec<Figure> = figures_of(command, options.patience)?;
-    let found = figures.into_iter().map(|figure| Found {
-        place: stack.place.clone(),
+    let lines: Vec<OutputLine> = figures_of(command, options.patience)?;
+    let found = lines.into_iter().map(|line| Found {
+        unit: unit(&line.metric),
+        figure: Figure { group: stack.place.to_string(), metric: line.metric, size: line.bytes },
         stack: stack.name.clone(),
-        metric: figure.metric,
-        bytes: figure.bytes,
-        p50: figure.p50,
-        p99: figure.p99,
+        p50: line.p50,
+        p99: line.p99,
+        disturbed: false,
     });
     Ok(found.collect())
 }

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use tombolo_base::Isa;
 
-use super::report::Absent;
+use crate::suite::Absent;
 
 /// Where rank 0 and rank 1 are.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NodePair {
     /// The node of rank 0.
     pub from: String,
@@ -174,14 +173,23 @@ impl Tools {
 }
 
 impl Stack {
+    /// Its name, and between which places.
+    pub(super) fn title(&self) -> String {
+        format!("{}: {}", self.place, self.name)
+    }
+
+    /// This stack, which is not measured.
+    #[must_use]
+    pub fn absent(&self, why: String) -> Absent {
+        Absent { peer: self.title(), why }
+    }
+
     fn if_there(self, files: &[&Path]) -> Result<Stack, Absent> {
         match files.iter().find(|file| !file.exists()) {
             None => Ok(self),
-            Some(missing) => Err(Absent {
-                place: self.place,
-                stack: self.name,
-                why: format!("{} is missing: `make bench-mpi` makes it", missing.display()),
-            }),
+            Some(missing) => {
+                Err(self.absent(format!("{} is missing: `make bench-mpi` makes it", missing.display())))
+            }
         }
     }
 }

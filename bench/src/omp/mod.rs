@@ -5,23 +5,21 @@
 //! conditions of the machine. What counts is the median of the rounds, and the ratio between stacks.
 
 mod quiet;
-mod report;
 mod run;
 mod stack;
+mod targets;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-pub use report::{Absent, Report, Row, Target};
 pub use stack::{Stack, Tools, host_stacks, node_stacks};
 
 use crate::host::Host;
 use crate::limit::Limit;
+use crate::stacks::{Found, Group, Report, add_absent, rows};
+use crate::suite::{Absent, PeerInfo};
 
 /// A part of the measurement.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Section {
     /// What `parallel`, `for`, `barrier` and the like cost.
     Constructs,
@@ -67,6 +65,12 @@ impl Section {
             Section::Matmul => "matmul",
             Section::Nodes => "nodes",
         }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Section> {
+        Section::ALL.into_iter().find(|section| section.name() == name)
     }
 
     /// What stands over its table.
@@ -150,7 +154,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> std::io::Result<Report> {
     let jobs = run::jobs(options);
-    let mut found: Vec<run::Found> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     // Once is enough: what cannot be run may take its whole patience each time.
     let mut given_up: Vec<(usize, Section)> = Vec::new();
     let mut limits = Vec::new();
@@ -172,18 +176,36 @@ pub fn run(
                     Ok(outcome) => {
                         found.extend(outcome.found);
                         for (what, why) in outcome.skipped {
-                            Absent::add(&mut absent, &stack.name, &what, why);
+                            add_absent(&mut absent, &stack.name, &what, why);
                         }
                     }
                     Err(why) => {
                         given_up.push((index, job.section));
                         complete &= why.refused;
-                        Absent::add(&mut absent, &stack.name, job.section.name(), why.why);
+                        add_absent(&mut absent, &stack.name, job.section.name(), why.why);
                     }
                 }
             }
         }
     }
-    let host = Host::describe();
-    Ok(Report::new(host, options, Limit::median(&limits), stacks, found, (absent, complete)))
+    let limit = Limit::median(&limits);
+    let mut rows = rows(found, run::is_same);
+    targets::set_limits(&mut rows, options.threads, &limit);
+    let title = |section: Section| Group { name: section.name().into(), title: section.title().into() };
+    Ok(Report {
+        host: Host::describe(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        how: format!("{} rounds; matrices of {size} x {size}", options.rounds, size = options.size),
+        limit,
+        stacks: stacks
+            .iter()
+            .map(|stack| PeerInfo { name: stack.name.clone(), about: stack.about.clone() })
+            .collect(),
+        groups: Section::ALL.map(title).into(),
+        sizes: targets::SIZES.to_owned(),
+        targets: targets::all(&rows, options.threads),
+        rows,
+        absent,
+        complete,
+    })
 }

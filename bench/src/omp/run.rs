@@ -10,6 +10,7 @@ use super::quiet::Load;
 use super::stack::{Program, Stack};
 use super::{MATMUL_ROUNDS, Options, Section};
 use crate::launch::{last_lines, output_of, parsed};
+use crate::stacks::{Figure, Found, Unit};
 
 /// One run of a program, for each stack alike.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,29 +96,14 @@ struct OutputLine {
     foreign: Option<usize>,
 }
 
-/// A figure, and whose it is.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Found {
-    pub(super) section: Section,
-    pub(super) stack: String,
-    pub(super) metric: String,
-    pub(super) threads: usize,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    /// Whether other programs used the processors meanwhile.
-    pub(super) disturbed: bool,
-}
-
-impl Found {
-    /// Whether it is the same figure, of another round.
-    pub(super) fn is_of(&self, other: &Found) -> bool {
-        self.section == other.section
-            && self.stack == other.stack
-            && self.metric == other.metric
-            // On nodes their number follows from how fast these were found to be, and is not the same each
-            // time.
-            && (self.threads == other.threads || self.section == Section::Nodes)
-    }
+/// Whether both are the same figure of one stack, of two runs.
+pub(super) fn is_same(a: &Found, b: &Found) -> bool {
+    a.stack == b.stack
+        && a.figure.group == b.figure.group
+        && a.figure.metric == b.figure.metric
+        // On nodes the number of workers follows from how fast these were found to be, and is not the same
+        // each time.
+        && (a.figure.size == b.figure.size || a.figure.group == Section::Nodes.name())
 }
 
 /// What a run found, and what it said that it cannot do.
@@ -180,15 +166,10 @@ impl Outcome {
         let name = stack.name.clone();
         match line {
             OutputLine { metric, threads, p50: Some(p50_us), p99: Some(p99_us), .. } => {
-                self.found.push(Found {
-                    section,
-                    stack: name,
-                    metric,
-                    threads,
-                    p50_us,
-                    p99_us,
-                    disturbed: false,
-                });
+                let figure = Figure { group: section.name().to_owned(), metric, size: threads as u64 };
+                // The programs write microseconds.
+                let (p50, p99) = (1e3 * p50_us, 1e3 * p99_us);
+                self.found.push(Found { figure, stack: name, unit: Unit::Ns, p50, p99, disturbed: false });
             }
             // A section that only our run-time has is not missed on others.
             OutputLine { metric, skipped: Some(why), .. } if stack.is_own() => {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use tombolo_base::Isa;
 
 use super::Section;
-use super::report::Absent;
+use crate::suite::Absent;
 
 /// What is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +171,7 @@ impl Tools {
         let library = self.kit.join("gomp").join(Isa::current().name());
         if !library.join("libgomp.so.1").is_file() {
             let why = format!("libgomp.so.1 is missing in {}: `make kit` puts it there", library.display());
-            return Err(Absent::whole(name, why));
+            return Err(Absent { peer: name.to_owned(), why });
         }
         Ok(Stack {
             name: name.to_owned(),
@@ -216,7 +216,7 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
         }
         Err(why) => {
             let all = [LIBGOMP].into_iter().chain(own.map(|(name, _)| name));
-            absent.extend(all.map(|name| Absent::whole(name, why.clone())));
+            absent.extend(all.map(|name| Absent { peer: name.to_owned(), why: why.clone() }));
         }
     }
     match tools.compile_for_host("clang") {
@@ -231,7 +231,8 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
             starter: Vec::new(),
             environment: vec![("KMP_BLOCKTIME", "10".into())],
         }),
-        Err(why) => absent.push(Absent::whole(LIBOMP, format!("{why}; `make bench-omp` installs it"))),
+        Err(why) => absent
+            .push(Absent { peer: LIBOMP.to_owned(), why: format!("{why}; `make bench-omp` installs it") }),
     }
     (stacks, absent)
 }
@@ -244,7 +245,7 @@ pub fn node_stacks(tools: &Tools, groups: &[Vec<String>]) -> (Vec<Stack>, Vec<Ab
         [first, ..] => with_host(first),
         [] => "host and an Arm node".to_owned(),
     };
-    let absent = |why| (Vec::new(), vec![Absent::whole(&name, why)]);
+    let absent = |why| (Vec::new(), vec![Absent { peer: name.clone(), why }]);
     if groups.is_empty() {
         return absent("no Arm node is up: --up machines/users.toml brings one up".to_owned());
     }
@@ -307,7 +308,7 @@ mod tests {
         let tools = tools(&scratch);
         let (stacks, absent) = host_stacks(&tools);
         let why =
-            |name: &str| absent.iter().find(|absent| absent.stack == name).map(|absent| absent.why.as_str());
+            |name: &str| absent.iter().find(|absent| absent.peer == name).map(|absent| absent.why.as_str());
         for own in [SHARED, EXCLUSIVE, HYBRID] {
             assert!(why(own).expect("absent").contains("make kit"), "{absent:?}");
         }

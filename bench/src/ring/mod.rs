@@ -26,7 +26,7 @@ pub use tombolo_bench_far::ring::{PeerArguments, Shape, peer};
 
 pub use crate::sample::{Latency, Rate};
 pub(crate) use link::{accept, ended, finish};
-pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
+pub use report::{DISTURBED_SHARE, LinkReport, Report, Settings};
 
 use crate::cpus::{self, Pinned};
 use crate::host::Host;
@@ -83,7 +83,7 @@ impl Default for Schedule {
 }
 
 /// Measures the links from this program's node to the nodes of its machine. A node that is down or fails does
-/// not keep the others from being measured: see [`Report::unmeasured`].
+/// not keep the others from being measured: see [`Report::failed`].
 ///
 /// `progress` is called with a line about what is being measured, several times a second.
 ///

@@ -1,7 +1,5 @@
 //! What was measured, for people and for programs.
 
-use std::fmt::Display;
-
 use serde::{Deserialize, Serialize};
 use tombolo::nodes::NodeInfo;
 use tombolo::{Isa, TransportKind};
@@ -12,10 +10,12 @@ use crate::host::Host;
 use crate::report::BenchReport;
 use crate::sample::{Latency, Rate};
 use crate::suite::peers::{bare, c_ring};
-use crate::suite::{self, Absent, Metric, Placed};
+use crate::suite::{self, Absent, Failed, Metric, Placed};
+use crate::target::Bound::AtMost;
+use crate::target::Target;
 
 /// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
-const GOAL_RATIO: f64 = 1.25;
+const TARGET_RATIO: f64 = 1.25;
 
 /// What share of the time a side may wait for a processor before its figures are called disturbed.
 pub const DISTURBED_SHARE: f64 = 0.02;
@@ -34,12 +34,12 @@ pub struct Report {
     /// A ring in C between two processes of this host, beside the same limit: what a message costs without a
     /// channel.
     pub c_ring: Option<LinkReport>,
-    /// What could not be measured.
-    pub unmeasured: Vec<Unmeasured>,
+    /// Nodes whose links could not be measured, and what else could not.
+    pub failed: Vec<Failed>,
     /// Why something is missing for which this host lacks the tools.
     pub absent: Vec<Absent>,
-    /// What was promised, and whether it held; absent when the host's own link was not measured.
-    pub goal: Option<Goal>,
+    /// What was promised of the host's own link, and whether it held; none when that was not measured.
+    pub targets: Vec<Target>,
 }
 
 /// How it was measured.
@@ -106,66 +106,37 @@ pub struct LinkReport {
     pub ratio_slices: Vec<f64>,
 }
 
-/// A node whose link could not be measured.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Unmeasured {
-    /// The name of the node.
-    pub node: String,
-    /// The error, in words.
-    pub why: String,
-}
-
-impl std::fmt::Display for Unmeasured {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.node, self.why)
-    }
-}
-
-/// What was promised of the host's own link.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Goal {
-    /// The link.
-    pub link: String,
-    /// The largest ratio that meets the goal.
-    pub max_rtt_ratio: f64,
-    /// The measured ratio.
-    pub rtt_ratio: f64,
-    /// Whether the measured ratio meets the goal.
-    pub met: bool,
-}
-
 impl Report {
     pub(super) fn new(machine: &str, host: Host, settings: Settings) -> Report {
         let machine = machine.to_owned();
-        let (links, unmeasured, absent) = (Vec::new(), Vec::new(), Vec::new());
-        Report { machine, host, settings, links, c_ring: None, unmeasured, absent, goal: None }
+        let (links, failed, absent, targets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Report { machine, host, settings, links, c_ring: None, failed, absent, targets }
     }
 
     pub(super) fn add(&mut self, own: &str, node: &NodeInfo, transport: TransportKind, figures: &Figures) {
         let isa = [Isa::current().name(), node.isa.name()];
         let link = LinkReport::new([own, &node.name], isa, transport.name(), figures);
         if node.name == own {
-            self.goal = link.rtt_ratio.map(|rtt_ratio| Goal::of(&link.link, rtt_ratio));
+            let what = format!("round trip of 48 bytes on {} / limit", link.link);
+            let target = |ratio| Target::new(what, AtMost(TARGET_RATIO), Some(ratio), false);
+            self.targets.extend(link.rtt_ratio.map(target));
         }
         self.links.push(link);
     }
 
     pub(super) fn fail(&mut self, node: &str, error: &Error) {
-        self.unmeasured.push(Unmeasured { node: node.to_owned(), why: error.to_string() });
+        self.failed.push(Failed::new(node, error));
     }
 
     /// Adds the C ring, which was measured in the same run.
     pub(super) fn add_c_ring(&mut self, own: &str, measured: Result<suite::Results, suite::Error>) {
-        let unmeasured =
-            |what: &str, why: &dyn Display| Unmeasured { node: what.into(), why: why.to_string() };
         match measured {
             Ok(results) => {
                 self.absent.extend(results.absent.iter().cloned());
-                self.unmeasured
-                    .extend(results.failed.iter().map(|failed| unmeasured(&failed.what, &failed.why)));
+                self.failed.extend(results.failed.iter().cloned());
                 self.c_ring = LinkReport::of_c_ring(own, &results);
             }
-            Err(error) => self.unmeasured.push(unmeasured(c_ring::NAME, &error)),
+            Err(error) => self.failed.push(Failed::new(c_ring::NAME, &error)),
         }
     }
 }
@@ -176,13 +147,7 @@ impl BenchReport for Report {
     }
 
     fn failures(&self) -> Vec<String> {
-        self.unmeasured.iter().map(ToString::to_string).collect()
-    }
-}
-
-impl Goal {
-    fn of(link: &str, rtt_ratio: f64) -> Goal {
-        Goal { link: link.to_owned(), max_rtt_ratio: GOAL_RATIO, rtt_ratio, met: rtt_ratio <= GOAL_RATIO }
+        self.failed.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -301,16 +266,15 @@ pub(super) mod tests {
             cpu: Some(0),
             peer_cpu: Some(1),
         };
-        let goal = Some(Goal::of("host-host", 1.2));
         Report {
             machine: "default".into(),
             host,
             settings,
             links: vec![link],
             c_ring: None,
-            unmeasured: vec![],
+            failed: vec![],
             absent: vec![],
-            goal,
+            targets: vec![Target::new("host-host / limit".into(), AtMost(1.25), Some(1.2), false)],
         }
     }
 
@@ -333,7 +297,7 @@ pub(super) mod tests {
         assert_eq!(link["transport"], "window");
         assert_eq!(json["host"]["cpu_model"], "Some CPU");
         assert_eq!(json["settings"]["slot_bytes"], 64);
-        assert_eq!(json["goal"]["met"], true);
+        assert_eq!(json["targets"][0]["verdict"], "met");
     }
 
     #[test]
@@ -342,11 +306,5 @@ pub(super) mod tests {
         report.links[0].limit_rtt_ns = None;
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("it is JSON");
         assert!(json["links"][0]["limit_rtt_ns"].is_null());
-    }
-
-    #[test]
-    fn the_goal_is_met_up_to_its_ratio() {
-        assert!(Goal::of("host-host", 1.25).met);
-        assert!(!Goal::of("host-host", 1.26).met);
     }
 }

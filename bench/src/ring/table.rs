@@ -4,6 +4,7 @@ use super::report::{DISTURBED_SHARE, LinkReport, Report};
 use crate::report::BenchReport as _;
 use crate::sample::{Latency, Rate};
 use crate::table::{align, cells, missing, none, significant};
+use crate::target::Target;
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
@@ -19,7 +20,7 @@ pub(super) fn render(report: &Report) -> String {
         text += "\nWhere slots and credit lie: round trip of 56 bytes over bare rings, ns\n";
         text += &align(&placed);
     }
-    for remarks in [missing(&report.absent, &report.failures()), verdict(report), disturbances(report)] {
+    for remarks in [missing(&report.absent, &report.failures()), targets(report), disturbances(report)] {
         if !remarks.is_empty() {
             text += "\n";
             text += &remarks;
@@ -83,13 +84,8 @@ fn placements(links: &[LinkReport]) -> Vec<Vec<String>> {
     rows
 }
 
-fn verdict(report: &Report) -> String {
-    let Some(goal) = &report.goal else { return String::new() };
-    let verdict = if goal.met { "met" } else { "MISSED" };
-    format!(
-        "goal {verdict}: a round trip of 48 bytes on {} takes {:.2} of the limit, at most {:.2} was promised\n",
-        goal.link, goal.rtt_ratio, goal.max_rtt_ratio
-    )
+fn targets(report: &Report) -> String {
+    align(&report.targets.iter().map(Target::cells).collect::<Vec<_>>())
 }
 
 fn disturbances(report: &Report) -> String {
@@ -141,15 +137,15 @@ fn latency_cells(latency: Option<&Latency>, divisor: f64) -> [String; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Unmeasured;
     use super::super::report::tests::report;
     use crate::report::BenchReport as _;
+    use crate::suite::Failed;
 
     #[test]
     fn without_a_link_there_is_nothing_to_explain() {
         let mut report = report();
-        (report.links, report.goal) = (Vec::new(), None);
-        report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
+        (report.links, report.targets) = (Vec::new(), Vec::new());
+        report.failed.push(Failed::new("arm1", &"node arm1 is down"));
         let expected = "machine default, on Some CPU (2 processors), Linux 6.1\n\nnot measured: arm1: node arm1 is down\n";
         assert_eq!(report.table(), expected);
     }
@@ -172,7 +168,7 @@ mod tests {
     #[test]
     fn a_report_shows_every_link_and_what_went_wrong() {
         let mut report = report();
-        report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
+        report.failed.push(Failed::new("arm1", &"node arm1 is down"));
         report.links[0].limit_rtt_ns = None;
         report.links[0].waited_share = 0.3;
         let text = report.table();
@@ -181,7 +177,7 @@ mod tests {
             "host-arm0  window      -",
             "x86_64  aarch64",
             "not measured: arm1: node arm1 is down",
-            "goal met",
+            "host-host / limit  1.20  at most 1.25  met",
             "disturbed: host-arm0: other programs held a processor 30 % of the time",
             "256 slots of 64 bytes, epoch+credit\nplaces    this side stays on processor 0",
         ] {

@@ -87,3 +87,9 @@ pub struct Absent {
     /// Why it is not there.
     pub why: String,
 }
+
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.peer, self.why)
+    }
+}

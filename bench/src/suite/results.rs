@@ -15,7 +15,7 @@ use crate::ring::LinkReport;
 use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
 
 /// The version of the file.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// All that one run found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub struct Results {
     pub arrays: Option<Arrays>,
     /// What OpenMP costs, which has tables of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub openmp: Option<crate::omp::Report>,
+    pub openmp: Option<crate::stacks::Report>,
     /// What could not be measured although it is there.
     pub failed: Vec<Failed>,
 }
@@ -339,14 +339,14 @@ mod tests {
     fn files_that_are_no_results_are_refused_with_the_reason() {
         let whole = results("here").to_json();
         let cut = &whole[..whole.len() / 2];
-        let newer = whole.replace("\"schema\": 1", "\"schema\": 2");
+        let older = whole.replace("\"schema\": 2", "\"schema\": 1");
         let less = whole.replace("\"label\"", "\"lable\"");
         for (text, why) in [
             (cut, "is not whole JSON"),
             ("", "is not whole JSON"),
             ("[1, 2]", "has no results"),
             ("{\"links\": []}", "has no results"),
-            (&newer, "version 2; this program reads version 1"),
+            (&older, "version 1; this program reads version 2"),
             (&less, "missing field `label`"),
         ] {
             let error = Results::parse(text).expect_err(why);

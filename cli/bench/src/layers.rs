@@ -12,7 +12,7 @@ use super::brought::with_machine;
 use super::command::far_program;
 use super::progress::showing;
 use super::report::show;
-use super::suite::{default_slice_ms, measure_links};
+use super::suite::{default_slice_ms, failed_link, measure_links};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// C compiler, cc or the one that CC names. Windows are those of the machine that is up.
 ///
 /// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s
-/// and ratio with median, least and most; and for each of `targets`: what, limit, found and verdict.
+/// and ratio with median, least and most; and for each of `targets`: what, at_most or at_least, found and verdict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -66,10 +66,7 @@ pub(crate) fn run(context: &Context, options: &LayersOptions) -> Result<u8, Fail
     let mut report = showing(context, |progress| layers::run(&layers, progress))?;
     let measured = with_machine(context, options.up.as_deref(), |domain| {
         let links = measure_links(context, false, domain)?;
-        let failed = |node: &tombolo_bench::ring::Unmeasured| {
-            Failed::new(format!("the link to {}", node.node), &node.why)
-        };
-        report.failed.extend(links.unmeasured.iter().map(failed));
+        report.failed.extend(links.failed.iter().map(failed_link));
         report.add_links(links.links);
         Ok(())
     });

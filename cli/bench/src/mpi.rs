@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo_bench::mpi::{self, Tools};
+use tombolo_bench::stacks::Report;
+use tombolo_bench::suite::Absent;
 use tombolo_machine::vm::Architecture;
 use tombolo_machine::{Kit, VmNode};
 
@@ -30,8 +32,8 @@ use tombolo_cli_common::programs::front;
 /// that has a network (a tap device, virtio-net) in place of the window. The network connects only the two,
 /// is removed afterwards, and needs `ip` and `unshare`.
 ///
-/// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets`
-/// with their ratios.
+/// The JSON has, for each of `rows`: group (the two places), metric, size (in bytes), stack, unit, p50, p99
+/// and runs; and `targets` with their ratios, which are medians of the ratios of consecutive runs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +41,7 @@ Examples:
   tombolo bench mpi                          as tables
   tombolo bench mpi --up machines/mpi.toml   to a virtual machine and to an emulated node too
   tombolo bench mpi --metrics latency:8,bandwidth:65536 --rounds 3
-  tombolo bench mpi --json | jq '.rows[] | select(.metric == \"latency\") | {place, stack, bytes, p50}'")]
+  tombolo bench mpi --json | jq '.rows[] | select(.metric == \"latency\") | {group, stack, size, p50}'")]
 pub(crate) struct MpiOptions {
     /// Print JSON, for programs
     #[arg(long)]
@@ -106,7 +108,7 @@ fn measure(
     options: &MpiOptions,
     tools: &Tools,
     nodes: &[tombolo::nodes::NodeInfo],
-) -> Result<mpi::Report, Failure> {
+) -> Result<Report, Failure> {
     for name in options.on.iter().filter(|name| *name != "host") {
         if nodes.is_empty() {
             return Err(Failure::NothingUp);
@@ -114,7 +116,7 @@ fn measure(
         named(nodes, name)?;
     }
     let (mut stacks, mut absent) = (Vec::new(), Vec::new());
-    let mut add = |(some, none): (Vec<mpi::Stack>, Vec<mpi::Absent>)| {
+    let mut add = |(some, none): (Vec<mpi::Stack>, Vec<Absent>)| {
         stacks.extend(some);
         absent.extend(none);
     };
@@ -144,7 +146,7 @@ fn network_stack(
     options: &MpiOptions,
     tools: &Tools,
     name: &str,
-) -> Result<(Vec<mpi::Stack>, Vec<mpi::Absent>), Failure> {
+) -> Result<(Vec<mpi::Stack>, Vec<Absent>), Failure> {
     let machines = virtual_machines(context, options.up.as_deref())?;
     let vm = machines.iter().find(|(_, node)| node.name == name).and_then(|(_, node)| node.as_vm());
     let usual = VmNode::default();
@@ -153,7 +155,7 @@ fn network_stack(
     let stack = mpi::network_stack(tools, name, cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
     Ok(match mpi::network::missing(&tools.kit) {
         None => (vec![stack], Vec::new()),
-        Some(why) => (Vec::new(), vec![mpi::Absent { place: stack.place, stack: stack.name, why }]),
+        Some(why) => (Vec::new(), vec![stack.absent(why)]),
     })
 }
 

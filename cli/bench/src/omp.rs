@@ -6,6 +6,7 @@ use clap::Args;
 use tombolo::Isa;
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_bench::omp::{self, Section, Tools};
+use tombolo_bench::stacks::Report;
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
@@ -29,10 +30,10 @@ use tombolo_cli_common::programs::front;
 /// If Arm nodes are up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on
 /// this host and one on a node (one that is emulated on this kernel, a virtual machine, or two of these), and
 /// with the numbers that the run-time derives from their speeds, with and without replication, beside the
-/// ideal division of the rows by speed. What cannot be measured is SKIPPED, with the reason.
+/// ideal division of the rows by speed. What cannot be measured is listed, with the reason.
 ///
-/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us;
-/// and `targets` with their ratios, which are medians of the ratios of consecutive runs.
+/// The JSON has, for each of `rows`: group (the section), metric, size (in workers), stack, unit, p50, p99,
+/// runs and limit; and `targets` with their ratios, which are medians of the ratios of consecutive runs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +42,7 @@ Examples:
   tombolo bench omp --up machines/users.toml   with an emulated Arm node
   tombolo bench omp --up machines/two-arms.toml --sections nodes   with one and with two machines
   tombolo bench omp --sections constructs,regions --rounds 9
-  tombolo bench omp --json | jq '.targets[] | select(.met | not)'")]
+  tombolo bench omp --json | jq '.targets[] | select(.verdict == \"missed\")'")]
 pub(crate) struct OmpOptions {
     /// Print JSON, for programs
     #[arg(long)]
@@ -77,7 +78,7 @@ pub(crate) struct OmpOptions {
 }
 
 fn section(text: &str) -> Result<Section, String> {
-    Section::ALL.into_iter().find(|section| section.name() == text).ok_or_else(|| {
+    Section::named(text).ok_or_else(|| {
         let names = Section::ALL.map(Section::name);
         format!("sections are {}", names.join(", "))
     })
@@ -111,7 +112,7 @@ pub(super) fn measure(
     context: &Context,
     up: Option<&Path>,
     options: &omp::Options,
-) -> Result<omp::Report, Failure> {
+) -> Result<Report, Failure> {
     let scratch = Scratch::new()?;
     let mut tools = Tools {
         tombolo: front()?,
@@ -139,7 +140,7 @@ fn on_stacks(
     tools: &Tools,
     groups: &[Vec<String>],
     options: &omp::Options,
-) -> Result<omp::Report, Failure> {
+) -> Result<Report, Failure> {
     let (mut stacks, mut absent) = omp::host_stacks(tools);
     if options.wants(Section::Nodes) {
         let (some, none) = omp::node_stacks(tools, groups);

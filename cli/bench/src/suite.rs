@@ -225,6 +225,11 @@ fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
     }
 }
 
+/// What a report on links could not measure, in a report on more.
+pub(super) fn failed_link(failed: &Failed) -> Failed {
+    Failed::new(format!("the link to {}", failed.what), &failed.why)
+}
+
 /// Adds the links of the machine of the named file, or of the one that is up, if any.
 fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     let mut links = None;
@@ -235,9 +240,7 @@ fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     match measured.map(|()| links) {
         Ok(None) => {}
         Ok(Some(report)) => {
-            let failed =
-                |node: &ring::Unmeasured| Failed::new(format!("the link to {}", node.node), &node.why);
-            results.failed.extend(report.unmeasured.iter().map(failed));
+            results.failed.extend(report.failed.iter().map(failed_link));
             results.add_links(report.links);
         }
         Err(error) => results.failed.push(Failed::new("the links of a machine", &error)),
