@@ -1,5 +1,6 @@
 /* Ends as its first word says, for what becomes of the others then. */
 #include <omp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -23,9 +24,29 @@ static int wide(void) {
     return frame[0];
 }
 
+static void at_end(void) {
+    puts("at the end");
+}
+
+/* A region of a thread that the program creates: how many threads it had, and what they added up. */
+static void *region(void *each) {
+    static int threads;
+    int sum = 0, add = *(int *)each;
+#pragma omp parallel num_threads(3)
+    {
+#pragma omp atomic
+        sum += add;
+#pragma omp single
+        threads = omp_get_num_threads();
+    }
+    EQUAL(sum, threads * add);
+    return &threads;
+}
+
 int main(int count, char **words) {
     CHECK(count == 2);
     const char *how = words[1];
+    if (!strcmp(how, "exit") || !strcmp(how, "gone")) atexit(at_end);
     pid_t process = own();
     int others = 0;
     if (!strcmp(how, "heap")) {
@@ -48,10 +69,24 @@ int main(int count, char **words) {
             pause();
         }
     }
+    if (!strcmp(how, "huge")) {
+        CHECK(!malloc((size_t)1 << 60));
+        return 3;
+    }
+    if (!strcmp(how, "created")) {
+        for (int each = 1; each < 4; each++) {
+            pthread_t thread;
+            void *threads;
+            CHECK(!pthread_create(&thread, NULL, region, &each) && !pthread_join(thread, &threads));
+            printf("%d threads\n", *(int *)threads);
+        }
+        return 0;
+    }
     if (!strcmp(how, "main-deep")) return deep(1000000);
     if (!strcmp(how, "main-wide")) return wide();
     FILE *file = NULL;
     if (!strcmp(how, "file")) CHECK((file = tmpfile()) && (file = fdopen(dup(fileno(file)), "w+")));
+    puts("before");
     if (!strcmp(how, "fork")) return fork() == 0 ? 8 : 9;
 #pragma omp parallel num_threads(3)
     {

@@ -468,8 +468,14 @@ pub unsafe extern "C" fn omp_capture_affinity(
 /// Gives up what the runtime holds for a device. Nothing is held that would have to be.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
-    let devices = target::devices(start::current());
-    if (1..=2).contains(&kind) && (0..=devices).contains(&device) { 0 } else { -1 }
+    let me = start::current();
+    let devices = target::devices(me);
+    // Not from within a region: its threads would be given up.
+    if me.team().active_level() == 0 && (1..=2).contains(&kind) && (0..=devices).contains(&device) {
+        0
+    } else {
+        -1
+    }
 }
 
 /// The same for Fortran.

@@ -78,6 +78,37 @@ unsafe extern "C" {
     fn __fork() -> libc::pid_t;
 }
 
+/// `exit`. A worker's process leaves it to that of `main` to do what the program has to do at its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn exit(status: c_int) -> ! {
+    leave(status, false, c"exit")
+}
+
+/// `_exit`.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    leave(status, true, c"_exit")
+}
+
+/// `_Exit`.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    leave(status, true, c"_Exit")
+}
+
+/// Ends the program, in a process other than a worker's by the C library's function of this name.
+fn leave(status: c_int, at_once: bool, name: &CStr) -> ! {
+    if exclusive::is_worker() {
+        forked::exit_from_worker(status, at_once);
+    }
+    type End = unsafe extern "C" fn(c_int) -> !;
+    // SAFETY: the C library has a function of this name, of this type, which does what the program asks for.
+    unsafe {
+        let next: Option<End> = mem::transmute(libc::dlsym(libc::RTLD_NEXT, name.as_ptr()));
+        next.map_or_else(|| sys::exit_now(status), |next| next(status))
+    }
+}
+
 /// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the
 /// child as well.
 #[unsafe(no_mangle)]

@@ -131,13 +131,21 @@ fn holder(block: *mut c_void) -> Option<&'static Store> {
     unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|store| store.holds(block as usize))
 }
 
-fn out_of_memory(store: &Store) -> *mut c_void {
+/// Says once that a request cannot be met, of more than the arena has at all or has left.
+fn out_of_memory(store: &Store, size: usize) -> *mut c_void {
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain(format_args!(
-            "tombolo omp: out of memory: all {} MiB of the arena are in use; {}\n",
-            store.length() >> 20,
-            store.advice()
-        ));
+        let arena = store.length() >> 20;
+        if size > store.length() {
+            let asked = size >> 20;
+            sys::complain(format_args!(
+                "tombolo omp: out of memory: {asked} MiB were asked for at once, and the arena has {arena}\n"
+            ));
+        } else {
+            let advice = store.advice();
+            sys::complain(format_args!(
+                "tombolo omp: out of memory: all {arena} MiB of the arena are in use; {advice}\n"
+            ));
+        }
     }
     // SAFETY: this thread's own number of an error.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
@@ -146,9 +154,9 @@ fn out_of_memory(store: &Store) -> *mut c_void {
 
 fn allocate(store: &Store, size: usize, align: usize) -> *mut c_void {
     if size > isize::MAX as usize {
-        return out_of_memory(store);
+        return out_of_memory(store, size);
     }
-    store.allocate(size.max(1), align).map_or_else(|| out_of_memory(store), <*mut u8>::cast)
+    store.allocate(size.max(1), align).map_or_else(|| out_of_memory(store, size), <*mut u8>::cast)
 }
 
 /// `malloc`.
@@ -186,7 +194,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         // SAFETY: any size may be asked for.
         return unsafe { __libc_calloc(count, size) };
     };
-    let Some(bytes) = count.checked_mul(size) else { return out_of_memory(store) };
+    let Some(bytes) = count.checked_mul(size) else { return out_of_memory(store, usize::MAX) };
     let block = allocate(store, bytes, 16);
     if !block.is_null() {
         // SAFETY: the block is that long, and ours.

@@ -130,6 +130,13 @@ fn regions_within_regions() {
 }
 
 #[test]
+fn places() {
+    for places in ["threads", "{0}, {0}, {0}", "0,0"] {
+        is_right("gcc", "places.c", &[("OMP_PLACES", places), ("OMP_PROC_BIND", "spread")]);
+    }
+}
+
+#[test]
 fn the_host_as_a_device() {
     is_right("gcc", "host.c", &[]);
 }
@@ -298,7 +305,26 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
     ends_so("file", &[], 0, &["2 of 2"]);
     ends_so("main", &[], 5, &["2 of 2"]);
     ends_so("shell", &[], 0, &["out of a shell"]);
-    ends_so("exit", &[], 7, &[]);
+    for mode in MODES.into_iter().chain(["hybrid"]) {
+        // What the program has to do at its end is done once, or not at all.
+        for (how, status, times) in [("exit", 7, 1), ("gone", 6, 0)] {
+            let (code, said) = ends(how, &[("OMP_TOMBOLO", mode)]);
+            assert_eq!(
+                (code, said.matches("at the end").count()),
+                (Some(status), times),
+                "{how}, {mode}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn regions_of_threads_that_the_program_creates_are_right() {
+    ends_so("created", &[("OMP_TOMBOLO", "shared")], 0, &["3 threads"]);
+    for mode in ["exclusive", "hybrid"] {
+        let words = ["1 threads", "regions of threads that the program creates itself have one thread each"];
+        ends_so("created", &[("OMP_TOMBOLO", mode)], 0, &words);
+    }
 }
 
 #[test]
@@ -326,6 +352,10 @@ fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
         for how in ["main-deep", "main-wide"] {
             ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
         }
+        // What the system allows is less than the arena would.
+        let (code, said) = ends("main-deep", &[("OMP_TOMBOLO", mode)]);
+        let is_said = said.contains("`ulimit -s` sets its size") && !said.contains("OMP_TOMBOLO_ARENA");
+        assert!(code == Some(128 + 11) && is_said, "{said}");
     }
 }
 
@@ -360,6 +390,8 @@ fn a_full_arena_is_said_with_what_makes_it_larger() {
             ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 3, &words);
         }
     }
+    let words = ["1099511627776 MiB were asked for at once, and the arena has 64"];
+    ends_so("huge", &[arena], 3, &words);
     for mode in ["exclusive", "hybrid", "shared"] {
         let words = ["all 64 MiB of the runtime's memory are in use; OMP_TOMBOLO_ARENA=128M gives it more"];
         ends_so("tasks", &[arena, ("OMP_TOMBOLO", mode)], 1, &words);
@@ -368,7 +400,7 @@ fn a_full_arena_is_said_with_what_makes_it_larger() {
 
 #[test]
 fn what_workers_with_processes_of_their_own_have_not_is_said() {
-    ends_so("fork", &[], 1, &["calls fork"]);
+    ends_so("fork", &[], 1, &["calls fork", "before"]);
     ends_so("well", &[("OMP_TOMBOLO", "several")], 1, &["OMP_TOMBOLO=several: there are"]);
     for mode in MODES {
         let variables = [("OMP_TOMBOLO", mode), ("OMP_TOMBOLO_NODES", "arm:2,vm")];

@@ -80,12 +80,20 @@ impl Plan {
         }
     }
 
-    /// The master stays where it is, but its own teams may have fewer places.
+    /// The master stays where it is, but its own teams may have fewer places until the region ends.
     #[inline]
-    pub fn assign_master(&self, me: &Thread) {
+    pub fn assign_master(&self, me: &Thread, team: &Team) {
         if self.policy == SPREAD {
-            me.partition.set(self.place(0).1);
+            team.places_outside.set(Some(me.partition.replace(self.place(0).1)));
         }
+    }
+}
+
+/// The master of a region that has ended has the places again that it had before.
+#[inline]
+pub fn give_places_back(me: &Thread, team: &Team) {
+    if let Some(places) = team.places_outside.take() {
+        me.partition.set(places);
     }
 }
 

@@ -46,9 +46,11 @@ pub fn post(me: &'static Thread, iteration: &[u64]) {
         0 => u64::from(me.id()),
         chunk => iteration[0] / chunk,
     };
-    doacross.entry(index).store(doacross.number(iteration), Ordering::Release);
+    let number = doacross.number(iteration);
+    doacross.entry(index).store(number, Ordering::Release);
     if me.team().size() > 1 {
-        me.team().notify();
+        // Not all that sleep: where there are more threads than processors, most wait for a later iteration.
+        me.team().notify_if(|id| doacross.wanted(id).is_met_by(index, number));
     }
 }
 
@@ -62,7 +64,13 @@ pub fn wait(me: &'static Thread, iteration: &[u64]) {
     };
     let (entry, number) = (doacross.entry(index), doacross.number(iteration));
     let come = || entry.load(Ordering::Acquire) >= number || team.cancelled.load(Ordering::Relaxed);
+    if come() {
+        return;
+    }
+    let wanted = doacross.wanted(me.id());
+    wanted.begin(index, number);
     while !waiting::until(me, Sleep::Counted(&team.sleepers), come, || false) {}
+    wanted.end();
 }
 
 /// Whose an iteration is under a static schedule.

@@ -151,7 +151,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     if size > 1 {
         team.call();
     }
-    places.assign_master(me);
+    places.assign_master(me, team);
     me.sit(team.seat(0, me, team.number()));
     affinity::display(me);
 }
@@ -255,6 +255,7 @@ pub fn end(me: &'static Thread) {
     if team.counted.get() > 0 {
         root.busy.fetch_sub(team.counted.get(), Ordering::Relaxed);
     }
+    affinity::give_places_back(me, team);
     if let Some(outside) = team.outside.0.get() {
         me.sit(outside);
         if team.size() > 1 {

@@ -126,12 +126,16 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
         // As many as follows from how fast they are.
         settings.icv.threads = 0;
     }
-    read_threads(&variables, &mut settings);
+    let places = read_levels(&variables, &mut settings, processors);
     let icv = &mut settings.icv;
     variables.set("OMP_SCHEDULE", schedule, &mut icv.schedule);
     variables.set("OMP_DYNAMIC", truth, &mut icv.dynamic);
     variables.set("OMP_THREAD_LIMIT", positive, &mut icv.limit);
-    variables.set("OMP_DEFAULT_DEVICE", |text| text.parse().ok(), &mut icv.device);
+    variables.set(
+        "OMP_DEFAULT_DEVICE",
+        |text| text.parse().ok().filter(|&device| device >= 0),
+        &mut icv.device,
+    );
     variables.set("OMP_ALLOCATOR", allocator, &mut icv.allocator);
     variables.set("OMP_CANCELLATION", truth, &mut settings.cancellation);
     variables.set(
@@ -146,8 +150,9 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_TOMBOLO_REPORT", Form::parse, &mut report);
     settings.report = report != Form::None;
     variables.set("OMP_TOMBOLO_ARENA", |text| bytes(text, 1 << 20), &mut settings.arena);
-    variables.set("GOMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
-    variables.set("OMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
+    let stack = |text: &str| bytes(text, 1 << 10).filter(|&size| size >= libc::PTHREAD_STACK_MIN);
+    variables.set("GOMP_STACKSIZE", stack, &mut settings.stack);
+    variables.set("OMP_STACKSIZE", stack, &mut settings.stack);
     variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
     variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
     let mut offload = (false, false);
@@ -174,7 +179,6 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);
     let mut display = None;
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
-    let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
     Read { settings, affinity_format, places, mode, memory, group, nodes, needs, report, display }
 }
@@ -199,10 +203,17 @@ impl Variables<'_> {
     }
 }
 
-fn read_threads(variables: &Variables<'_>, settings: &mut Settings) {
+/// Numbers of threads, how they are bound, and how many levels of regions may be active: a list for several
+/// levels asks for as many as there can be.
+fn read_levels(
+    variables: &Variables<'_>,
+    settings: &mut Settings,
+    processors: &Processors,
+) -> Vec<Processors> {
     let list = |text: &str| text.split(',').map(|item| positive(item.trim())).collect::<Option<Vec<u32>>>();
-    let mut threads = Vec::new();
+    let (mut threads, mut binds) = (Vec::new(), Vec::new());
     variables.set("OMP_NUM_THREADS", list, &mut threads);
+    variables.set("OMP_PROC_BIND", bindings, &mut binds);
     if let Some(&first) = threads.first() {
         settings.icv.threads = first;
         settings.threads = ByLevel::of(&threads);
@@ -210,27 +221,28 @@ fn read_threads(variables: &Variables<'_>, settings: &mut Settings) {
     let mut nested = None;
     variables.set("OMP_NESTED", |text| truth(text).map(Some), &mut nested);
     let levels = &mut settings.icv.active_levels;
-    if threads.len() > 1 || nested == Some(true) {
-        *levels = ACTIVE_LEVELS_MAX;
+    match nested {
+        Some(false) => *levels = 1,
+        None if threads.len().max(binds.len()) < 2 => {}
+        _ => *levels = ACTIVE_LEVELS_MAX,
     }
     let level = |text: &str| text.parse::<u32>().ok().map(|levels| levels.min(ACTIVE_LEVELS_MAX));
     variables.set("OMP_MAX_ACTIVE_LEVELS", level, levels);
+    read_places(variables, settings, binds, processors)
 }
 
 fn read_places(
     variables: &Variables<'_>,
     settings: &mut Settings,
+    mut binds: Vec<u8>,
     processors: &Processors,
 ) -> Vec<Processors> {
-    let mut binds = Vec::new();
-    variables.set("OMP_PROC_BIND", bindings, &mut binds);
     let mut found = Vec::new();
     variables.set("OMP_PLACES", |text| places::parse(text, processors), &mut found);
     if found.is_empty() {
         variables.set("GOMP_CPU_AFFINITY", |text| places::parse_list(text, processors), &mut found);
     }
-    let unsaid = binds.is_empty();
-    if unsaid && !found.is_empty() {
+    if binds.is_empty() && !found.is_empty() {
         binds.push(places::TRUE);
     }
     if binds.first().is_some_and(|&bind| bind != places::FALSE) {
@@ -368,13 +380,17 @@ fn schedule(text: &str) -> Option<Schedule> {
     Some(Schedule { kind, modifier, chunk: chunk.unwrap_or(smallest).max(smallest) })
 }
 
+/// A policy for each level, or whether threads are bound at all.
 fn bindings(text: &str) -> Option<Vec<u8>> {
+    if let Some(bound) = truth(text) {
+        return Some(vec![if bound { places::TRUE } else { places::FALSE }]);
+    }
     text.split(',')
         .map(|item| match item.trim().to_ascii_lowercase().as_str() {
             "primary" | "master" => Some(places::PRIMARY),
             "close" => Some(places::CLOSE),
             "spread" => Some(places::SPREAD),
-            other => truth(other).map(|bound| if bound { places::TRUE } else { places::FALSE }),
+            _ => None,
         })
         .collect()
 }
@@ -416,7 +432,11 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     let kind = format!("{:?}", icv.schedule.kind).to_uppercase();
     let chunk = if icv.schedule.chunk > 1 { format!(",{}", icv.schedule.chunk) } else { String::new() };
     show("OMP_SCHEDULE", &format!("{kind}{chunk}"));
-    show("OMP_PROC_BIND", &places::name(icv.bind));
+    let binds: Vec<&str> = match settings.binds.all() {
+        [] => vec![places::name(icv.bind)],
+        list => list.iter().map(|&bind| places::name(bind)).collect(),
+    };
+    show("OMP_PROC_BIND", &binds.join(","));
     show("OMP_PLACES", &root.places().describe());
     show("OMP_STACKSIZE", &settings.stack);
     show("OMP_WAIT_POLICY", &if settings.active_wait == Some(true) { "ACTIVE" } else { "PASSIVE" });
@@ -486,6 +506,11 @@ mod tests {
         assert_eq!(settings.icv.active_levels, ACTIVE_LEVELS_MAX);
         assert_eq!(with(&[("OMP_NUM_THREADS", "4")]).icv.active_levels, 1);
         assert_eq!(with(&[("OMP_NUM_THREADS", "4,2"), ("OMP_MAX_ACTIVE_LEVELS", "1")]).icv.active_levels, 1);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2"), ("OMP_NESTED", "false")]).icv.active_levels, 1);
+        let bound = with(&[("OMP_PROC_BIND", "spread, close")]);
+        assert_eq!(bound.icv.active_levels, ACTIVE_LEVELS_MAX);
+        assert_eq!((bound.icv.bind, bound.binds.at(1)), (places::SPREAD, Some(places::CLOSE)));
+        assert_eq!(with(&[("OMP_PROC_BIND", "spread")]).icv.active_levels, 1);
     }
 
     #[test]
@@ -537,6 +562,15 @@ mod tests {
             with(&[("OMP_NUM_THREADS", "0"), ("OMP_DYNAMIC", "perhaps"), ("OMP_WAIT_POLICY", "active")]);
         assert_eq!(settings.icv.threads, settings.processors);
         assert!(!settings.icv.dynamic);
+        let usual = with(&[]);
+        for (name, value) in [("OMP_PROC_BIND", "true,close"), ("OMP_PROC_BIND", "spread,true")] {
+            assert_eq!(with(&[(name, value)]).icv.bind, places::FALSE, "{value}");
+        }
+        for value in ["0", "64B", "15k"] {
+            assert_eq!(with(&[("OMP_STACKSIZE", value)]).stack, usual.stack, "{value}");
+        }
+        assert_eq!(with(&[("OMP_STACKSIZE", "16k")]).stack, 16 << 10);
+        assert_eq!(with(&[("OMP_DEFAULT_DEVICE", "-1")]).icv.device, usual.icv.device);
         assert_eq!(settings.turns(), 30_000_000_000);
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
+use super::stack::Stack;
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::sys;
 use crate::team::root::{self, Root};
@@ -48,16 +49,33 @@ pub fn watch(thread: &'static Thread) {
         thread.stack.set(StackBounds::of_thread());
     }
     if let Some(stack) = thread.stack.get() {
-        watch_known(stack);
+        thread.signal_stack.set(watch_known(stack));
     }
 }
 
-fn watch_known(stack: StackBounds) {
+/// The calling thread ends, which was watched: the handler's stack is given back.
+pub fn unwatch(thread: &Thread) {
+    let Some((memory, length)) = thread.signal_stack.take() else { return };
+    let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    // SAFETY: descriptions of ours. The memory was mapped for this thread, whose handlers run elsewhere from
+    // now on.
+    unsafe {
+        if libc::sigaltstack(ptr::null(), &raw mut present) == 0 && present.ss_sp as usize == memory {
+            libc::sigaltstack(&raw const off, ptr::null_mut());
+        }
+        libc::munmap(memory as *mut c_void, length);
+    }
+}
+
+/// The stack of the handler, address and length, if it was mapped for this.
+fn watch_known(stack: StackBounds) -> Option<(usize, usize)> {
     let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
     // SAFETY: the description is ours to write.
     let is_known = unsafe { libc::sigaltstack(ptr::null(), &raw mut present) } == 0;
     if is_known && present.ss_flags & libc::SS_DISABLE == 0 {
-        return install_for(stack);
+        install_for(stack);
+        return None;
     }
     // SAFETY: the call has no pointers.
     let registers = usize::try_from(unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ as _) }).unwrap_or(0);
@@ -65,16 +83,18 @@ fn watch_known(stack: StackBounds) {
     let (rights, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     // SAFETY: a new mapping, which stays for as long as the thread does: workers and `main` end with the
-    // process. The stack is described by a value of ours, which the kernel only reads.
-    unsafe {
+    // process, others by [`unwatch`]. The stack is described by a value of ours, which the kernel only reads.
+    let memory = unsafe {
         let memory = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if memory == libc::MAP_FAILED {
-            return;
+            return None;
         }
         let aside = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: length };
         libc::sigaltstack(&raw const aside, ptr::null_mut());
-    }
+        memory as usize
+    };
     install_for(stack);
+    Some((memory, length))
 }
 
 /// Where `main` is on a stack of the system the program may have a handler already, which it keeps.
@@ -141,7 +161,7 @@ fn say_why(address: usize, pointer: usize) {
     let Some(stack) = thread.and_then(|thread| thread.stack.get()).or_else(first) else { return };
     let Some(root) = root.filter(|_| stack.is_overflowed(pointer, address)) else { return };
     let (kib, who) = (stack.bytes >> 10, Who { root, thread, is_main: stack.is_main });
-    if stack.is_main && stack.in_arena {
+    if stack.is_main && stack.in_arena && stack.bytes >= Stack::most_of_main(root.store) {
         let advice = root.store.advice();
         sys::complain(format_args!(
             "tombolo omp: {who} overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \

@@ -44,6 +44,8 @@ pub struct Nursery {
     group: u32,
     /// Whether the job ends, so that workers that do are no loss.
     ending: AtomicU32,
+    /// Whether a worker ended the program by `_exit`.
+    at_once: AtomicU32,
     store: &'static Store,
     workers: UnsafeCell<Workers>,
     posts: [Post; PROCESSES],
@@ -100,6 +102,7 @@ pub fn begin(read: Read) -> &'static Root {
         process: unsafe { libc::getpid() },
         group: if read.mode == Mode::Hybrid { read.group } else { 1 },
         ending: AtomicU32::new(0),
+        at_once: AtomicU32::new(0),
         store,
         workers: UnsafeCell::new(Workers { count: 0, threads: 1, list: [none; PROCESSES] }),
         posts: [const { Post(AtomicU32::new(0)) }; PROCESSES],
@@ -362,9 +365,14 @@ impl Nursery {
         // SAFETY: the status is ours to write; the process is our child.
         unsafe { libc::waitpid(worker.process, &raw mut status, 0) };
         if libc::WIFEXITED(status) {
-            // A worker said `exit`, which ends the program wherever it is said.
-            // SAFETY: ends the program, with what it has to do at its end.
-            unsafe { libc::exit(libc::WEXITSTATUS(status)) };
+            let status = libc::WEXITSTATUS(status);
+            if self.at_once.load(Ordering::Acquire) != 0 {
+                end();
+                sys::exit_now(status);
+            }
+            // A worker said `exit`, which ends the program wherever it is said, with what it has to do at its
+            // end.
+            sys::exit(status);
         }
         let signal = libc::WTERMSIG(status);
         let hint = if signal == libc::SIGSEGV || signal == libc::SIGBUS {
@@ -380,6 +388,16 @@ impl Nursery {
         // SAFETY: ends the program at once.
         unsafe { libc::_exit(128 + signal) };
     }
+}
+
+/// Ends the program from a worker's process, as `exit` does or, `at_once`, as `_exit` does. What the program
+/// has to do at its end is done once, in the process of `main`, which hears of it.
+pub fn exit_from_worker(status: c_int, at_once: bool) -> ! {
+    match nursery() {
+        Some(nursery) if at_once => nursery.at_once.store(1, Ordering::Release),
+        _ => flush(),
+    }
+    sys::exit_now(status)
 }
 
 /// A descriptor of a worker's process.

@@ -91,9 +91,14 @@ impl Stack {
         }
     }
 
+    /// The most that the stack of `main` has, whatever the system allows.
+    pub(super) fn most_of_main(store: &Store) -> usize {
+        store.length() / OF_MAIN
+    }
+
     /// For `main`.
     fn of_main(store: &Store) -> Self {
-        let size = size_of_main().min(store.length() / OF_MAIN).max(LEAST_UNSAID);
+        let size = size_of_main().min(Self::most_of_main(store)).max(LEAST_UNSAID);
         Self::new(store, size).unwrap_or_else(|| store.exhausted())
     }
 

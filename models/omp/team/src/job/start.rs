@@ -2,12 +2,13 @@
 
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{env, fault, report, worker};
 use crate::device::migrate;
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
-use crate::primitives::{sys, wake_domain};
+use crate::primitives::{exclusive, sys, wake_domain};
 use crate::team::root::{self, Root, StartWorker};
 use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
@@ -114,7 +115,26 @@ pub(super) fn first_call(node: u32) -> &'static Thread {
     thread::set_current(Some(thread));
     thread.awake().came();
     leave_at_end(thread);
+    if is_apart(root) {
+        thread.task().set_icv(|icv| icv.limit = 1);
+    }
     thread
+}
+
+/// Whether workers have another stack in place of the calling thread's, whose regions then run on that thread
+/// alone. Only images have the stacks of threads that the program creates where workers reach them.
+fn is_apart(root: &Root) -> bool {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let here = 0_u8;
+    let apart =
+        cfg!(target_env = "gnu") && exclusive::is_on() && !root.store.holds(ptr::from_ref(&here) as usize);
+    if apart && !SAID.swap(true, Ordering::Relaxed) {
+        sys::complain(
+            "tombolo omp: regions of threads that the program creates itself have one thread each: workers that are processes cannot \
+             reach their stacks (OMP_TOMBOLO=shared has workers that can)\n",
+        );
+    }
+    apart
 }
 
 /// Has [`left`] called when the thread ends.
@@ -136,6 +156,7 @@ fn left(thread: &'static Thread) {
     migrate::forget(thread);
     thread.shown.becomes(Role::None);
     thread.cancellation.begin_anew();
+    fault::unwatch(thread);
     thread.root().leave(thread);
     thread::set_current(None);
 }

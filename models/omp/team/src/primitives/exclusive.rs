@@ -137,18 +137,9 @@ const PAUSE_US: u32 = 1000;
 /// Writes what the stream of output has buffered, if a process that is gone has not left it locked. Whether
 /// it has not: otherwise nothing may wait for the lock any more.
 pub fn flush_after_loss() -> bool {
-    // SAFETY: the C library's own stream, which is unlocked by the thread that has locked it.
-    let flushed = || unsafe {
-        let locked = ftrylockfile(stdout) == 0;
-        if locked {
-            libc::fflush(stdout);
-            funlockfile(stdout);
-        }
-        locked
-    };
     (0..LOOKS).any(|look| {
         sys::sleep_for(PAUSE_US * u32::from(look > 0));
-        flushed()
+        sys::write_output()
     })
 }
 
@@ -166,7 +157,5 @@ pub fn keep_output_apart() {
 // SAFETY: as the C library has them.
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
-    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
-    fn funlockfile(stream: *mut libc::FILE);
     fn __fpending(stream: *mut libc::FILE) -> usize;
 }

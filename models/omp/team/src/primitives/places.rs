@@ -101,19 +101,19 @@ pub fn threads(available: &Processors) -> Vec<Processors> {
 
 /// `OMP_PLACES`: a name with an optional number, or a list.
 pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
-    if !text.contains('{') {
+    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return parse_name(text, available);
     }
     let mut places: Vec<Processors> = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let (without, after) =
-            rest.strip_prefix('!').map_or((false, rest), |after| (true, after.trim_start()));
-        let body = after.strip_prefix('{')?;
-        let (inside, after) = body.split_once('}')?;
-        let (numbers_in, tail) = (parse_place(inside)?, after);
-        let end = tail.find(",{").or_else(|| tail.find(",!")).unwrap_or(tail.len());
-        let (count, stride) = parse_repeat(tail[..end].trim())?;
+    for item in split_places(text) {
+        let (without, item) = item.strip_prefix('!').map_or((false, item), |item| (true, item.trim_start()));
+        // A place may be the number of its only processor, without braces.
+        let (inside, tail) = match item.strip_prefix('{') {
+            Some(body) => body.split_once('}')?,
+            None => item.find(':').map_or((item, ""), |at| item.split_at(at)),
+        };
+        let numbers_in = parse_place(inside)?;
+        let (count, stride) = parse_repeat(tail.trim())?;
         for repeat in 0..count {
             let moved = |number: &usize| {
                 i64::try_from(*number).ok().and_then(|number| usize::try_from(number + repeat * stride).ok())
@@ -130,9 +130,18 @@ pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
                 places.push(place);
             }
         }
-        rest = tail[end..].trim_start_matches(',').trim();
     }
     (!places.is_empty()).then_some(places)
+}
+
+/// The places of a list, which commas outside of braces separate.
+fn split_places(text: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    let outer_comma = move |at: char| {
+        inside = if inside { at != '}' } else { at == '{' };
+        at == ',' && !inside
+    };
+    text.split(outer_comma).map(str::trim)
 }
 
 /// `:count[:stride]`, or nothing.
@@ -179,7 +188,7 @@ fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
         "cores" => Some("topology/thread_siblings_list"),
         "sockets" => Some("topology/core_siblings_list"),
         "ll_caches" => Some("cache/index3/shared_cpu_list"),
-        "numa_domains" => Some("node0/cpulist"),
+        "numa_domains" => Some(NODE_LIST),
         _ => return None,
     };
     let mut places: Vec<Processors> = Vec::new();
@@ -187,8 +196,7 @@ fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
         if places.iter().any(|place| sys::includes(place, number)) {
             continue;
         }
-        let listed = file
-            .and_then(|file| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{number}/{file}")).ok());
+        let listed = file.and_then(|file| listed(number, file));
         let together = listed.and_then(|list| list_numbers(list.trim())).unwrap_or_else(|| vec![number]);
         places.push(set_of(
             together.into_iter().chain([number]).filter(|&other| sys::includes(available, other)),
@@ -196,6 +204,24 @@ fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     }
     places.truncate(count);
     Some(places)
+}
+
+/// What lists the processors of a NUMA node, in its folder.
+const NODE_LIST: &str = "cpulist";
+
+/// What the kernel lists together with a processor. A processor's folder has a link to its NUMA node, whose
+/// number is in the link's name.
+fn listed(number: usize, file: &str) -> Option<String> {
+    let folder = format!("/sys/devices/system/cpu/cpu{number}");
+    if file != NODE_LIST {
+        return fs::read_to_string(format!("{folder}/{file}")).ok();
+    }
+    let is_node = |name: &str| {
+        name.strip_prefix("node").is_some_and(|digits| digits.bytes().all(|at| at.is_ascii_digit()))
+    };
+    let mut links = fs::read_dir(folder).ok()?.flatten();
+    let node = links.find(|link| link.file_name().to_str().is_some_and(is_node))?;
+    fs::read_to_string(node.path().join(NODE_LIST)).ok()
 }
 
 /// `0-3,7`, or with spaces and strides as `GOMP_CPU_AFFINITY` has it.
@@ -240,7 +266,9 @@ mod tests {
         assert_eq!(parsed("{0:4,!2}"), Some(vec![vec![0, 1, 3]]));
         assert_eq!(parsed("{7:1:1}:2"), Some(vec![vec![7]]), "what is not there is left out");
         assert_eq!(parsed("{0}:4,!{2}"), Some(vec![vec![0], vec![1], vec![3]]));
-        for wrong in ["{0", "{a}", "{0}:0", "{}", "cabbages", "threads(0)"] {
+        assert_eq!(parsed("{0}, {1}:2 , !{2}"), Some(vec![vec![0], vec![1]]));
+        assert_eq!(parsed("0, 2:2,7"), Some(vec![vec![0], vec![2], vec![3], vec![7]]));
+        for wrong in ["{0", "{a}", "{0}:0", "{}", "cabbages", "threads(0)", "{0},", "{0}{1}", "0,x"] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }

@@ -385,10 +385,34 @@ pub fn exit_now(status: i32) -> ! {
     }
 }
 
-/// Ends the program after saying why, as something cannot be done that it asked for. Allocates nothing.
+/// Ends the program after saying why, as something cannot be done that it asked for. What it has printed is
+/// written, where its streams are its own. Allocates nothing.
 pub fn fatal(text: impl fmt::Display) -> ! {
     complain(format_args!("tombolo omp: {text}\n"));
+    // In an image streams are those of all processes, and may lie in pages that this one does not have.
+    #[cfg(target_env = "gnu")]
+    write_output();
     exit_now(1)
+}
+
+/// Writes what the stream of output has buffered, unless another thread has locked it. Whether it has not.
+pub fn write_output() -> bool {
+    // SAFETY: the C library's own stream, which is unlocked by the thread that has locked it.
+    unsafe {
+        let locked = ftrylockfile(stdout) == 0;
+        if locked {
+            libc::fflush(stdout);
+            funlockfile(stdout);
+        }
+        locked
+    }
+}
+
+// SAFETY: as the C library has them.
+unsafe extern "C" {
+    static stdout: *mut libc::FILE;
+    fn ftrylockfile(stream: *mut libc::FILE) -> i32;
+    fn funlockfile(stream: *mut libc::FILE);
 }
 
 // The word of thread-local storage that points to the calling thread's record. Its offset is known when the

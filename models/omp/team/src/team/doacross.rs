@@ -1,6 +1,6 @@
 //! How far the iterations of a nest of loops are that wait for each other.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::primitives::icv::ScheduleKind;
 use crate::primitives::store::Store;
@@ -18,6 +18,34 @@ pub struct Doacross {
     pub(crate) chunk: u64,
     /// What was posted: one more than the iteration.
     posted: *mut AtomicU64,
+    /// What each thread of the team waits for.
+    wanted: *mut Wanted,
+}
+
+/// What a thread waits for.
+#[repr(C)]
+pub(crate) struct Wanted {
+    /// Where it is posted, plus one; 0 while the thread does not wait.
+    index: AtomicU64,
+    /// What is posted there at least.
+    number: AtomicU64,
+}
+
+impl Wanted {
+    /// Says what the thread waits for, before it looks whether that was posted.
+    pub(crate) fn begin(&self, index: u64, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+        self.index.store(index + 1, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self) {
+        self.index.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the thread may wait for what has been posted.
+    pub(crate) fn is_met_by(&self, index: u64, number: u64) -> bool {
+        self.index.load(Ordering::Acquire) == index + 1 && self.number.load(Ordering::Relaxed) <= number
+    }
 }
 
 // SAFETY: nothing changes once it was made, but atomics.
@@ -47,19 +75,16 @@ impl Doacross {
             ScheduleKind::Static | ScheduleKind::Auto => (0, u64::from(size)),
             _ => (chunk, counts[0].div_ceil(chunk).max(1)),
         };
-        let bytes =
-            usize::try_from(entries).ok().and_then(|entries| entries.checked_mul(size_of::<AtomicU64>()));
-        let Some(memory) = bytes.and_then(|bytes| store.allocate(bytes, 64)) else { store.exhausted() };
-        // SAFETY: the memory is that long, and ours.
-        unsafe { std::ptr::write_bytes(memory, 0, bytes.unwrap_or(0)) };
-        store.place(Self { depth: counts.len(), weight, chunk, posted: memory.cast() })
+        let (posted, wanted) = (zeroed(store, entries), zeroed(store, u64::from(size)));
+        store.place(Self { depth: counts.len(), weight, chunk, posted, wanted })
     }
 
     /// All threads have left the nest.
     pub fn release(&'static self, store: &Store) {
-        // SAFETY: both came from the store, and nothing uses them any more.
+        // SAFETY: all came from the store, and nothing uses them any more.
         unsafe {
             store.release(self.posted.cast());
+            store.release(self.wanted.cast());
             store.release(std::ptr::from_ref(self).cast_mut().cast());
         }
     }
@@ -78,11 +103,26 @@ impl Doacross {
             .fold(0, u64::wrapping_add)
     }
 
+    /// What a thread of the team waits for.
+    pub(crate) fn wanted(&self, id: u32) -> &Wanted {
+        // SAFETY: there is one for each thread.
+        unsafe { &*self.wanted.wrapping_add(id as usize) }
+    }
+
     pub(crate) fn entry(&self, index: u64) -> &AtomicU64 {
         // SAFETY: the callers' indices are of threads of the team or of chunks of the loop, and there is one
         // for each.
         unsafe { &*self.posted.wrapping_add(usize::try_from(index).unwrap_or(0)) }
     }
+}
+
+/// As many objects of a kind that may be all zeros.
+fn zeroed<T>(store: &'static Store, count: u64) -> *mut T {
+    let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>()));
+    let Some(memory) = bytes.and_then(|bytes| store.allocate(bytes, 64)) else { store.exhausted() };
+    // SAFETY: the memory is that long, and ours.
+    unsafe { std::ptr::write_bytes(memory, 0, bytes.unwrap_or(0)) };
+    memory.cast()
 }
 
 fn too_many() -> ! {

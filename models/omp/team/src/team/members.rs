@@ -95,6 +95,8 @@ pub struct Team {
     node_barriers: Cell<*const NodeBarriers>,
     /// Threads that are counted against a limit.
     pub(crate) counted: Cell<u32>,
+    /// The places that the master had outside, if it has fewer within: the first of them, and how many.
+    pub(crate) places_outside: Cell<Option<(u32, u32)>>,
     /// The next team that is not in use.
     pub next_spare: Cell<Option<&'static Team>>,
     /// What `copyprivate` copies.
@@ -171,6 +173,7 @@ impl Team {
             on: [const { Cell::new(0) }; NODES],
             node_barriers: Cell::new(ptr::null()),
             counted: Cell::new(0),
+            places_outside: Cell::new(None),
             tasked: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             next_spare: Cell::new(None),
@@ -391,6 +394,14 @@ impl Team {
         self.bell.ring(u32::MAX >> 1);
         if self.sleepers.any() {
             self.members().for_each(Member::wake);
+        }
+    }
+
+    /// Wakes the members that sleep and may wait for what just came true, of those that are on no bell.
+    pub(crate) fn notify_if(&self, may_wait: impl Fn(u32) -> bool) {
+        sys::full_fence();
+        if self.sleepers.any() {
+            (0..self.size()).filter(|&id| may_wait(id)).for_each(|id| self.member(id).wake());
         }
     }
 

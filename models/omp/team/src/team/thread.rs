@@ -128,6 +128,8 @@ pub struct Thread {
     pub way_out: Cell<WayOut>,
     /// The stack that it runs on, where that is known.
     pub stack: Cell<Option<StackBounds>>,
+    /// The stack of its signal handler, address and length, if that was mapped for it.
+    pub signal_stack: Cell<Option<(usize, usize)>>,
     /// What can be seen of it from outside.
     pub shown: Shown,
 }
@@ -170,6 +172,7 @@ impl Thread {
             block: Cell::new(0),
             way_out: Cell::new(WayOut::Thread),
             stack: Cell::new(None),
+            signal_stack: Cell::new(None),
             shown: Shown::new(),
             local: Local::new(root.nodes().awake(node)),
         });
