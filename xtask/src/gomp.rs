@@ -13,6 +13,25 @@ use crate::workspace::{Workspace, execute};
 /// The folder of the crate in the tree.
 const CRATE: &str = "models/omp/gomp";
 
+/// What the library calls by other names, as a program may have functions of its own by these: it has them in
+/// `models/omp/gomp/src/own_calls.rs`.
+const OWN_CALLS: [&str; 14] = [
+    "read",
+    "write",
+    "writev",
+    "open64",
+    "close",
+    "lseek64",
+    "poll",
+    "kill",
+    "getpid",
+    "getppid",
+    "waitpid",
+    "nanosleep",
+    "isatty",
+    "eventfd",
+];
+
 /// Puts `<kit>/gomp/<isa>/libgomp.so.1` in place for this host.
 ///
 /// Rust makes an archive, and the linker of C the library: rustc has a list of symbols of its own for
@@ -27,11 +46,15 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let folder = workspace.target.join("gomp").join(isa);
     fs::create_dir_all(&folder).map_err(Failure::file("creating", &folder))?;
     let library = folder.join("libgomp.so.1");
+    let archive = folder.join("libgomp.a");
+    let mut rename = Command::new("objcopy");
+    rename.args(OWN_CALLS.map(|name| format!("--redefine-sym={name}=tombolo_omp_own_{name}")));
+    execute(rename.arg(workspace.target.join("release/libtombolo_gomp.a")).arg(&archive))?;
     let versions = workspace.root.join(CRATE).join("libgomp.map");
     let mut link = Command::new("cc");
     link.args(["-shared", "-s", "-o"]).arg(&library);
     link.args(["-Wl,-soname,libgomp.so.1", "-Wl,--version-script"]).arg(&versions);
-    link.arg("-Wl,--whole-archive").arg(workspace.target.join("release/libtombolo_gomp.a"));
+    link.arg("-Wl,--whole-archive").arg(&archive);
     // It never goes: threads run in it, and its word of thread-local storage has a fixed place.
     link.args(["-Wl,--no-whole-archive", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]);
     link.args(["-Wl,-z,now", "-Wl,-z,relro", "-lpthread", "-ldl", "-static-libgcc"]);

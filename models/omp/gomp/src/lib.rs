@@ -24,6 +24,8 @@ pub mod locks;
 pub mod memory;
 #[cfg(target_env = "musl")]
 pub mod migrate;
+#[cfg(target_env = "gnu")]
+pub mod own_calls;
 #[cfg(target_env = "musl")]
 pub mod process;
 pub mod region;

@@ -28,7 +28,7 @@ fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
     std::fs::create_dir_all(&folder).expect("a folder");
     let program = folder.join(name.replace('.', "-"));
     let output = Command::new(compiler)
-        .args(["-O2", "-fopenmp", "-o"])
+        .args(["-O2", "-w", "-fopenmp", "-o"])
         .arg(&program)
         .arg(source(name))
         .current_dir(&folder)
@@ -127,6 +127,11 @@ fn cancellation() {
 fn regions_within_regions() {
     is_right("gcc", "nested.c", &[]);
     is_right("gcc", "nested.c", &[("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "threads")]);
+}
+
+#[test]
+fn functions_of_the_program_with_names_of_the_c_library() {
+    is_right("gcc", "own_names.c", &[]);
 }
 
 #[test]

@@ -323,13 +323,13 @@ impl Linking<'_> {
 }
 
 impl Build {
-    fn isa(&self) -> Isa {
+    pub(super) fn isa(&self) -> Isa {
         self.installation.isa()
     }
 
     /// Whether the run-time of the kit is linked: there is one, and the program calls for OpenMP and does not
     /// bring its own.
-    fn has_run_time(&self) -> Result<bool, CompileError> {
+    pub(super) fn has_run_time(&self) -> Result<bool, CompileError> {
         if self.installation.run_time().next().is_none() {
             return Ok(false);
         }

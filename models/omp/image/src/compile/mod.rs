@@ -9,6 +9,7 @@ mod cxx;
 mod error;
 mod link;
 mod migrate;
+mod own_names;
 mod thread_locals;
 mod wrapped;
 
@@ -307,6 +308,11 @@ impl Compilation {
         migrate::add_thunks(&mut builds, &words, self.scratch.path(), &mut compiled.outcome)?;
         if !compiled.outcome.failed.is_empty() {
             return Ok(());
+        }
+        for build in &mut builds {
+            if build.has_run_time()? {
+                own_names::set_apart(build, self.scratch.path())?;
+            }
         }
         let linking = link::Linking {
             builds: &builds,

@@ -6,9 +6,14 @@ use tombolo_base::Isa;
 /// are the C library's.
 const FORWARDED: &str = include_str!("../../../gomp/forwarded.txt");
 
+/// Functions that the run-time takes in hand for the program, and not for itself.
+pub(super) fn forwarded() -> impl Iterator<Item = &'static str> {
+    FORWARDED.lines()
+}
+
 /// All functions that the run-time takes in hand.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.into_iter().chain(FORWARDED.lines())
+    FUNCTIONS.into_iter().chain(forwarded())
 }
 
 /// Functions of the C library that the run-time takes in hand for its own calls too: where the program
