@@ -16,7 +16,7 @@ target=${1:-target}
 kit=$target/kit/mpi
 version=5.0.2
 # To be raised when this script makes something else of the same packages.
-recipe=1
+recipe=2
 
 # shellcheck disable=SC2034 # for the scripts that this sources
 what='mpi'
@@ -76,7 +76,7 @@ put_mpich() {
     printf 'mpich %s\n' "$version" >"$mpi/version"
 }
 
-foreign_packages='libc6 libgcc-s1 libstdc++6'
+foreign_packages='libc6 libgcc-s1 libgomp1 libstdc++6'
 
 # What programs in C and C++ for aarch64 are linked with, where Debian has it: the loader is where its name is
 # fixed.
@@ -99,7 +99,7 @@ put_c_libraries() {
     libraries=lib/aarch64-linux-gnu
     mkdir -p "$work/aarch64/$libraries"
     for name in ld-linux-aarch64.so.1 libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 \
-        libgcc_s.so.1 libstdc++.so.6; do
+        libgcc_s.so.1 libgomp.so.1 libstdc++.so.6; do
         file=$(find "$work/debian" -path "*/aarch64-linux-gnu/$name" | head -n 1)
         [ -n "$file" ] || fail "$used have no $name"
         # Under this name, not that of its version.

@@ -18,8 +18,8 @@ const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
 ///
 /// Accepts gcc's options. A program is built twice: for this host, at the path given with -o, as any compiler
 /// would; and as an image with a build for every instruction set, at the same path with the suffix `.tbi`,
-/// for `tombolo mpirun`. Objects (-c) for other instruction sets are stored beside this host's object, in
-/// `.tombolo`, where the linking step finds them.
+/// for `tombolo mpirun`. Objects (-c) carry their builds for other instruction sets within them, also into
+/// archives, where the linking step finds them.
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,

@@ -31,19 +31,15 @@ pub enum CompileError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// An object or library was compiled for this host only.
+    /// An object was compiled for this host only.
     #[error(
-        "{} has no build for {isa}, which would be {}: compile it with `{with} -c`, or choose other instruction sets with --isa",
-        path.display(),
-        looked_at.display()
+        "{name} has no build for {isa}: compile it with `{with} -c`, or choose other instruction sets with --isa"
     )]
     NoForeignObject {
-        /// The object that was named.
-        path: PathBuf,
+        /// The object that was named, and the archive that it is in.
+        name: String,
         /// For what one is missing.
         isa: Isa,
-        /// Where it would be.
-        looked_at: PathBuf,
         /// The command that makes it.
         with: &'static str,
     },

@@ -1,24 +1,20 @@
 //! Gcc's words for several instruction sets at once: what `tombolo mpicc` and `tombolo ompcc` have in common.
 //!
-//! What is built for this host is where a compiler would put it; builds for others lie beside it, as libtool
-//! keeps its own.
+//! What is built for this host is where a compiler would put it; an object carries its builds for others.
 
+mod carried;
 mod error;
 mod installed;
 mod run;
 mod words;
 
-use std::path::{Path, PathBuf};
-
 use tombolo_base::Isa;
 
+pub use carried::{aside, carried, carry};
 pub use error::{CompileError, file_error};
 pub use installed::{ISAS, InstallationError, Installed, Library};
 pub use run::{Outcome, Run, for_each, pack, run_all, start};
 pub use words::{CommandLine, Goal, Word, WordsError};
-
-/// Where objects for other instruction sets are, beside those for this host.
-const FOREIGN: &str = ".tombolo";
 
 /// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64,
 /// and not on Arm; products and sums are rounded once or twice as the processor can. Programs that compute
@@ -27,28 +23,6 @@ const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 
 /// The extension of images.
 const IMAGE: &str = "tbi";
-
-/// Where the build for `isa` is of something that is at `path` for `first`.
-#[must_use]
-pub fn beside(path: &Path, isa: Isa, first: Isa) -> PathBuf {
-    if isa == first {
-        return path.to_owned();
-    }
-    let folder = path.parent().unwrap_or(Path::new("")).join(FOREIGN).join(isa.name());
-    folder.join(path.file_name().unwrap_or_default())
-}
-
-/// The same, of something that must be there already.
-///
-/// # Errors
-/// [`CompileError::NoForeignObject`], if there is none for another instruction set; `with` is what makes it.
-pub fn found_beside(path: &Path, isa: Isa, first: Isa, with: &'static str) -> Result<PathBuf, CompileError> {
-    let found = beside(path, isa, first);
-    if !found.exists() && found != *path {
-        return Err(CompileError::NoForeignObject { path: path.to_owned(), isa, looked_at: found, with });
-    }
-    Ok(found)
-}
 
 /// The words that come before the caller's, to every compiler.
 #[must_use]

@@ -65,15 +65,12 @@ impl Outcome {
 /// after each that could be started, and may change what it said.
 ///
 /// # Errors
-/// A compiler cannot be started, a folder for what it makes cannot be had, or what `then` says. What
-/// compilers find is no error here: it is [`Outcome::failed`].
+/// A compiler cannot be started, or what `then` says. What compilers find is no error here: it is
+/// [`Outcome::failed`].
 pub fn run_all(
     runs: &[Run],
     then: impl Fn(&Run, Output) -> Result<Output, CompileError> + Sync,
 ) -> Result<Outcome, CompileError> {
-    for folder in runs.iter().filter_map(|run| run.output.as_deref()?.parent()) {
-        fs::create_dir_all(folder).map_err(file_error("write", folder))?;
-    }
     let mut isas: Vec<Isa> = Vec::new();
     for run in runs {
         if !isas.contains(&run.isa) {
@@ -117,7 +114,8 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 }
 
 /// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which
-/// is at `output`, or at `a.out`; unless that is to be the image. Returns where the image is.
+/// is at `output`, or at `a.out`; unless that is to be the image. Returns where the image is. There is none
+/// where the output is no file of its own, such as `/dev/null`.
 ///
 /// # Errors
 /// A build is not a program, or a file cannot be written.
@@ -125,8 +123,13 @@ pub fn pack(
     output: Option<&Path>,
     first: Isa,
     programs: Vec<(Isa, Vec<u8>)>,
-) -> Result<(PathBuf, Image), CompileError> {
+) -> Result<Option<(PathBuf, Image)>, CompileError> {
     let output = output.unwrap_or(Path::new("a.out"));
+    if fs::symlink_metadata(output).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
+        let own = programs.iter().find(|(isa, _)| *isa == first).map_or(&[][..], |(_, elf)| elf);
+        fs::write(output, own).map_err(file_error("write", output))?;
+        return Ok(None);
+    }
     let only_image = output.extension().is_some_and(|extension| extension == IMAGE);
     let mut image_path = output.to_owned();
     if !only_image {
@@ -143,7 +146,7 @@ pub fn pack(
     }
     let image = builder.finish().map_err(BuildError::from)?;
     replace_file(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
-    Ok((image_path, image))
+    Ok(Some((image_path, image)))
 }
 
 #[cfg(test)]
@@ -167,6 +170,24 @@ mod tests {
             outcome.said.iter().map(|said| (said.isas.len(), said.text.as_slice())).collect();
         assert_eq!(said, [(2, &b"why\n"[..]), (1, b"more\n")]);
         assert_eq!((outcome.text, outcome.failed), (b"text\n".to_vec(), vec![Isa::X86_64]));
+    }
+
+    /// A pipe in place of the device, which only root can make.
+    #[test]
+    fn what_is_no_file_is_written_into_and_has_no_image() {
+        let folder = std::env::temp_dir().join(format!("tombolo-pack-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut reader = Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let programs = vec![(Isa::X86_64, b"program".to_vec())];
+        assert!(pack(Some(&pipe), Isa::X86_64, programs).unwrap().is_none());
+        let mut read = Vec::new();
+        std::io::Read::read_to_end(reader.stdout.as_mut().unwrap(), &mut read).unwrap();
+        reader.wait().unwrap();
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((read.as_slice(), left), (&b"program"[..], vec!["pipe".into()]));
     }
 
     #[test]

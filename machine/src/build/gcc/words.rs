@@ -200,6 +200,15 @@ impl CommandLine {
         })
     }
 
+    /// The values of an option that may stand stuck to it or in the next word, such as `-l`, in order.
+    pub fn options<'a>(&'a self, option: &'a str) -> impl Iterator<Item = &'a str> {
+        self.words.iter().filter_map(move |word| match word {
+            Word::Option(words) if words[0] == option => words.get(1).map(String::as_str),
+            Word::Option(words) => words[0].strip_prefix(option).filter(|value| !value.is_empty()),
+            _ => None,
+        })
+    }
+
     /// What changes the meaning of a source: what it is told is defined.
     pub fn definitions(&self) -> impl Iterator<Item = &str> {
         self.words

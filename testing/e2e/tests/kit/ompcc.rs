@@ -379,6 +379,16 @@ fn mistakes_and_what_cannot_be_followed_are_told() {
     says(
         &["-w", "main.c", "missing.o"],
         1,
-        &["missing.o has no build for aarch64", ".tombolo/aarch64/missing.o"],
+        &["missing.o has no build for aarch64", "compile it with `tombolo ompcc -c`"],
     );
+    // An object that gcc has made in place of one for all is for this host only, and so is an archive of it.
+    machine.tombolo(["ompcc", "-w", "-c", "main.c"]).ok();
+    let in_folder = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        assert!(command.args(&words[1..]).current_dir(machine.folder()).status().unwrap().success());
+    };
+    in_folder(&["gcc", "-w", "-c", "main.c"]);
+    says(&["main.o"], 1, &["main.o has no build for aarch64"]);
+    in_folder(&["ar", "rcs", "libmain.a", "main.o"]);
+    says(&["libmain.a"], 1, &["main.o in libmain.a has no build for aarch64"]);
 }

@@ -28,7 +28,7 @@ fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
     std::fs::create_dir_all(&folder).expect("a folder");
     let program = folder.join(name.replace('.', "-"));
     let output = Command::new(compiler)
-        .args(["-O2", "-w", "-fopenmp", "-o"])
+        .args(["-O2", "-fopenmp", "-o"])
         .arg(&program)
         .arg(source(name))
         .current_dir(&folder)

@@ -2,8 +2,8 @@
 //! for.
 //!
 //! The words are those of gcc, and go to the compiler of each instruction set. What it makes is where a
-//! compiler would put it: for this host at the path itself, for others beside it (objects in
-//! `.tombolo/<isa>`, which linking finds again), and a program for all of them is an image as well.
+//! compiler would put it: for this host at the path itself, for others within it (objects, which linking finds
+//! again), and a program for all of them is an image as well.
 
 mod sources;
 
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    CommandLine, Goal, Outcome, Run, Word, beside, binutil, file_error, first, first_words, found_beside,
+    CommandLine, Goal, Outcome, Run, Word, aside, binutil, carried, carry, file_error, first, first_words,
     pack, run_all, start,
 };
 use tombolo_machine::build::{Scratch, installed_compiler};
@@ -97,6 +97,8 @@ pub struct Compilation {
     runs: Vec<Run>,
     /// The hash of the source that becomes an object.
     sources: HashMap<PathBuf, String>,
+    /// Objects, and the builds for other instruction sets that they are to carry.
+    carried: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
@@ -107,7 +109,7 @@ impl Compilation {
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
         let line = CommandLine::read_for_several(&request.words, request.cxx)?;
         let (scratch, runs, sources) = (Scratch::new()?, Vec::new(), HashMap::new());
-        let mut compilation = Compilation { line, request, scratch, runs, sources };
+        let mut compilation = Compilation { line, request, scratch, runs, sources, carried: Vec::new() };
         compilation.plan_runs()?;
         Ok(compilation)
     }
@@ -118,6 +120,8 @@ impl Compilation {
         let count = if self.line.goal == Goal::Text { 1 } else { installations.len() };
         for mpi in installations.iter().take(count) {
             let tool = installed_compiler(self.line.language, mpi.isa())?;
+            let folder = self.scratch.path().join(mpi.isa().name());
+            fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
             let first = mpi.isa() == self.first();
             match self.line.goal {
                 Goal::Program => {
@@ -154,7 +158,12 @@ impl Compilation {
         (tool, source): (String, &Path),
         first: bool,
     ) -> Result<Run, CompileError> {
-        let output = beside(&self.line.object_of(source), mpi.isa(), self.first());
+        let mut output = self.line.object_of(source);
+        if !first {
+            let build = aside(&output, mpi.isa(), self.scratch.path());
+            self.carried.push((output, mpi.isa(), build.clone()));
+            output = build;
+        }
         let mut words = first_words(self.request.colour);
         let only =
             |word: &Word| matches!(word, Word::Source(path) if path == source).then(|| source.to_owned());
@@ -170,13 +179,17 @@ impl Compilation {
         let isa = mpi.isa();
         let marks = self.scratch.path().join(format!("{}.s", isa.name()));
         fs::write(&marks, self.marks(mpi)?).map_err(file_error("write", &marks))?;
-        let output = self.scratch.path().join(isa.name());
+        let output = self.scratch.path().join(format!("{}.program", isa.name()));
         let mut missing = None;
         let mut words = vec![marks.to_string_lossy().into_owned()];
+        if !first {
+            // Before the caller's folders, whose archives are for this host.
+            words.push(format!("-L{}", self.libraries(isa)?.display()));
+        }
         words.extend(first_words(self.request.colour));
         words.extend(self.line.words_for(isa, first, |word| match word {
             Word::Source(path) => Some(path.clone()),
-            Word::Object(path) => match found_beside(path, isa, self.first(), COMMAND) {
+            Word::Object(path) => match self.found(path, isa) {
                 Ok(found) => Some(found),
                 Err(error) => {
                     missing.get_or_insert(error);
@@ -198,6 +211,26 @@ impl Compilation {
         words.push(self.request.abi.library().to_owned());
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
         Ok(Run { isa, tool, words, output: Some(output) })
+    }
+
+    /// The build for `isa` of an object or archive.
+    fn found(&self, path: &Path, isa: Isa) -> Result<PathBuf, CompileError> {
+        carried(path, (isa, self.first()), self.scratch.path(), COMMAND)
+    }
+
+    /// A folder with the builds for `isa` of the archives that the caller names by `-l`, of the caller's
+    /// folders.
+    fn libraries(&self, isa: Isa) -> Result<PathBuf, CompileError> {
+        let folder = self.scratch.path().join(format!("{}-libraries", isa.name()));
+        fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
+        for file in self.line.options("-l").map(|name| format!("lib{name}.a")) {
+            let mut folders = self.line.options("-L").map(Path::new);
+            if let Some(found) = folders.find(|folder| folder.join(&file).is_file()) {
+                let (build, place) = (self.found(&found.join(&file), isa)?, folder.join(&file));
+                fs::rename(&build, &place).map_err(file_error("write", &place))?;
+            }
+        }
+        Ok(folder)
     }
 
     /// Whose builds are at the paths that the caller named.
@@ -253,8 +286,12 @@ impl Compilation {
     /// [`CompileError`], but not for what compilers find: that is [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
         let outcome = run_all(&self.runs, |run, output| self.mark(run, output))?;
+        if outcome.failed.is_empty() {
+            let first = self.first();
+            self.carried.iter().try_for_each(|(object, isa, build)| carry(object, first, *isa, build))?;
+        }
         let image = match self.line.goal {
-            Goal::Program if outcome.failed.is_empty() => Some(self.pack()?),
+            Goal::Program if outcome.failed.is_empty() => self.pack()?,
             _ => None,
         };
         Ok(Compiled { outcome, image })
@@ -279,7 +316,7 @@ impl Compilation {
     }
 
     /// Makes the image, and puts the first build where a compiler would put it.
-    fn pack(&self) -> Result<(PathBuf, Image), CompileError> {
+    fn pack(&self) -> Result<Option<(PathBuf, Image)>, CompileError> {
         let linked = self.runs.iter().map(|run| {
             let path = run.output.as_deref().unwrap_or(Path::new(""));
             Ok((run.isa, fs::read(path).map_err(file_error("read", path))?))

@@ -1,7 +1,8 @@
 //! What MPICH leaves behind when its ranks are killed: files in the shared memory of their kernel.
 //!
 //! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some
-//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not.
+//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not. Windows
+//! that they share are files `mpich_shar_tmp…`, which are there while ranks make them, and tell of no world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +23,15 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// How MPICH's names begin.
 const KINDS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
+
+/// How those of windows begin, which six characters follow that `mkstemp` has chosen.
+const WINDOW: &str = "mpich_shar_tmp";
+
+/// Whether MPICH names the file of a window so.
+fn is_window(file: &str) -> bool {
+    let chosen = file.strip_prefix(WINDOW);
+    chosen.is_some_and(|chosen| chosen.len() == 6 && chosen.bytes().all(|at| at.is_ascii_alphanumeric()))
+}
 
 /// The least age of a file that counts as unused: a new one may not be mapped yet.
 const OLD: Duration = Duration::from_secs(60);
@@ -71,7 +81,8 @@ pub(super) fn job_name(domain: DomainId) -> String {
 }
 
 /// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not
-/// remove them: those of this user that are old and that no process has in use. How many were not the job's.
+/// remove them: those of this user that are old, or of a window, and that no process has in use. How many were
+/// not known to be the job's.
 pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
     clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
 }
@@ -86,13 +97,18 @@ fn clean(
     let mut old = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let Some(owner) = entry.file_name().to_str().and_then(WorldFiles::owner) else { continue };
-        if worlds.contains(&owner) {
+        let name = entry.file_name();
+        let (owner, is_window) = match name.to_str().map(|name| (WorldFiles::owner(name), is_window(name))) {
+            None | Some((None, false)) => continue,
+            Some(found) => found,
+        };
+        let is_old = |then: SystemTime| is_window || now.duration_since(then).is_ok_and(|age| age > OLD);
+        if owner.is_some_and(|owner| worlds.contains(&owner)) {
             remove(&entry.path())?;
         } else if let Ok(about) = entry.metadata()
             && about.is_file()
             && about.uid() == user
-            && about.modified().is_ok_and(|then| now.duration_since(then).is_ok_and(|age| age > OLD))
+            && about.modified().is_ok_and(is_old)
         {
             old.push(entry.path());
         }
@@ -118,7 +134,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of MPICH that processes of this user have mapped. One with more rights than this has cannot be
+/// The files of MPICH that processes of this user have mapped or open. One with more rights than this has cannot be
 /// looked at, and is no rank; one that ends meanwhile has nothing mapped any more. Removing a file does not
 /// affect processes that have it mapped.
 fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
@@ -132,16 +148,29 @@ fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
             && let Ok(maps) = fs::read(entry.path().join("maps"))
         {
             all.extend(mapped(&String::from_utf8_lossy(&maps)));
+            all.extend(open(&entry.path()));
         }
     }
     Ok(all)
+}
+
+/// Whether MPICH names a file so.
+fn is_of_mpich(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| WorldFiles::owner(name).is_some() || is_window(name))
+}
+
+/// The files of MPICH among those that a process has open.
+fn open(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|path| is_of_mpich(path))
 }
 
 /// The files of MPICH in what the kernel says of a process's memory.
 fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
     maps.lines().filter_map(|line| {
         let path = Path::new(line.split_ascii_whitespace().nth(5)?);
-        WorldFiles::owner(path.file_name()?.to_str()?).map(|_| path.to_owned())
+        is_of_mpich(path).then(|| path.to_owned())
     })
 }
 
@@ -243,6 +272,14 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tombolo-leftovers-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
+        for (name, is_one) in [
+            ("mpich_shar_tmpUJ852S", true),
+            ("mpich_shar_tmpUJ852", false),
+            ("mpich_shar_tmpUJ85.S", false),
+            ("my_mpich_shar_tmpUJ852S", false),
+        ] {
+            assert_eq!(is_window(name), is_one, "{name}");
+        }
         let own = ["mpich_shm_a_0", "mpich_vci_a_3", "mpich_shm_b_0"];
         let others = ["mpich_shm_c_0", "mpich_shm_c_1", "mpich_shm_c_x", "mpich", "sem.a"];
         own.iter().chain(&others).for_each(|name| fs::write(folder.join(name), "").unwrap());
@@ -263,6 +300,14 @@ mod tests {
         let used = folder.join("mpich_shm_c_1");
         assert_eq!(clean(&folder, &worlds, later, || Ok(BTreeSet::from([used]))).unwrap(), 1);
         assert_eq!(there(), others[1..].iter().map(|name| (*name).to_owned()).collect());
+        // Of windows the new ones too, but not while a rank has made one and not mapped it yet.
+        let windows = ["mpich_shar_tmpaaaaaa", "mpich_shar_tmpbbbbbb"];
+        windows.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
+        let held = fs::File::open(folder.join(windows[0])).unwrap();
+        assert_eq!(clean(&folder, &worlds, now, || in_use(Path::new("/proc"))).unwrap(), 1);
+        assert!(there().contains(windows[0]) && !there().contains(windows[1]));
+        drop(held);
+        assert_eq!(clean(&folder, &worlds, now, || in_use(Path::new("/proc"))).unwrap(), 1);
         fs::remove_dir_all(&folder).unwrap();
     }
 

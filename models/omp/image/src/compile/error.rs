@@ -24,8 +24,7 @@ pub enum CompileError {
     },
     /// A library is in none of the folders.
     #[error(
-        "there is no lib{name}.a in any folder of -L: libraries are static, of objects by `tombolo ompcc -c`, with those for \
-         other processors in .tombolo/ISA beside it"
+        "there is no lib{name}.a in any folder of -L: libraries are static, of objects by `tombolo ompcc -c`"
     )]
     NoLibrary {
         /// The library.

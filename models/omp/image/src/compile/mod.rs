@@ -20,7 +20,7 @@ use std::process::Command;
 use tombolo_base::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    CommandLine, Goal, Outcome, Run, Word, beside, file_error, first, first_words, found_beside, pack,
+    CommandLine, Goal, Outcome, Run, Word, aside, carried, carry, file_error, first, first_words, pack,
     run_all, start,
 };
 use tombolo_machine::build::{Language, Scratch, installed_compiler};
@@ -103,6 +103,8 @@ pub struct Compilation {
     scratch: Scratch,
     runs: Vec<Run>,
     builds: Vec<Build>,
+    /// Objects, and the builds for other instruction sets that they are to carry.
+    carried: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
@@ -113,20 +115,27 @@ impl Compilation {
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
         let line = CommandLine::read_for_several(&request.words, false)?;
         check(&line)?;
-        let mut compilation =
-            Compilation { line, request, scratch: Scratch::new()?, runs: Vec::new(), builds: Vec::new() };
+        let (scratch, runs, builds, carried) = (Scratch::new()?, Vec::new(), Vec::new(), Vec::new());
+        let mut compilation = Compilation { line, request, scratch, runs, builds, carried };
         let installations = compilation.request.installations.clone();
         // The text of one instruction set is enough.
         let count = if compilation.line.goal == Goal::Text { 1 } else { installations.len() };
         for installation in installations.into_iter().take(count) {
             let tool = installed_compiler(compilation.line.language, installation.isa())?;
+            let folder = compilation.scratch.path().join(installation.isa().name());
+            fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
             match compilation.line.goal {
                 Goal::Text => compilation.ask(&installation, tool)?,
                 Goal::Objects => {
                     let sources: Vec<PathBuf> = compilation.line.sources().map(Path::to_owned).collect();
                     for source in sources {
-                        let object = compilation.line.object_of(&source);
-                        let object = beside(&object, installation.isa(), compilation.first());
+                        let mut object = compilation.line.object_of(&source);
+                        let isa = installation.isa();
+                        if isa != compilation.first() {
+                            let build = aside(&object, isa, compilation.scratch.path());
+                            compilation.carried.push((object, isa, build.clone()));
+                            object = build;
+                        }
                         compilation.compile(&installation, &tool, &source, object)?;
                     }
                 }
@@ -208,7 +217,7 @@ impl Compilation {
 
     /// An object or archive that is there already.
     fn part(&self, path: &Path, isa: Isa) -> Result<Part, CompileError> {
-        let found = found_beside(path, isa, self.first(), COMMAND)?;
+        let found = carried(path, (isa, self.first()), self.scratch.path(), COMMAND)?;
         let found = fs::canonicalize(&found).map_err(file_error("read", &found))?;
         let is_archive = found.extension().is_some_and(|extension| extension == "a");
         Ok(if is_archive { Part::Archive(found) } else { Part::Object(found) })
@@ -220,11 +229,7 @@ impl Compilation {
             return Ok(None);
         }
         let file = format!("lib{name}.a");
-        let folders = self.line.words.iter().filter_map(|word| match word {
-            Word::Option(words) if words[0] == "-L" => words.get(1).map(String::as_str),
-            Word::Option(words) => words[0].strip_prefix("-L"),
-            _ => None,
-        });
+        let folders = self.line.options("-L");
         let found = folders.map(|folder| Path::new(folder).join(&file)).find(|path| path.exists());
         match found {
             Some(path) => self.part(&path, isa).map(Some),
@@ -290,6 +295,10 @@ impl Compilation {
             }
             Ok(output)
         })?;
+        if outcome.failed.is_empty() {
+            let first = self.first();
+            self.carried.iter().try_for_each(|(object, isa, build)| carry(object, first, *isa, build))?;
+        }
         let mut compiled = Compiled { outcome, ..Compiled::default() };
         if self.line.goal == Goal::Program && compiled.outcome.failed.is_empty() {
             self.link(&mut compiled)?;
@@ -321,7 +330,7 @@ impl Compilation {
             keep_types,
         };
         let Some((programs, report)) = linking.run(&mut compiled.outcome)? else { return Ok(()) };
-        compiled.image = Some(pack(self.line.output.as_deref(), self.first(), programs)?);
+        compiled.image = pack(self.line.output.as_deref(), self.first(), programs)?;
         compiled.report = Some(report);
         Ok(())
     }

@@ -1,0 +1,177 @@
+//! Builds for other instruction sets, which an object carries with it.
+//!
+//! The object for the first instruction set has the others in sections that linkers leave out. So all builds
+//! go where the object goes: into an archive, to another folder, under another name. An object that another
+//! compiler has made in its place has none, and cannot be taken for a build of the same source.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use object::read::archive::ArchiveFile;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSection as _};
+use tombolo_base::Isa;
+
+use super::{CompileError, binutil, file_error, start};
+
+/// What an archive begins with.
+const ARCHIVE: &[u8] = b"!<arch>\n";
+
+/// The section for an instruction set. Its length precedes what it has, so that several that a linker has put
+/// together (`ld -r`) are not taken for one.
+fn section(isa: Isa) -> String {
+    format!(".tombolo.build.{}", isa.name())
+}
+
+/// A name that no other file of a folder has.
+fn unique(path: &Path) -> String {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{}-{name}", NUMBERS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Where the build of an object for another instruction set is made, in a folder for this time.
+#[must_use]
+pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
+    scratch.join(isa.name()).join(unique(object))
+}
+
+/// Has the object at `path`, which was compiled for `first`, carry the build for another instruction set. What
+/// is no file of its own, such as `/dev/null`, carries nothing.
+///
+/// # Errors
+/// A file cannot be read or written, or the tool that writes objects cannot be started.
+pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), CompileError> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let bytes = fs::read(build).map_err(file_error("read", build))?;
+    let content = [&(bytes.len() as u64).to_le_bytes()[..], &bytes].concat();
+    let file = build.with_extension("carried");
+    fs::write(&file, content).map_err(file_error("write", &file))?;
+    let name = section(isa);
+    let mut command = Command::new(binutil("objcopy", first));
+    // Compiled anew in place, it may have what it carried before.
+    command.arg(format!("--remove-section={name}"));
+    command.arg("--add-section").arg(format!("{name}={}", file.display()));
+    command.arg(format!("--set-section-flags={name}=readonly,exclude")).arg(path);
+    let output = start(&mut command)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(file_error("write", path)(std::io::Error::other(said)))
+}
+
+/// The build for `isa` of an object, or of an archive of objects, which is for `first`: a file, in `scratch`
+/// unless it is the path itself. `with` is the command that makes such objects.
+///
+/// # Errors
+/// [`CompileError::NoForeignObject`] if an object has none, and what [`carry`] fails with.
+pub fn carried(
+    path: &Path,
+    (isa, first): (Isa, Isa),
+    scratch: &Path,
+    with: &'static str,
+) -> Result<PathBuf, CompileError> {
+    if isa == first {
+        return Ok(path.to_owned());
+    }
+    let bytes = fs::read(path).map_err(file_error("read", path))?;
+    let out = aside(path, isa, scratch);
+    let folder = out.parent().unwrap_or(scratch);
+    fs::create_dir_all(folder).map_err(file_error("write", folder))?;
+    let found = |bytes: &[u8], name: String| {
+        let none = || CompileError::NoForeignObject { name, isa, with };
+        build_in(bytes, isa).map(<[u8]>::to_vec).ok_or_else(none)
+    };
+    if !bytes.starts_with(ARCHIVE) {
+        let build = found(&bytes, path.display().to_string())?;
+        fs::write(&out, build).map_err(file_error("write", &out))?;
+        return Ok(out);
+    }
+    let malformed = |error: object::Error| file_error("read", path)(std::io::Error::other(error));
+    let mut archive = Command::new(binutil("ar", isa));
+    // In the order of the archive, which decides what is linked; without names that two of them share.
+    archive.arg("rcs").arg(&out);
+    for member in ArchiveFile::parse(&*bytes).map_err(malformed)?.members() {
+        let member = member.map_err(malformed)?;
+        let name = String::from_utf8_lossy(member.name()).into_owned();
+        let build = found(member.data(&*bytes).map_err(malformed)?, format!("{name} in {}", path.display()))?;
+        let file = folder.join(unique(Path::new(&name)));
+        fs::write(&file, build).map_err(file_error("write", &file))?;
+        archive.arg(file);
+    }
+    let output = start(&mut archive)?;
+    if output.status.success() {
+        return Ok(out);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(file_error("write", &out)(std::io::Error::other(said)))
+}
+
+/// The build that an object carries.
+fn build_in(object: &[u8], isa: Isa) -> Option<&[u8]> {
+    let file = ElfFile64::<Endianness>::parse(object).ok()?;
+    let content = file.section_by_name(&section(isa))?.data().ok()?;
+    let (length, build) = content.split_first_chunk::<8>()?;
+    (u64::from_le_bytes(*length) == build.len() as u64).then_some(build)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::Scratch;
+
+    fn compile(folder: &Path, name: &str) -> Option<PathBuf> {
+        let (source, object) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.o")));
+        fs::write(&source, format!("int {name}(void) {{ return 1; }}\n")).unwrap();
+        let done = Command::new("cc").arg("-c").arg(&source).arg("-o").arg(&object).status().ok()?;
+        done.success().then_some(object)
+    }
+
+    #[test]
+    fn builds_go_where_objects_go() {
+        let scratch = Scratch::new().unwrap();
+        let folder = scratch.path();
+        let (here, other) = (Isa::current(), Isa::S390x);
+        let (Some(one), Some(two)) = (compile(folder, "one"), compile(folder, "two")) else { return };
+        let build = folder.join("build");
+        let of = |path: &Path| carried(path, (other, here), folder, "cc").map(|path| fs::read(path).unwrap());
+        assert!(of(&one).unwrap_err().to_string().contains("one.o has no build for s390x"));
+        fs::write(&build, b"first").unwrap();
+        carry(&one, here, other, &build).unwrap();
+        // Compiled again, it carries the new build.
+        fs::write(&build, b"second").unwrap();
+        carry(&one, here, other, &build).unwrap();
+        let moved = folder.join("moved.o");
+        fs::rename(&one, &moved).unwrap();
+        assert_eq!(of(&moved).unwrap(), b"second");
+        assert_eq!(carried(&moved, (here, here), folder, "cc").unwrap(), moved);
+        // Objects that a linker has put together carry no build of the whole.
+        fs::write(&build, b"third").unwrap();
+        carry(&two, here, other, &build).unwrap();
+        let whole = folder.join("whole.o");
+        let mut linker = Command::new("ld");
+        linker.arg("-r").args([&moved, &two]).arg("-o").arg(&whole);
+        assert!(linker.status().unwrap().success());
+        assert!(of(&whole).is_err());
+        // An archive of which one member carries none is refused by that member's name.
+        let (archive, plain) = (folder.join("liball.a"), compile(folder, "plain").unwrap());
+        assert!(
+            Command::new("ar").arg("rcs").arg(&archive).args([&moved, &plain]).status().unwrap().success()
+        );
+        let error = of(&archive).unwrap_err().to_string();
+        assert!(
+            error.contains("plain.o in ") && error.contains("liball.a has no build for s390x"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_carries_nothing() {
+        carry(Path::new("/dev/null"), Isa::current(), Isa::S390x, Path::new("/nonexistent")).unwrap();
+    }
+}
