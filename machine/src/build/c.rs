@@ -1,7 +1,5 @@
 //! C programs, by gcc and Debian's cross compilers.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,7 +7,7 @@ use tombolo_base::{Isa, Target};
 
 use super::gcc::{Installed, Library};
 use super::toolchain::{Language, installed_board_compiler, installed_compiler, picolibc};
-use super::{BuildError, Builder, CProgram, Request};
+use super::{BuildError, Builder, CProgram, Request, Scratch};
 
 /// The library for C with its headers, in the kit.
 pub const C_LIBRARY: Library =
@@ -131,7 +129,7 @@ impl Builder for Compiler<'_> {
     fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError> {
         let build = |target: &Target| {
             let tool = c_compiler_for(*target)?;
-            let output = self.scratch.path.join(target.name());
+            let output = self.scratch.path().join(target.name());
             let status = Command::new(&tool)
                 .args(self.arguments(*target, &output))
                 .status()
@@ -145,45 +143,4 @@ impl Builder for Compiler<'_> {
 
 fn c_compiler_for(target: Target) -> Result<String, BuildError> {
     if target.bare { installed_board_compiler(target) } else { installed_compiler(Language::C, target.isa) }
-}
-
-/// A folder of this process alone, gone with the value.
-#[derive(Debug)]
-pub struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    /// Makes one among the temporary files.
-    ///
-    /// # Errors
-    /// [`BuildError::Write`].
-    pub fn new() -> Result<Scratch, BuildError> {
-        let folder = std::env::temp_dir();
-        let mut number = 0_u32;
-        loop {
-            let path = folder.join(format!("tombolo-build-{}-{number}", std::process::id()));
-            // Creating it fails if it exists, so its contents are ours.
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Scratch { path }),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => {
-                    number += 1;
-                }
-                Err(source) => return Err(BuildError::Write { path, source }),
-            }
-        }
-    }
-
-    /// The path of the folder, which is deleted when this value is dropped.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left is in a folder for temporary files; there is nothing better to do about it.
-        let _ = fs::remove_dir_all(&self.path);
-    }
 }

@@ -5,8 +5,7 @@ use std::process::Command;
 
 use tombolo_base::{Isa, Target};
 
-use super::c::Scratch;
-use super::{BuildError, Builder, GoProgram, Request};
+use super::{BuildError, Builder, GoProgram, Request, Scratch};
 use crate::kit::find_program;
 
 /// The command, and the Debian package that has it.

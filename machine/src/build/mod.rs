@@ -10,6 +10,7 @@ mod error;
 pub mod gcc;
 mod go;
 mod rust;
+mod scratch;
 mod source;
 mod toolchain;
 
@@ -19,8 +20,9 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::{Isa, Target};
 
-pub use c::{BOARD_C_LIBRARY, C_LIBRARY, Scratch, uses_library};
+pub use c::{BOARD_C_LIBRARY, C_LIBRARY, uses_library};
 pub use error::BuildError;
+pub use scratch::Scratch;
 pub use source::{CProgram, GoProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
 

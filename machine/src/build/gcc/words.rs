@@ -153,7 +153,7 @@ impl CommandLine {
     /// # Errors
     /// [`CompileError`]: something in it can be done once only.
     pub fn read_for_several(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
-        let line = CommandLine::read(words, cxx)?;
+        let line = CommandLine::read(&expanded(words), cxx)?;
         if line.goal == Goal::Objects && line.output.is_some() && line.sources().nth(1).is_some() {
             return Err(CompileError::OneOutput);
         }
@@ -245,6 +245,45 @@ impl CommandLine {
     }
 }
 
+/// How deep response files may name others.
+const DEPTH: usize = 16;
+
+/// The words, with those of a file in place of `@file`. As for gcc, a file that cannot be read is a word.
+fn expanded(words: &[String]) -> Vec<String> {
+    fn expand(words: &[String], depth: usize, all: &mut Vec<String>) {
+        for word in words {
+            let file = word.strip_prefix('@').filter(|_| depth < DEPTH);
+            match file.and_then(|file| std::fs::read_to_string(file).ok()) {
+                Some(text) => expand(&split(&text), depth + 1, all),
+                None => all.push(word.clone()),
+            }
+        }
+    }
+    let mut all = Vec::new();
+    expand(words, 0, &mut all);
+    all
+}
+
+/// The words of a response file: white space separates them, unless it is in quotes or behind a backslash.
+fn split(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut characters = text.chars();
+    while let Some(at) = characters.next() {
+        match (at, quote) {
+            ('\\', _) => word.get_or_insert_default().extend(characters.next()),
+            (at, Some(open)) if at == open => quote = None,
+            ('\'' | '"', None) => {
+                word.get_or_insert_default();
+                quote = Some(at);
+            }
+            (at, None) if at.is_whitespace() => words.extend(word.take()),
+            (at, _) => word.get_or_insert_default().push(at),
+        }
+    }
+    words.extend(word);
+    words
+}
+
 impl Goal {
     fn max_with(self, option: &str) -> Goal {
         let text = ["-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-dumpversion", "-dumpmachine"];
@@ -272,6 +311,26 @@ mod tests {
 
     fn paths<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<String> {
         paths.map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn response_files_have_words() {
+        assert_eq!(
+            split("-c  a.c\n'-D A B' -I\"x y\" b\\ c \"\" d\\\""),
+            ["-c", "a.c", "-D A B", "-Ix y", "b c", "", "d\""]
+        );
+        let file = std::env::temp_dir().join(format!("tombolo-words-{}", std::process::id()));
+        // One that names itself ends some time, and is a word then.
+        let itself = format!("@{}", file.display());
+        std::fs::write(&file, format!("-O2 a.c {itself}")).unwrap();
+        let words = expanded(&["-c".to_owned(), itself.clone(), "@/nonexistent".to_owned()]);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(
+            (&words[0], &words[1], words.last().unwrap().as_str()),
+            (&"-c".into(), &"-O2".into(), "@/nonexistent")
+        );
+        assert_eq!(words.iter().filter(|word| *word == "a.c").count(), DEPTH);
+        assert_eq!(words.iter().filter(|word| **word == itself).count(), 1);
     }
 
     #[test]

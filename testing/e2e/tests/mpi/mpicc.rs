@@ -104,6 +104,20 @@ fn mistakes_are_told_once_with_the_processors() {
 }
 
 #[test]
+fn ranks_on_a_foreign_node_have_threads_of_openmp() {
+    let Some(mpi) = Mpi::find() else { return };
+    let source = "#include <mpi.h>\n#include <stdio.h>\nint main(int count, char **words) { MPI_Init(&count, &words); \
+        int sum = 0;\n#pragma omp parallel num_threads(3) reduction(+ : sum)\nsum++;\nprintf(\"%d threads\\n\", sum); \
+        return MPI_Finalize(); }\n";
+    let mut machine = machine(mpi, &[("threads.c", source)]);
+    machine.tombolo(["mpicc", "-fopenmp", "threads.c", "-o", "threads"]).ok();
+    machine.bring_up();
+    let said = machine.tombolo(["mpirun", "--on", "host:1,arm-user:1", "threads.tbi"]).ok();
+    assert_eq!(said, "3 threads\n3 threads\n");
+    machine.down();
+}
+
+#[test]
 fn an_object_of_another_compiler_is_refused_with_what_to_do() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = machine(mpi, &[("main.c", "int main(void) { return 0; }\n")]);
