@@ -7,11 +7,13 @@ use tombolo_omp_team::constructs::barrier::barrier;
 use tombolo_omp_team::constructs::doacross;
 use tombolo_omp_team::constructs::{cancel, loops};
 use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::lock::Lock;
 
 /// `barrier`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_barrier() {
+    exclusive::flush();
     barrier(start::current(), false);
 }
 
@@ -30,6 +32,7 @@ pub extern "C" fn GOMP_critical_start() {
 /// The end of `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_end() {
+    exclusive::flush();
     start::root().critical.0.release();
 }
 
@@ -59,6 +62,7 @@ pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
 /// The word is the one that GCC made for the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
+    exclusive::flush();
     // SAFETY: the caller says so.
     unsafe { named(word) }.release();
 }
@@ -83,7 +87,9 @@ pub extern "C" fn GOMP_ordered_start() {
 
 /// The end of `ordered`. The turn goes on with the chunk.
 #[unsafe(no_mangle)]
-pub extern "C" fn GOMP_ordered_end() {}
+pub extern "C" fn GOMP_ordered_end() {
+    exclusive::flush();
+}
 
 /// `ordered depend(source)`.
 ///
@@ -91,6 +97,7 @@ pub extern "C" fn GOMP_ordered_end() {}
 /// There are as many numbers as loops.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
+    exclusive::flush();
     let me = start::current();
     // SAFETY: the caller says so.
     doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });

@@ -324,6 +324,26 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
 }
 
 #[test]
+fn what_threads_print_in_turn_comes_out_in_turn() {
+    let Some(program) = compile("gcc", "printed.c") else { return };
+    let mut expected: Vec<String> = (0..1000).map(|line| format!("line {line} of a thousand")).collect();
+    expected.insert(0, "before".to_owned());
+    expected.push("after".to_owned());
+    for mode in MODES.into_iter().chain(["hybrid"]) {
+        let variables = [("OMP_TOMBOLO", mode), ("OMP_TOMBOLO_GROUP", "2"), ("OMP_NUM_THREADS", "4")];
+        let output = run(&program, &variables);
+        assert!(output.status.success(), "{mode}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..1002], expected, "{mode}");
+        // Under `critical` in any order, but whole.
+        let whole = |line: &&str| line.starts_with("a whole line of ") && line.ends_with(" at once");
+        assert_eq!(lines[1002..].iter().filter(|line| whole(line)).count(), 1000, "{mode}");
+        assert_eq!(lines.len(), 2002, "{mode}");
+    }
+}
+
+#[test]
 fn regions_of_threads_that_the_program_creates_are_right() {
     ends_so("created", &[("OMP_TOMBOLO", "shared")], 0, &["3 threads"]);
     for mode in ["exclusive", "hybrid"] {

@@ -8,8 +8,8 @@ use super::affinity::{self, Plan};
 use super::tasking;
 use crate::primitives::awake::Awake;
 use crate::primitives::nodes::Sequence;
-use crate::primitives::sys;
 use crate::primitives::wait::Sleep;
+use crate::primitives::{exclusive, sys};
 use crate::team::group::Group;
 use crate::team::members::Team;
 use crate::team::root::Root;
@@ -133,6 +133,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         team.began_ns.set(sys::now_ns());
     }
     if size > 1 {
+        exclusive::flush();
         recruit(me, team, size);
     }
     if root.nodes().several() {

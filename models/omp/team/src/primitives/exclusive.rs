@@ -113,12 +113,17 @@ pub fn stream_opened() {
     STREAMS.store(true, Ordering::Relaxed);
 }
 
-/// Writes what this process has buffered in streams: a worker does not end as the program does, and has its
-/// own copy of each stream. In an image streams are those of all processes, and nothing is to be done.
+/// Writes what this process has buffered in streams, so that others' output comes behind it: each process has
+/// its own copy of each stream, and a worker does not end as the program does. In an image streams are those
+/// of all processes, and nothing is to be done.
+#[inline]
 pub fn flush() {
-    if cfg!(target_env = "musl") || !is_on() {
-        return;
+    if cfg!(target_env = "gnu") && is_on() {
+        flush_streams();
     }
+}
+
+fn flush_streams() {
     // SAFETY: the C library's own streams.
     unsafe {
         if STREAMS.load(Ordering::Relaxed) {
