@@ -25,7 +25,8 @@ use crate::failure::Failure;
 /// C compiler, cc or the one that CC names. Windows are those of the machine that is up.
 ///
 /// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s
-/// and ratio with median, least and most; and for each of `targets`: what, at_most or at_least, found and verdict.
+/// and ratio with median, least and most; and for each of `targets`: what, at_most or at_least, found and
+/// verdict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

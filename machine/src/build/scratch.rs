@@ -67,7 +67,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the folders of programs that have ended without: nobody has them locked. Others' cannot be opened.
+/// Removes the folders of programs that were killed: no process has them locked. Those of other users cannot
+/// be opened.
 fn remove_left(folder: &Path) {
     let named = |name: &str| name.starts_with(PREFIX);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

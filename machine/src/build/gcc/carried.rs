@@ -38,8 +38,8 @@ pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
     scratch.join(isa.name()).join(unique(object))
 }
 
-/// Has the object at `path`, which was compiled for `first`, carry the build for another instruction set. What
-/// is no file of its own, such as `/dev/null`, carries nothing.
+/// Has the object at `path`, which was compiled for `first`, carry the build for another instruction set.
+/// What is no file of its own, such as `/dev/null`, carries nothing.
 ///
 /// # Errors
 /// A file cannot be read or written, or the tool that writes objects cannot be started.

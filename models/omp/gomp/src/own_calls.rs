@@ -10,6 +10,7 @@ use std::ptr;
 macro_rules! calls {
     ($($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $call:expr;)*) => {
         $($(#[$about])*
+        /// The system call alone.
         ///
         /// # Safety
         /// As the C library's function.

@@ -2,8 +2,8 @@
 //! for.
 //!
 //! The words are those of gcc, and go to the compiler of each instruction set. What it makes is where a
-//! compiler would put it: for this host at the path itself, for others within it (objects, which linking finds
-//! again), and a program for all of them is an image as well.
+//! compiler would put it, for this host. An object carries its builds for others, which linking finds again;
+//! a program for all of them is an image as well.
 
 mod sources;
 

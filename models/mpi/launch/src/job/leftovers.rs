@@ -1,8 +1,9 @@
 //! What MPICH leaves behind when its ranks are killed: files in the shared memory of their kernel.
 //!
 //! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some
-//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not. Windows
-//! that they share are files `mpich_shar_tmp…`, which are there while ranks make them, and tell of no world.
+//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not.
+//! Windows that they share are files `mpich_shar_tmp…`, which are there while ranks make them, and tell of no
+//! world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -81,8 +82,8 @@ pub(super) fn job_name(domain: DomainId) -> String {
 }
 
 /// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not
-/// remove them: those of this user that are old, or of a window, and that no process has in use. How many were
-/// not known to be the job's.
+/// remove them: those of this user that are old, or of a window, and that no process has in use. How many
+/// were not known to be the job's.
 pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
     clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
 }
@@ -134,9 +135,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of MPICH that processes of this user have mapped or open. One with more rights than this has cannot be
-/// looked at, and is no rank; one that ends meanwhile has nothing mapped any more. Removing a file does not
-/// affect processes that have it mapped.
+/// The files of MPICH that processes of this user have mapped or open. One with more rights than this has
+/// cannot be looked at, and is no rank; one that ends meanwhile has nothing mapped any more. Removing a file
+/// does not affect processes that have it mapped.
 fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let user = this_user()?;
     let mut all = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Functions of the program that are called as functions of the C library are that ISO C does not reserve.
 //!
-//! A program may have a `read` or a `connect` of its own. The run-time takes calls of these names in hand, and
-//! calls the C library's functions itself, so the program's get another name before anything is linked.
+//! A program may have a `read` or a `connect` of its own. The run-time takes calls of these names in hand,
+//! and calls the C library's functions itself, so the program's get another name before anything is linked.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

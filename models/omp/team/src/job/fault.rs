@@ -9,8 +9,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
-use super::stack::Stack;
-use crate::primitives::stack_bounds::StackBounds;
+use crate::primitives::stack_bounds::{MAIN_OF_ARENA, StackBounds};
 use crate::primitives::sys;
 use crate::team::root::{self, Root};
 use crate::team::thread::{self, Thread};
@@ -161,7 +160,7 @@ fn say_why(address: usize, pointer: usize) {
     let Some(stack) = thread.and_then(|thread| thread.stack.get()).or_else(first) else { return };
     let Some(root) = root.filter(|_| stack.is_overflowed(pointer, address)) else { return };
     let (kib, who) = (stack.bytes >> 10, Who { root, thread, is_main: stack.is_main });
-    if stack.is_main && stack.in_arena && stack.bytes >= Stack::most_of_main(root.store) {
+    if stack.is_main && stack.in_arena && stack.bytes >= root.store.length() / MAIN_OF_ARENA {
         let advice = root.store.advice();
         sys::complain(format_args!(
             "tombolo omp: {who} overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \

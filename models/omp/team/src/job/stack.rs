@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{fault, start};
-use crate::primitives::stack_bounds::StackBounds;
+use crate::primitives::stack_bounds::{MAIN_OF_ARENA, StackBounds};
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
 use crate::team::root::Root;
@@ -18,8 +18,7 @@ const LEAST: usize = 64 * 1024;
 const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
 /// What is added for thread-local storage where the C library puts that on the stack.
 const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
-/// What part of the arena the stack of `main` has at most, and that of a worker whose size was not set.
-const OF_MAIN: usize = 8;
+/// What part of the arena the stack of a worker has at most whose size was not set.
 const OF_WORKER: usize = 64;
 /// That of a thread that the program creates: there may be many, each with workers on other nodes.
 const OF_CREATED: usize = 256;
@@ -91,14 +90,9 @@ impl Stack {
         }
     }
 
-    /// The most that the stack of `main` has, whatever the system allows.
-    pub(super) fn most_of_main(store: &Store) -> usize {
-        store.length() / OF_MAIN
-    }
-
     /// For `main`.
     fn of_main(store: &Store) -> Self {
-        let size = size_of_main().min(Self::most_of_main(store)).max(LEAST_UNSAID);
+        let size = size_of_main().min(store.length() / MAIN_OF_ARENA).max(LEAST_UNSAID);
         Self::new(store, size).unwrap_or_else(|| store.exhausted())
     }
 

@@ -10,6 +10,9 @@ const KERNELS_GAP: usize = 1 << 20;
 /// What a thread may touch below its stack pointer: the red zone, what a call or a probe stores.
 const BELOW_POINTER: usize = 4096;
 
+/// What part of the arena the stack of `main` has at most.
+pub const MAIN_OF_ARENA: usize = 8;
+
 /// The stack that a thread runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackBounds {
