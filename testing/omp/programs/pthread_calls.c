@@ -97,6 +97,33 @@ static void *fail(void *argument) {
     _exit((int)(intptr_t)argument);
 }
 
+static void *nothing(void *argument) {
+    return argument;
+}
+
+/* Pages of addresses that this process has. */
+static long pages(void) {
+    long all = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld", &all) == 1);
+    fclose(file);
+    return all;
+}
+
+/* Threads that have ended have left nothing. */
+static int many(void) {
+    long before = 0;
+    for (int turn = 0; turn < 2100; turn++) {
+        if (turn == 100) before = pages();
+        pthread_t thread;
+        EQUAL(pthread_create(&thread, NULL, nothing, NULL), 0);
+        EQUAL(pthread_join(thread, NULL), 0);
+    }
+    CHECK(pages() - before < 2000);
+    puts("many: right");
+    return 0;
+}
+
 int main(int count, char **words) {
     const char *word = count > 1 ? words[1] : "calls";
     if (strcmp(word, "last") == 0) {
@@ -104,6 +131,7 @@ int main(int count, char **words) {
         EQUAL(pthread_create(&thread, NULL, say_last, NULL), 0);
         pthread_exit(NULL);
     }
+    if (strcmp(word, "many") == 0) return many();
     if (strcmp(word, "fail") == 0) {
         EQUAL(pthread_create(&started[0], NULL, fail, (void *)9), 0);
         pthread_join(started[0], NULL);

@@ -17,7 +17,9 @@ fn kernel<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn threads_begin_on_a_node_of_another_instruction_set() {
-    let Some(machine) = machine(&with_user(), &["pthread_calls", "pthread_kernels"]) else { return };
+    let Some(machine) = machine(&with_user(), &["pthread_calls", "pthread_kernels", "own_names"]) else {
+        return;
+    };
     for mode in [HYBRID, EXCLUSIVE] {
         for (place, nodes) in [("OMP_TOMBOLO_PTHREADS=here", "0"), (SPREAD, "0 1"), (OTHERS, "1")] {
             let said = run(&machine, &[mode, USER, place], &["pthread_calls.tbi"]).ok();
@@ -27,6 +29,12 @@ fn threads_begin_on_a_node_of_another_instruction_set() {
             let said = run(&machine, &[mode, USER, SPREAD], &kernel(words)).ok();
             assert_eq!(said, format!("{}: right, 2 instruction sets\n", words[0]), "{mode}");
         }
+        assert_eq!(
+            run(&machine, &[mode, USER], &["pthread_calls.tbi", "many"]).ok(),
+            "many: right\n",
+            "{mode}"
+        );
+        assert_eq!(run(&machine, &[mode, USER], &["own_names.tbi"]).ok(), "own names: right\n", "{mode}");
     }
     // What `main` leaves goes on, and what ends the program does so wherever it is said.
     let calls = |word: &str| run(&machine, &[HYBRID, USER, OTHERS], &["pthread_calls.tbi", word]);
