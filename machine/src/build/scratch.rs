@@ -1,14 +1,21 @@
 //! Folders for what is made on the way to a program.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::BuildError;
 
-/// How their names begin.
-const PREFIX: &str = "tombolo-build-";
+/// How their names begin, which the numbers of the process and of the folder follow.
+const PREFIX: &str = "tombolo-scratch-";
+
+fn is_named_so(name: &str) -> bool {
+    let numbers = name.strip_prefix(PREFIX).and_then(|numbers| numbers.split_once('-'));
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
 
 /// A folder of this process alone, gone with the value.
 #[derive(Debug)]
@@ -28,26 +35,25 @@ impl Scratch {
     }
 
     fn new_in(folder: &Path) -> Result<Scratch, BuildError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         remove_left(folder);
-        let mut number = 0_u32;
+        let mut tries = 1000;
         loop {
+            tries -= 1;
+            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!("{PREFIX}{}-{number}", std::process::id()));
             // Creating it fails if it exists, so its contents are ours.
             let made = DirBuilder::new().mode(0o700).create(&path);
             let locked = made.and_then(|()| File::open(&path)).and_then(|lock| {
                 lock.lock()?;
                 // Before it was locked, another may have taken it for one that was left.
-                fs::metadata(&path)?;
-                Ok(lock)
+                if is_at(&lock, &path)? { Ok(lock) } else { Err(ErrorKind::NotFound.into()) }
             });
             match locked {
                 Ok(lock) => return Ok(Scratch { path, _lock: lock }),
                 Err(error)
                     if [ErrorKind::AlreadyExists, ErrorKind::NotFound].contains(&error.kind())
-                        && number < 1000 =>
-                {
-                    number += 1;
-                }
+                        && tries > 0 => {}
                 Err(source) => return Err(BuildError::Write { path, source }),
             }
         }
@@ -67,15 +73,21 @@ impl Drop for Scratch {
     }
 }
 
+/// Whether the path leads to the folder that is open, and not to another that was made there since.
+fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
+    let (open, there) = (folder.metadata()?, fs::symlink_metadata(path)?);
+    Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
+}
+
 /// Removes the folders of programs that were killed: no process has them locked. Those of other users cannot
 /// be opened.
 fn remove_left(folder: &Path) {
-    let named = |name: &str| name.starts_with(PREFIX);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(named)
+        if entry.file_name().to_str().is_some_and(is_named_so)
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(lock) = File::open(entry.path())
             && lock.try_lock().is_ok()
+            && is_at(&lock, &entry.path()).is_ok_and(|same| same)
         {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -95,13 +107,34 @@ mod tests {
         let left = folder.join(format!("{PREFIX}1-0"));
         fs::create_dir(&left).unwrap();
         fs::write(left.join("object.o"), "").unwrap();
-        fs::create_dir(folder.join("other")).unwrap();
+        let other = format!("{PREFIX}other-1");
+        fs::create_dir(folder.join(&other)).unwrap();
         let next = Scratch::new_in(&folder).unwrap();
-        assert!(!left.exists() && used.path().join("object.o").exists() && folder.join("other").exists());
+        assert!(!left.exists() && used.path().join("object.o").exists() && folder.join(&other).exists());
         assert_ne!(used.path(), next.path());
         drop((used, next));
         let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(names, ["other"]);
+        assert_eq!(names, [other.as_str()]);
+    }
+
+    #[test]
+    fn folders_of_threads_that_come_and_go_are_left_alone() {
+        let folder = std::env::temp_dir().join(format!("tombolo-many-scratches-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let come_and_go = || {
+            for _ in 0..200 {
+                let own = Scratch::new_in(&folder).unwrap();
+                fs::write(own.path().join("object.o"), "").unwrap();
+                assert_eq!(fs::read_dir(own.path()).unwrap().count(), 1);
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(come_and_go)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        let left = fs::read_dir(&folder).unwrap().count();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, 0);
     }
 }

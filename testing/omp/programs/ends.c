@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
 
@@ -82,11 +83,24 @@ int main(int count, char **words) {
         }
         return 0;
     }
+    if (!strcmp(how, "children")) {
+        /* After a region, so that there are other threads. */
+#pragma omp parallel num_threads(3)
+        {}
+        for (int number = 0; number < 20; number++) {
+            int status;
+            pid_t child = number % 2 ? vfork() : fork();
+            if (child == 0) _exit(number);
+            CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+            EQUAL(WEXITSTATUS(status), number);
+        }
+        return 0;
+    }
     if (!strcmp(how, "main-deep")) return deep(1000000);
     if (!strcmp(how, "main-wide")) return wide();
     FILE *file = NULL;
     if (!strcmp(how, "file")) CHECK((file = tmpfile()) && (file = fdopen(dup(fileno(file)), "w+")));
-    puts("before");
+    if (!strcmp(how, "fork")) puts("before");
     if (!strcmp(how, "fork")) return fork() == 0 ? 8 : 9;
 #pragma omp parallel num_threads(3)
     {

@@ -81,32 +81,31 @@ unsafe extern "C" {
 /// `exit`. A worker's process leaves it to that of `main` to do what the program has to do at its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn exit(status: c_int) -> ! {
-    leave(status, false, c"exit")
+    if exclusive::is_worker() {
+        forked::exit_from_worker(status, false);
+    }
+    type End = unsafe extern "C" fn(c_int) -> !;
+    // SAFETY: the C library has a function of this name, of this type, which does what the program asks for.
+    unsafe {
+        let next: Option<End> = mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"exit".as_ptr()));
+        next.map_or_else(|| sys::exit_now(status), |next| next(status))
+    }
 }
 
-/// `_exit`.
+/// `_exit`. Handlers of signals and children of `fork` may call it, whatever was interrupted: so it asks the
+/// loader for nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    leave(status, true, c"_exit")
+    if exclusive::is_worker() {
+        forked::exit_from_worker(status, true);
+    }
+    sys::exit_now(status)
 }
 
 /// `_Exit`.
 #[unsafe(no_mangle)]
 pub extern "C" fn _Exit(status: c_int) -> ! {
-    leave(status, true, c"_Exit")
-}
-
-/// Ends the program, in a process other than a worker's by the C library's function of this name.
-fn leave(status: c_int, at_once: bool, name: &CStr) -> ! {
-    if exclusive::is_worker() {
-        forked::exit_from_worker(status, at_once);
-    }
-    type End = unsafe extern "C" fn(c_int) -> !;
-    // SAFETY: the C library has a function of this name, of this type, which does what the program asks for.
-    unsafe {
-        let next: Option<End> = mem::transmute(libc::dlsym(libc::RTLD_NEXT, name.as_ptr()));
-        next.map_or_else(|| sys::exit_now(status), |next| next(status))
-    }
+    _exit(status)
 }
 
 /// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the

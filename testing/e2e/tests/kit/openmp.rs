@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tombolo_e2e::{libgomp, skipped};
@@ -278,7 +279,9 @@ fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
 /// The output and the end of `ends.c`, with workers that are processes; none of them must be left afterwards.
 fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
     let program = compile("gcc", "ends.c").expect("gcc is there");
-    let mark = format!("{how}-{}", std::process::id());
+    // Other tests may run the same at the same time.
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    let mark = format!("{}-{}", std::process::id(), NUMBERS.fetch_add(1, Ordering::Relaxed));
     let mut command = Command::new("timeout");
     command.arg("60").arg(&program).arg(how).env("LD_LIBRARY_PATH", libgomp());
     command.env("OMP_TOMBOLO", "exclusive").env("TOMBOLO_OMP_MARK", &mark).envs(more.iter().copied());
@@ -321,6 +324,11 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
             );
         }
     }
+}
+
+#[test]
+fn children_of_a_program_with_threads_end_at_once() {
+    ends_so("children", &[("OMP_TOMBOLO", "shared")], 0, &[]);
 }
 
 #[test]

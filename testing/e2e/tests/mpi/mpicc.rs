@@ -69,6 +69,11 @@ fn objects_and_sources_become_a_program_for_each_processor() {
             assert_eq!(machine.tombolo(["run", "--on", on, build]).ok(), "8 of 1, char signed\n");
         }
     }
+    // A shared library is for this host alone.
+    machine.tombolo(["mpicc", "-shared", "-fPIC", "-DNUMBER=9", "util.c", "-o", "libutil.so"]).ok();
+    assert!(
+        machine.folder().join("libutil.so").exists() && !machine.folder().join("libutil.so.tbi").exists()
+    );
     machine.down();
 }
 

@@ -14,12 +14,12 @@ use std::process::{Command, Output};
 
 use sha2::{Digest, Sha256};
 use tombolo::Isa;
-use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
     CommandLine, Goal, Outcome, Run, Word, aside, binutil, carried, carry, file_error, first, first_words,
     pack, run_all, start,
 };
 use tombolo_machine::build::{Scratch, installed_compiler};
+use tombolo_machine::{Image, replace_file};
 
 use crate::installation::{Installation, PREFIX};
 use crate::mark;
@@ -116,9 +116,10 @@ impl Compilation {
 
     fn plan_runs(&mut self) -> Result<(), CompileError> {
         let installations = self.request.installations.clone();
-        // The text of one instruction set is enough.
-        let count = if self.line.goal == Goal::Text { 1 } else { installations.len() };
-        for mpi in installations.iter().take(count) {
+        let first = self.first();
+        // The text of one instruction set is enough, and no image has shared libraries.
+        let is_alone = self.line.goal == Goal::Text || self.is_shared();
+        for mpi in installations.iter().filter(|mpi| !is_alone || mpi.isa() == first) {
             let tool = installed_compiler(self.line.language, mpi.isa())?;
             let folder = self.scratch.path().join(mpi.isa().name());
             fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
@@ -238,6 +239,10 @@ impl Compilation {
         first(&self.request.installations.iter().map(Installation::isa).collect::<Vec<_>>())
     }
 
+    fn is_shared(&self) -> bool {
+        self.line.words.contains(&Word::Option(vec!["-shared".to_owned()]))
+    }
+
     fn source_mark(&self, path: &Path) -> Result<String, CompileError> {
         let source = fs::read(path).map_err(file_error("read", path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -321,7 +326,12 @@ impl Compilation {
             let path = run.output.as_deref().unwrap_or(Path::new(""));
             Ok((run.isa, fs::read(path).map_err(file_error("read", path))?))
         });
-        let programs = linked.collect::<Result<_, CompileError>>()?;
+        let programs = linked.collect::<Result<Vec<_>, CompileError>>()?;
+        if let ([(_, library)], true) = (&programs[..], self.is_shared()) {
+            let output = self.line.output.as_deref().unwrap_or(Path::new("a.out"));
+            replace_file(output, library, 0o777).map_err(file_error("write", output))?;
+            return Ok(None);
+        }
         pack(self.line.output.as_deref(), self.first(), programs)
     }
 }

@@ -168,10 +168,7 @@ impl Compilation {
         source: &Path,
         object: PathBuf,
     ) -> Result<(), CompileError> {
-        if !source.exists() {
-            let source_error = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(file_error("read", source)(source_error).into());
-        }
+        fs::metadata(source).map_err(file_error("read", source))?;
         let isa = installation.isa();
         let mut words = self.first_words(installation, tool)?;
         let only =

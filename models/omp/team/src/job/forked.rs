@@ -323,6 +323,7 @@ impl Nursery {
             }
         }
         become_worker();
+        exclusive::forget_output();
         let (post, mut seen) = (&self.posts[number].0, 0);
         loop {
             while post.load(Ordering::Acquire) == seen {

@@ -134,6 +134,13 @@ fn flush_streams() {
     }
 }
 
+/// Has a process that has just been forked forget what another had buffered for the output then: that one
+/// writes it.
+pub fn forget_output() {
+    // SAFETY: the C library's own stream, of a process with one thread.
+    unsafe { __fpurge(stdout) };
+}
+
 /// Looks at the lock of the stream of output, with pauses, before it is taken for one of a process that is
 /// gone.
 const LOOKS: u32 = 100;
@@ -162,5 +169,6 @@ pub fn keep_output_apart() {
 // SAFETY: as the C library has them.
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
+    fn __fpurge(stream: *mut libc::FILE);
     fn __fpending(stream: *mut libc::FILE) -> usize;
 }
