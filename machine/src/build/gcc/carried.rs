@@ -14,7 +14,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _};
 use tombolo_base::Isa;
 
-use super::{CompileError, binutil, file_error, start};
+use super::{CompileError, binutil, file_error, write_by};
 
 /// What an archive begins with.
 const ARCHIVE: &[u8] = b"!<arch>\n";
@@ -32,7 +32,7 @@ fn unique(path: &Path) -> String {
     format!("{}-{name}", NUMBERS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Where the build of an object for another instruction set is made, in a folder for this time.
+/// Where the build of an object for another instruction set is made, in a temporary folder.
 #[must_use]
 pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
     scratch.join(isa.name()).join(unique(object))
@@ -57,12 +57,7 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
     command.arg(format!("--remove-section={name}"));
     command.arg("--add-section").arg(format!("{name}={}", file.display()));
     command.arg(format!("--set-section-flags={name}=readonly,exclude")).arg(path);
-    let output = start(&mut command)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(file_error("write", path)(std::io::Error::other(said)))
+    write_by(&mut command, path)
 }
 
 /// The build for `isa` of an object, or of an archive of objects, which is for `first`: a file, in `scratch`
@@ -104,12 +99,8 @@ pub fn carried(
         fs::write(&file, build).map_err(file_error("write", &file))?;
         archive.arg(file);
     }
-    let output = start(&mut archive)?;
-    if output.status.success() {
-        return Ok(out);
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(file_error("write", &out)(std::io::Error::other(said)))
+    write_by(&mut archive, &out)?;
+    Ok(out)
 }
 
 /// The build that an object carries.

@@ -13,7 +13,7 @@ use tombolo_base::Isa;
 pub use carried::{aside, carried, carry};
 pub use error::{CompileError, file_error};
 pub use installed::{ISAS, InstallationError, Installed, Library};
-pub use run::{Outcome, Run, for_each, pack, run_all, start};
+pub use run::{Outcome, Run, for_each, pack, put, run_all, start, write_by};
 pub use words::{CommandLine, Goal, Word, WordsError};
 
 /// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64,

@@ -101,6 +101,31 @@ pub fn start(command: &mut Command) -> Result<Output, CompileError> {
     command.output().map_err(|source| CompileError::Build(BuildError::Start { tool, source }))
 }
 
+/// Runs a tool that writes a file.
+///
+/// # Errors
+/// [`BuildError::Start`], or [`CompileError::File`] with what the tool says.
+pub fn write_by(command: &mut Command, path: &Path) -> Result<(), CompileError> {
+    let output = start(command)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(file_error("write", path)(std::io::Error::other(said)))
+}
+
+/// Puts a program where a compiler would put it: in place of a file, or into what is no file, such as
+/// `/dev/null`. Whether it is a file then.
+///
+/// # Errors
+/// [`CompileError::File`].
+pub fn put(path: &Path, elf: &[u8]) -> Result<bool, CompileError> {
+    let is_special = fs::symlink_metadata(path).is_ok_and(|there| !there.is_file() && !there.is_symlink());
+    let written = if is_special { fs::write(path, elf) } else { replace_file(path, elf, 0o777) };
+    written.map_err(file_error("write", path))?;
+    Ok(!is_special)
+}
+
 /// Does something for each of several at the same time, and returns what came of it in their order.
 pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
@@ -115,7 +140,7 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 
 /// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which
 /// is at `output`, or at `a.out`; unless that is to be the image. Returns where the image is. There is none
-/// where the output is no file of its own, such as `/dev/null`.
+/// where the output is no file ([`put`]).
 ///
 /// # Errors
 /// A build is not a program, or a file cannot be written.
@@ -125,11 +150,6 @@ pub fn pack(
     programs: Vec<(Isa, Vec<u8>)>,
 ) -> Result<Option<(PathBuf, Image)>, CompileError> {
     let output = output.unwrap_or(Path::new("a.out"));
-    if fs::symlink_metadata(output).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
-        let own = programs.iter().find(|(isa, _)| *isa == first).map_or(&[][..], |(_, elf)| elf);
-        fs::write(output, own).map_err(file_error("write", output))?;
-        return Ok(None);
-    }
     let only_image = output.extension().is_some_and(|extension| extension == IMAGE);
     let mut image_path = output.to_owned();
     if !only_image {
@@ -138,8 +158,8 @@ pub fn pack(
     let name = output.file_stem().and_then(|name| name.to_str()).unwrap_or("program");
     let mut builder = ImageBuilder::new(name);
     for (isa, elf) in programs {
-        if isa == first && !only_image {
-            replace_file(output, &elf, 0o777).map_err(file_error("write", output))?;
+        if isa == first && !only_image && !put(output, &elf)? {
+            return Ok(None);
         }
         let unusable = |source| BuildError::Unusable { target: isa.into(), source };
         builder = builder.with_program(elf).map_err(unusable)?;

@@ -69,6 +69,8 @@ fn objects_and_sources_become_a_program_for_each_processor() {
             assert_eq!(machine.tombolo(["run", "--on", on, build]).ok(), "8 of 1, char signed\n");
         }
     }
+    // Libraries of the host, in a folder that the caller names, have no other builds, and need none.
+    machine.tombolo(["mpicc", "main.c", "other.o", "-L/usr/lib/x86_64-linux-gnu", "-lm", "-o", "job"]).ok();
     // A shared library is for this host alone.
     machine.tombolo(["mpicc", "-shared", "-fPIC", "-DNUMBER=9", "util.c", "-o", "libutil.so"]).ok();
     assert!(

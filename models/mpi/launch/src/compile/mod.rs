@@ -14,12 +14,12 @@ use std::process::{Command, Output};
 
 use sha2::{Digest, Sha256};
 use tombolo::Isa;
+use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
     CommandLine, Goal, Outcome, Run, Word, aside, binutil, carried, carry, file_error, first, first_words,
-    pack, run_all, start,
+    pack, put, run_all, start,
 };
 use tombolo_machine::build::{Scratch, installed_compiler};
-use tombolo_machine::{Image, replace_file};
 
 use crate::installation::{Installation, PREFIX};
 use crate::mark;
@@ -226,9 +226,15 @@ impl Compilation {
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
         for file in self.line.options("-l").map(|name| format!("lib{name}.a")) {
             let mut folders = self.line.options("-L").map(Path::new);
-            if let Some(found) = folders.find(|folder| folder.join(&file).is_file()) {
-                let (build, place) = (self.found(&found.join(&file), isa)?, folder.join(&file));
-                fs::rename(&build, &place).map_err(file_error("write", &place))?;
+            let Some(found) = folders.find(|folder| folder.join(&file).is_file()) else { continue };
+            match self.found(&found.join(&file), isa) {
+                Ok(build) => {
+                    let place = folder.join(&file);
+                    fs::rename(&build, &place).map_err(file_error("write", &place))?;
+                }
+                // One of the host's own libraries: the linker looks for that of its instruction set.
+                Err(CompileError::NoForeignObject { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(folder)
@@ -328,8 +334,7 @@ impl Compilation {
         });
         let programs = linked.collect::<Result<Vec<_>, CompileError>>()?;
         if let ([(_, library)], true) = (&programs[..], self.is_shared()) {
-            let output = self.line.output.as_deref().unwrap_or(Path::new("a.out"));
-            replace_file(output, library, 0o777).map_err(file_error("write", output))?;
+            put(self.line.output.as_deref().unwrap_or(Path::new("a.out")), library)?;
             return Ok(None);
         }
         pack(self.line.output.as_deref(), self.first(), programs)

@@ -1,7 +1,7 @@
-//! Functions of the program that are called as functions of the C library are that ISO C does not reserve.
+//! Functions of the program with names of the C library that ISO C does not reserve, such as `read`.
 //!
-//! A program may have a `read` or a `connect` of its own. The run-time takes calls of these names in hand,
-//! and calls the C library's functions itself, so the program's get another name before anything is linked.
+//! The run-time wraps calls of these names, and calls the C library's functions itself. So the program's own
+//! functions get other names before anything is linked.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
-use tombolo_machine::build::gcc::{binutil, file_error, start};
+use tombolo_machine::build::gcc::{binutil, file_error, write_by};
 
 use super::{Build, CompileError, Part, wrapped};
 use crate::input::each_object;
@@ -35,11 +35,7 @@ pub(super) fn set_apart(build: &mut Build, scratch: &Path) -> Result<(), Compile
         let renamed = folder.join(file);
         let mut command = Command::new(&tool);
         command.args(names.iter().map(|name| format!("--redefine-sym={name}={PREFIX}{name}")));
-        let output = start(command.arg(&*path).arg(&renamed))?;
-        if !output.status.success() {
-            let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(file_error("write", &renamed)(std::io::Error::other(what)).into());
-        }
+        write_by(command.arg(&*path).arg(&renamed), &renamed)?;
         *path = renamed;
     }
     Ok(())
