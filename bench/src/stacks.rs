@@ -8,7 +8,7 @@ use crate::report::BenchReport;
 use crate::sample::{median, sorted};
 use crate::suite::{Absent, PeerInfo};
 use crate::table::{align, cells, none, significant};
-use crate::target::{Bound, Target};
+use crate::target::{self, Bound, Target};
 
 /// Which figure it is: the same on every stack.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -110,6 +110,11 @@ impl Row {
         let ratio = median_of(runs.map(|(own, other)| own.max(least) / other.max(least)));
         Target::new(what.to_owned(), bound, ratio, self.is_doubtful() || other.is_doubtful())
     }
+}
+
+/// Whether both are the same figure of one stack, of two runs.
+pub(crate) fn is_same(a: &Found, b: &Found) -> bool {
+    a.stack == b.stack && a.figure == b.figure
 }
 
 /// Runs become rows, in the order in which they were first found. `is_same` says what is one figure of one
@@ -228,8 +233,7 @@ impl BenchReport for Report {
         );
         text.extend(self.groups.iter().filter_map(|group| self.table_of(group)));
         if !self.targets.is_empty() {
-            let lines: Vec<_> = self.targets.iter().map(Target::cells).collect();
-            text += &format!("\ntargets\n{}", align(&lines));
+            text += &format!("\ntargets\n{}", target::table(&self.targets));
         }
         let disturbed: usize = self.rows.iter().map(|row| row.disturbed).sum();
         if disturbed > 0 {
@@ -257,10 +261,6 @@ pub(crate) mod tests {
     pub(crate) fn found(group: &str, stack: &str, metric: &str, size: u64, p50: f64) -> Found {
         let figure = Figure { group: group.into(), metric: metric.into(), size };
         Found { figure, stack: stack.into(), unit: Unit::Ns, p50, p99: 2.0 * p50, disturbed: false }
-    }
-
-    pub(crate) fn is_same(a: &Found, b: &Found) -> bool {
-        a.stack == b.stack && a.figure == b.figure
     }
 
     fn report(rows: Vec<Row>, targets: Vec<Target>, absent: Vec<Absent>) -> Report {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::table::{none, significant};
+use crate::table::{align, none, significant};
 
 /// What a figure must keep to.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -88,11 +88,15 @@ impl Target {
         Target { what, bound, found, verdict: bound.judge(found, disturbed) }
     }
 
-    /// Of a row of a table: what was promised of what, what was found, and whether that holds.
-    pub(crate) fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<String> {
         let found = self.found.map_or_else(none, significant);
         vec![self.what.clone(), found, self.bound.to_string(), self.verdict.words().to_owned()]
     }
+}
+
+/// A line for each: of which figure, what was found, what was promised, and whether that holds.
+pub(crate) fn table(targets: &[Target]) -> String {
+    align(&targets.iter().map(Target::cells).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

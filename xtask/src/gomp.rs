@@ -13,8 +13,8 @@ use crate::workspace::{Workspace, execute};
 /// The folder of the crate in the tree.
 const CRATE: &str = "models/omp/gomp";
 
-/// What the library calls by other names, as a program may have functions of its own by these: it has them in
-/// `models/omp/gomp/src/own_calls.rs`.
+/// Functions that the library calls by names of its own (`models/omp/gomp/src/own_calls.rs`), since a program
+/// may define functions with these names.
 const OWN_CALLS: [&str; 14] = [
     "read",
     "write",

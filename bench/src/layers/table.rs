@@ -7,7 +7,7 @@ use super::{LINES, Layer, MESSAGES, NULL_CALL};
 use crate::report::BenchReport as _;
 use crate::suite::{Distance, Metric, ONE_CACHE_NS, TWIN_THREADS_NS};
 use crate::table::{align, missing, none, significant};
-use crate::target::Target;
+use crate::target;
 
 pub(super) fn render(report: &Report) -> String {
     let (host, settings) = (&report.host, &report.settings);
@@ -20,7 +20,7 @@ pub(super) fn render(report: &Report) -> String {
         }
     }
     text += "\ntargets, where the processors share a cache\n";
-    text += &align(&report.targets.iter().map(Target::cells).collect::<Vec<_>>());
+    text += &target::table(&report.targets);
     text += &missing(&report.absent, &report.failures());
     let _ = write!(
         text,

@@ -16,7 +16,7 @@ pub use stack::{NodePair, Stack, Tools, host_stacks, network_stack, node_stacks}
 
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::stacks::{Found, Group, Report, rows};
+use crate::stacks::{Found, Group, Report, is_same, rows};
 use crate::suite::{Absent, PeerInfo};
 
 /// How it is measured.
@@ -76,7 +76,7 @@ pub fn run(
             groups.push(Group { title: place.clone(), name: place });
         }
     }
-    let rows = rows(found, |a, b| a.stack == b.stack && a.figure == b.figure);
+    let rows = rows(found, is_same);
     let targets = targets::all(&rows, &groups);
     let seconds = options.length.as_secs_f64();
     Ok(Report {

@@ -47,8 +47,8 @@ pub(super) fn all(rows: &[Row], places: &[Group]) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::rows;
-    use crate::stacks::tests::{found, is_same};
+    use crate::stacks::tests::found;
+    use crate::stacks::{is_same, rows};
     use crate::target::Verdict;
 
     #[test]

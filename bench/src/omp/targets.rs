@@ -30,8 +30,9 @@ fn least_ns(section: Section) -> f64 {
 const WARM: &str = "empty region, warm";
 const IDEAL: &str = "matmul, ideal";
 
-fn is_of(row: &Row, section: Section) -> bool {
-    row.figure.group == section.name()
+/// Whether it is the empty region while workers are awake, each on a processor.
+fn is_warm(row: &Row, processors: usize) -> bool {
+    row.figure.metric == WARM && row.figure.size <= processors as u64
 }
 
 /// Sets the limits of rows: a word from the master to the workers and one back, where each has a processor;
@@ -46,7 +47,7 @@ fn limit_ns(row: &Row, rows: &[Row], processors: usize, limit: &Limit) -> Option
     let there_and_back = 2.0 * limit.line_ns;
     let meets = match Section::named(&row.figure.group)? {
         Section::Constructs => ["parallel", "parallel for", "barrier", "reduction"].contains(&metric),
-        Section::Regions => metric == WARM && row.figure.size <= processors as u64,
+        Section::Regions => is_warm(row, processors),
         Section::Matmul if metric != IDEAL => {
             let alone = Figure { metric: "matmul, static".into(), size: 1, ..row.figure.clone() };
             return Some(find(rows, LIBGOMP, &alone)?.p50 / row.figure.size as f64);
@@ -66,12 +67,11 @@ pub(super) fn all(rows: &[Row], processors: usize) -> Vec<Target> {
     let mut targets = Vec::new();
     for row in rows.iter().filter(|row| row.figure.metric != IDEAL) {
         let Some(section) = Section::named(&row.figure.group) else { continue };
-        let is_warm = row.figure.metric == WARM && row.figure.size <= processors as u64;
-        let (what, other, at_most) = if is_of(row, Section::Nodes) {
+        let (what, other, at_most) = if section == Section::Nodes {
             ("nodes / ideal", ideal(row, rows), NODES_AT_MOST)
         } else if row.stack == SHARED {
             ("shared / libgomp", find(rows, LIBGOMP, &row.figure), SHARED_AT_MOST)
-        } else if row.stack == EXCLUSIVE && is_warm {
+        } else if row.stack == EXCLUSIVE && is_warm(row, processors) {
             ("exclusive / libgomp", find(rows, LIBGOMP, &row.figure), EXCLUSIVE_AT_MOST)
         } else {
             continue;
@@ -87,8 +87,8 @@ pub(super) fn all(rows: &[Row], processors: usize) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::{found, is_same};
-    use crate::stacks::{Found, rows};
+    use crate::stacks::tests::found;
+    use crate::stacks::{Found, is_same, rows};
     use crate::target::Verdict::{self, Met, Missed};
 
     const LIMIT: Limit = Limit { line_ns: 50.0, copy_gb_s: 40.0 };

@@ -4,7 +4,7 @@ use super::report::{DISTURBED_SHARE, LinkReport, Report};
 use crate::report::BenchReport as _;
 use crate::sample::{Latency, Rate};
 use crate::table::{align, cells, missing, none, significant};
-use crate::target::Target;
+use crate::target;
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
@@ -20,7 +20,9 @@ pub(super) fn render(report: &Report) -> String {
         text += "\nWhere slots and credit lie: round trip of 56 bytes over bare rings, ns\n";
         text += &align(&placed);
     }
-    for remarks in [missing(&report.absent, &report.failures()), targets(report), disturbances(report)] {
+    for remarks in
+        [missing(&report.absent, &report.failures()), target::table(&report.targets), disturbances(report)]
+    {
         if !remarks.is_empty() {
             text += "\n";
             text += &remarks;
@@ -82,10 +84,6 @@ fn placements(links: &[LinkReport]) -> Vec<Vec<String>> {
         rows.push(texts.into_iter().chain([p50, p99, ratio]).collect());
     }
     rows
-}
-
-fn targets(report: &Report) -> String {
-    align(&report.targets.iter().map(Target::cells).collect::<Vec<_>>())
 }
 
 fn disturbances(report: &Report) -> String {

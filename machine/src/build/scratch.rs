@@ -1,4 +1,4 @@
-//! Folders for what is made on the way to a program.
+//! Temporary folders of builds.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};

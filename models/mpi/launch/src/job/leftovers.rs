@@ -2,8 +2,8 @@
 //!
 //! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some
 //! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not.
-//! Windows that they share are files `mpich_shar_tmp…`, which are there while ranks make them, and tell of no
-//! world.
+//! A window that they share is a file `mpich_shar_tmp…` while ranks create it; its name does not say of which
+//! world it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -52,7 +52,7 @@ pub fn watch(thread: &'static Thread) {
     }
 }
 
-/// The calling thread ends, which was watched: the handler's stack is given back.
+/// Gives back the handler's stack of the calling thread, which ends.
 pub fn unwatch(thread: &Thread) {
     let Some((memory, length)) = thread.signal_stack.take() else { return };
     let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };

@@ -121,8 +121,8 @@ pub(super) fn first_call(node: u32) -> &'static Thread {
     thread
 }
 
-/// Whether workers have another stack in place of the calling thread's, whose regions then run on that thread
-/// alone. Only images have the stacks of threads that the program creates where workers reach them.
+/// Whether workers cannot reach the calling thread's stack, so that its regions have one thread. In images
+/// the stacks of threads that the program creates are in the arena.
 fn is_apart(root: &Root) -> bool {
     static SAID: AtomicBool = AtomicBool::new(false);
     let here = 0_u8;

@@ -134,8 +134,7 @@ fn flush_streams() {
     }
 }
 
-/// Has a process that has just been forked forget what another had buffered for the output then: that one
-/// writes it.
+/// Discards what the parent had buffered for the output when this process was forked: the parent writes it.
 pub fn forget_output() {
     // SAFETY: the C library's own stream, of a process with one thread.
     unsafe { __fpurge(stdout) };
