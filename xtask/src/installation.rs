@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic_write::replace_file;
 use crate::failure::Failure;
-use crate::kit::PROGRAMS;
+use crate::kit::{PROGRAMS, WRAPPERS, WRAPPERS_FOLDER};
 use crate::rust_sources;
 use crate::workspace::Workspace;
 
@@ -80,11 +80,14 @@ impl Source<'_> {
         Ok(items)
     }
 
-    /// The command and the monitor.
+    /// The commands and the monitor.
     pub(crate) fn programs(&self) -> Vec<Item> {
         let others = PROGRAMS.iter().map(|program| format!("tombolo-{program}"));
         let names = ["tombolo".to_owned(), "tombolod".to_owned()].into_iter().chain(others);
-        names.map(|name| file(Path::new("bin").join(&name), self.built.join(&name), 0o755)).collect()
+        let programs = names.map(|name| file(Path::new("bin").join(&name), self.built.join(&name), 0o755));
+        let folder = self.workspace.root.join(WRAPPERS_FOLDER);
+        let wrappers = WRAPPERS.map(|name| file(Path::new("bin").join(name), folder.join(name), 0o755));
+        programs.chain(wrappers).collect()
     }
 
     /// The files that C programs are built with.

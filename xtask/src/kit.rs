@@ -21,6 +21,13 @@ use crate::workspace::{Workspace, execute};
 /// is missing.
 pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
+/// Commands of one word, for build systems that accept no `tombolo mpicc`: scripts that lie beside the command.
+pub(crate) const WRAPPERS: [&str; 5] =
+    ["tombolo-mpicc", "tombolo-mpicxx", "tombolo-mpirun", "tombolo-ompcc", "tombolo-ompcxx"];
+
+/// The folder of these scripts in the source tree.
+pub(crate) const WRAPPERS_FOLDER: &str = "packaging/bin";
+
 /// Builds the parts of nodes: monitors, the kernel of virtual machines, images of the examples.
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -106,6 +113,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         images => images.to_vec(),
     };
     build_for_host(workspace, &needs, &images, options.base)?;
+    place_wrappers(workspace)?;
     build_for_nodes(workspace, &needs, &images)?;
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
@@ -169,6 +177,12 @@ fn build_for_host(
         build.args(["--package", image.package, "--bin", image.program]);
     }
     execute(&mut build)
+}
+
+/// Puts the wrappers beside the command.
+fn place_wrappers(workspace: &Workspace) -> Result<(), Failure> {
+    let (from, to) = (workspace.root.join(WRAPPERS_FOLDER), workspace.target.join("release"));
+    WRAPPERS.iter().try_for_each(|name| install(&from.join(name), &to.join(name)))
 }
 
 fn is_built(workspace: &Workspace, program: &str) -> bool {

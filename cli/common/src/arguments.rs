@@ -7,6 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Command, Error, Parser, Subcommand, ValueEnum};
 use tombolo_machine::suggest;
 
+use crate::programs;
+
 /// Colours of help texts and usage errors.
 pub const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -65,7 +67,7 @@ pub enum When {
 /// command that was probably meant.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
-    parse_words(&std::env::args_os().collect::<Vec<_>>())
+    parse_words(&programs::command_line())
 }
 
 /// As [`parse`], of a command line that was changed before.

@@ -122,16 +122,30 @@ pub fn show(commands: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     print(commands.into_iter().map(|line| line + "\n").collect::<String>())
 }
 
-/// Prints the messages of compilers for `isas` instruction sets, and their output.
+/// Prints the messages of compilers for `isas` instruction sets, and their output. `words` are gcc's.
 ///
 /// # Errors
 /// A compiler failed, or standard output cannot be written.
-pub fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
+pub fn pass_on(outcome: Outcome, isas: usize, words: &[String]) -> Result<(), Failure> {
     show_said(&outcome.said, isas);
     if !outcome.failed.is_empty() {
-        return Err(CompileError::Failed { isas: outcome.failed }.into());
+        let advice = option_of_one(words).filter(|_| outcome.failed.len() < isas);
+        let failure = Failure::from(CompileError::Failed { isas: outcome.failed });
+        return Err(match advice {
+            Some(advice) => failure.advised(advice),
+            None => failure,
+        });
     }
     io::stdout().lock().write_all(&outcome.text).map_err(Failure::Output)
+}
+
+/// What to do about an option that only some processors have: those of gcc begin with `-m`.
+fn option_of_one(words: &[String]) -> Option<String> {
+    let option = words.iter().find(|word| word.starts_with("-m"))?;
+    Some(format!(
+        "an option that one instruction set alone has goes to its compiler by `-Xarch_{0} {option}`",
+        Isa::current()
+    ))
 }
 
 /// Prints the messages of compilers, with their instruction sets where there are several.
@@ -192,6 +206,17 @@ mod tests {
         );
         assert!(words.show && words.has("--abi") && !words.has("-Wno-some-warning") && !words.help);
         assert_eq!(read("--isa=x86_64,aarch64,x86_64 a.c").unwrap().isas, [Isa::X86_64, Isa::Aarch64]);
+    }
+
+    #[test]
+    fn an_option_of_one_processor_that_fails_for_another_is_pointed_out() {
+        let words = ["-O2", "-mavx2", "a.c"].map(str::to_owned);
+        let failed = |failed: &[Isa]| {
+            let outcome = Outcome { failed: failed.to_vec(), ..Outcome::default() };
+            pass_on(outcome, 2, &words).unwrap_err().hint().unwrap_or_default()
+        };
+        assert!(failed(&[Isa::Aarch64]).contains("-mavx2`"));
+        assert_eq!(failed(&[Isa::X86_64, Isa::Aarch64]), "");
     }
 
     #[test]

@@ -51,14 +51,41 @@ pub mod about {
     pub const WEB: &str = "Shows a machine in a browser, live";
 }
 
+/// Commands whose words are a compiler's, also those that look like global options.
+const COMPILERS: [&str; 2] = ["mpicc", "ompcc"];
+
+/// This process's command line, with `--` behind the name of a compiler.
+#[must_use]
+pub fn command_line() -> Vec<OsString> {
+    with_words_apart(std::env::args_os().collect())
+}
+
+fn with_words_apart(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let Some(command) = command_position(&words)
+        && COMPILERS.iter().any(|name| words[command] == *name)
+        && words.get(command + 1).is_some_and(|word| word != "--")
+    {
+        words.insert(command + 1, "--".into());
+    }
+    words
+}
+
+/// Where the command is, behind global options.
+fn command_position(words: &[OsString]) -> Option<usize> {
+    let mut at = 1;
+    while words.get(at)?.as_encoded_bytes().starts_with(b"-") {
+        at += if words[at] == "--machine" || words[at] == "--color" { 2 } else { 1 };
+    }
+    Some(at)
+}
+
 /// Replaces this process by `program`, with this process's arguments.
 ///
 /// # Errors
 /// [`Failure::NoProgram`] where the program is neither beside this one nor can be built.
 pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure> {
     let path = find_or_build(context, program)?;
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let error = Command::new(&path).args(arguments).exec();
+    let error = Command::new(&path).args(std::env::args_os().skip(1)).exec();
     Err(Failure::System { operation: format!("run {}", path.display()), source: error })
 }
 
@@ -149,6 +176,24 @@ fn finish(mut cargo: Command) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_compiler_gets_all_words_behind_its_name() {
+        for (line, meant) in [
+            ("tombolo mpicc --cxx a.cc -v", "tombolo mpicc -- --cxx a.cc -v"),
+            ("tombolo mpicc", "tombolo mpicc"),
+            ("tombolo-mpi mpicc -v", "tombolo-mpi mpicc -- -v"),
+            ("tombolo -q --machine mpicc ompcc -q", "tombolo -q --machine mpicc ompcc -- -q"),
+            ("tombolo mpicc -- -v", "tombolo mpicc -- -v"),
+            ("tombolo run mpicc -v", "tombolo run mpicc -v"),
+            ("tombolo --machine", "tombolo --machine"),
+            ("tombolo", "tombolo"),
+        ] {
+            let words = with_words_apart(line.split(' ').map(OsString::from).collect());
+            let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), meant, "{line}");
+        }
+    }
 
     #[test]
     fn the_source_tree_is_found_from_a_build_folder_in_it_only() {

@@ -6,7 +6,7 @@ mod mpirun;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tombolo_cli_common::{compilers, context, failure, input, output, signals};
+use tombolo_cli_common::{compilers, context, failure, input, output, programs, signals};
 use tombolo_mpi_launch::job::clean_after;
 
 type Arguments = tombolo_cli_common::arguments::Arguments<Command>;
@@ -29,7 +29,7 @@ pub fn definition() -> clap::Command {
 /// Runs the command that this process's arguments say.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(mpirun::habits(std::env::args_os()));
+    let arguments = Arguments::parse_from(mpirun::habits(programs::command_line().into_iter()));
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
         Command::Mpirun(options) => mpirun::run(context, &options).map(|()| 0),
         Command::Mpicc(options) => mpicc::run(context, &options).map(|()| 0),

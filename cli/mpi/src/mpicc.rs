@@ -3,16 +3,20 @@
 use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
-use tombolo_machine::build::BuildError;
+use tombolo_machine::build::{BuildError, Language, installed_compiler};
 use tombolo_mpi_launch::Installation;
-use tombolo_mpi_launch::compile::{Abi, Compilation, CompileError, Request};
+use tombolo_mpi_launch::compile::{Abi, Compilation, CompileError, Request, compile_words, link_words};
 
-use crate::compilers::{self, Wrapper};
+use crate::compilers::{self, Words, Wrapper};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
 /// Suppresses the warning about `long double`. The name differs from those of gcc's own warnings.
 const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
+
+/// What CMake's `FindMPI` asks for, which are options of Open MPI's.
+const SHOW_COMPILE: &str = "-showme:compile";
+const SHOW_LINK: &str = "-showme:link";
 
 /// Compiles an MPI program in C or C++ for every instruction set
 ///
@@ -30,13 +34,15 @@ Examples:
   tombolo mpicc --isa aarch64 ring.c -o ring.arm    for one instruction set only
   tombolo mpicc -O2 -Xarch_aarch64 -mcpu=neoverse-n1 ring.c -o ring
   tombolo mpicc --abi ring.c -o ring.tbi            against the MPI standard's binary interface; the image alone
-  make CC='tombolo mpicc'
+  make CC=tombolo-mpicc CXX=tombolo-mpicxx
 
 Its own options, which may stand anywhere among gcc's:
   --isa LIST                  instruction sets: x86_64, aarch64 [default: all that the kit has MPI for]
   --cxx                       compile as C++; the default for .cpp and similar files
   --abi                       use the binary interface of the MPI standard instead of MPICH's
-  --show                      print the commands without running them
+  --show                      print the commands without running them; without a file, what plain gcc needs
+  -showme:compile             print what plain gcc needs to compile, as build systems ask for it
+  -showme:link                print what plain gcc needs to link
   -Xarch_ISA WORD             pass WORD to the compiler of one instruction set only
   -Wno-tombolo-long-double    do not warn about `long double`, which MPI cannot convert between processors"
 )]
@@ -49,7 +55,7 @@ pub(crate) struct Options {
 const WRAPPER: Wrapper = Wrapper {
     name: "mpicc",
     unsupported: "MPI programs cannot be compiled for",
-    flags: &["--cxx", "--abi", NO_LONG_DOUBLE],
+    flags: &["--cxx", "--abi", NO_LONG_DOUBLE, SHOW_COMPILE, SHOW_LINK],
     values: &[],
 };
 
@@ -73,11 +79,18 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         return print(compilers::help::<crate::Arguments>("mpicc"));
     }
     let mut installations = installations(&words.isas, &Kit::locate()?)?;
+    let abi = if words.has("--abi") { Abi::Standard } else { Abi::Mpich };
+    let asked = [words.has(SHOW_COMPILE), words.has(SHOW_LINK)];
+    if asked != [false; 2] || (words.show && words.gcc.is_empty()) {
+        let language = if words.has("--cxx") { Language::Cxx } else { Language::C };
+        let compiler = installed_compiler(language, installations[0].isa())?;
+        return show_needed((&installations[0], abi), compiler, asked);
+    }
     let compilation = loop {
         let request = Request {
             words: words.gcc.clone(),
             cxx: words.has("--cxx"),
-            abi: if words.has("--abi") { Abi::Standard } else { Abi::Mpich },
+            abi,
             installations: installations.clone(),
             colour: context.colour_errors,
         };
@@ -95,11 +108,31 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if words.show {
         return compilers::show(compilation.commands().into_iter().map(|(_, line)| line));
     }
-    compile(context, &compilation, (!words.has(NO_LONG_DOUBLE), installations.len()))
+    compile(context, &compilation, (&words, installations.len()))
 }
 
-fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, usize)) -> Result<(), Failure> {
-    if warn {
+/// Prints what a plain compiler needs for compiling or for linking, or the command that does both.
+fn show_needed(
+    (mpi, abi): (&Installation, Abi),
+    compiler: String,
+    [compile, link]: [bool; 2],
+) -> Result<(), Failure> {
+    let mut needed = if compile || link { Vec::new() } else { vec![compiler] };
+    if compile || !link {
+        needed.extend(compile_words(mpi, abi));
+    }
+    if link || !compile {
+        needed.extend(link_words(mpi, abi));
+    }
+    compilers::show([needed.join(" ")])
+}
+
+fn compile(
+    context: &Context,
+    compilation: &Compilation,
+    (words, isas): (&Words, usize),
+) -> Result<(), Failure> {
+    if !words.has(NO_LONG_DOUBLE) {
         for found in compilation.long_doubles()? {
             context.say(format!(
                 "{}:{}: warning: long double has 80 bits on x86_64 and 128 on aarch64, and no MPI converts it: \
@@ -110,7 +143,7 @@ fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, us
         }
     }
     let compiled = compilation.run()?;
-    compilers::pass_on(compiled.outcome, isas)?;
+    compilers::pass_on(compiled.outcome, isas, &words.gcc)?;
     compilers::say_made(context, compiled.image.as_ref());
     Ok(())
 }

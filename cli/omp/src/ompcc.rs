@@ -28,11 +28,12 @@ Examples:
   tombolo ompcc -O2 -fopenmp heat.c -o heat -lm     heat for this host, and heat.tbi
   tombolo ompcc -O2 -fopenmp heat.c -o heat.tbi --report
   tombolo ompcc -fopenmp -c util.c; tombolo ompcc -fopenmp main.c util.o -o job
-  make CC='tombolo ompcc'
+  make CC=tombolo-ompcc CXX=tombolo-ompcxx
 
 Its own options, which may stand anywhere among gcc's:
   --report             print the memory layout, and what differs between builds
   --json               print the report as JSON
+  --cxx                compile as C++; the default for .cpp and similar files
   --allow NAME         accept that a variable or outlined function differs, as workers never use it; repeatable
   --isa LIST           instruction sets: x86_64, aarch64 [default: all that the kit has a C library for]
   --show               print the compilers' commands without running them
@@ -47,7 +48,7 @@ pub(crate) struct Options {
 const WRAPPER: Wrapper = Wrapper {
     name: "ompcc",
     unsupported: "OpenMP programs cannot be compiled for",
-    flags: &["--report", "--json"],
+    flags: &["--cxx", "--report", "--json"],
     values: &["--allow"],
 };
 
@@ -71,6 +72,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let compilation = Compilation::plan(Request {
         allow: words.values("--allow"),
         words: words.gcc.clone(),
+        cxx: words.has("--cxx"),
         installations,
         colour: context.colour_errors,
     })?;
@@ -78,7 +80,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         return compilers::show(compilation.commands().into_iter().map(|(_, line)| line));
     }
     let compiled = compilation.run()?;
-    compilers::pass_on(compiled.outcome, isas)?;
+    compilers::pass_on(compiled.outcome, isas, &words.gcc)?;
     compilers::say_made(context, compiled.image.as_ref());
     let Some(report) = &compiled.report else { return Ok(()) };
     for allowed in &report.allowed {

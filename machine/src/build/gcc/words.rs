@@ -40,9 +40,12 @@ const WITH_VALUE: [&str; 29] = [
     "--param",
 ];
 
-/// What has a value stuck to it or in the next word, and belongs to one of several builds alone: where
-/// dependencies go.
-const DEPENDENCIES: [&str; 6] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP"];
+/// The beginnings of options that make a compiler write files beside its output: dependencies for make, and
+/// what it made on the way. One compiler writes each file.
+const SIDE_FILES: [&str; 7] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP", "-save-temps"];
+
+/// Options that mean the processor of this host.
+const OF_THIS_HOST: [&str; 4] = ["-m64", "-march=native", "-mtune=native", "-mcpu=native"];
 
 /// Before a word for the compiler of one instruction set alone.
 const FOR_ISA: &str = "-Xarch_";
@@ -221,7 +224,7 @@ impl CommandLine {
     }
 
     /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file`
-    /// gives them. What the compiler writes beside its output for make, only the `first` one writes.
+    /// gives them. What the compiler or linker writes beside its output, only the `first` one writes.
     #[must_use]
     pub fn words_for(
         &self,
@@ -234,7 +237,8 @@ impl CommandLine {
             match word {
                 Word::For(of, word) if *of == isa => words.push(word.clone()),
                 Word::For(..) => {}
-                Word::Option(option) if !first && is_dependency(&option[0]) => {}
+                Word::Option(option) if isa != Isa::current() && OF_THIS_HOST.contains(&&*option[0]) => {}
+                Word::Option(option) if !first => words.extend(without_side_files(option)),
                 Word::Option(option) => words.extend(option.iter().cloned()),
                 Word::Source(_) | Word::Object(_) => {
                     words.extend(file(word).map(|path| path.to_string_lossy().into_owned()));
@@ -296,8 +300,24 @@ impl Goal {
     }
 }
 
-fn is_dependency(option: &str) -> bool {
-    DEPENDENCIES.iter().any(|known| option.starts_with(known))
+/// An option, without what makes the compiler or the linker write a file beside its output; empty where
+/// nothing else is in it.
+fn without_side_files(option: &[String]) -> Vec<String> {
+    let word = option[0].as_str();
+    if SIDE_FILES.iter().any(|known| word.starts_with(known)) {
+        return Vec::new();
+    }
+    let Some(linker) = word.strip_prefix("-Wl,") else { return option.to_vec() };
+    let mut kept = String::new();
+    let mut parts = linker.split(',');
+    while let Some(part) = parts.next() {
+        match part.trim_start_matches('-') {
+            "Map" => drop(parts.next()),
+            map if map.starts_with("Map=") => {}
+            _ => kept = kept + "," + part,
+        }
+    }
+    if kept.is_empty() { Vec::new() } else { vec![format!("-Wl{kept}")] }
 }
 
 #[cfg(test)]
@@ -375,6 +395,13 @@ mod tests {
         let words = |isa, first| line.words_for(isa, first, |_| Some("there.c".into())).join(" ");
         assert_eq!(words(Isa::Aarch64, false), "-O2 -mcpu=neoverse-n1 -c there.c");
         assert_eq!(words(Isa::X86_64, true), "-O2 -MMD -MF a.d -c there.c");
+        let line = read("-Wl,-Map=a.map,-s -Wl,-Map,a.map -Wl,-z,now,-Map,m -save-temps=obj -g a.c");
+        assert_eq!(line.words_for(Isa::Aarch64, false, |_| None).join(" "), "-Wl,-s -Wl,-z,now -g");
+        assert_eq!(line.words_for(Isa::Aarch64, true, |_| None).len(), 5);
+        let other = if Isa::current() == Isa::X86_64 { Isa::Aarch64 } else { Isa::X86_64 };
+        let line = read("-m64 -march=native -mtune=native -march=rv64gc a.c");
+        assert_eq!(line.words_for(other, true, |_| None), ["-march=rv64gc"]);
+        assert_eq!(line.words_for(Isa::current(), true, |_| None).len(), 4);
         let refused = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             CommandLine::read(&words, false).unwrap_err().to_string()

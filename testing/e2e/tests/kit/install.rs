@@ -222,6 +222,16 @@ fn new_projects_find_the_crate(installed: &Installed) {
     assert!(!said.contains(&format!("\"{}/", tree().canonicalize().expect("the tree").display())), "{said}");
 }
 
+/// Those that build systems take, as they want no command of two words.
+fn commands_of_one_word(installed: &Installed) {
+    // From a link elsewhere, as users may have under a name that a makefile knows.
+    let link = installed.path("ompcxx");
+    symlink(installed.prefix.join("bin/tombolo-ompcxx"), &link).expect("a link");
+    assert!(run(Command::new(&link).arg("--help")).contains("tombolo ompcc"));
+    let mpirun = installed.prefix.join("bin/tombolo-mpirun");
+    assert!(run(Command::new(mpirun).arg("--help")).contains("tombolo mpirun"));
+}
+
 /// A package for Python has no crates: projects in Rust alone need them.
 fn new_projects_without_the_crate(installed: &Installed) {
     let bin = installed.path("python/bin");
@@ -249,6 +259,7 @@ fn programs_are_built_out_of_the_tree() {
     with_cmake(&installed, &project);
     new_projects_find_the_crate(&installed);
     new_projects_without_the_crate(&installed);
+    commands_of_one_word(&installed);
     installed.xtask(&["--remove"]);
     let mut left = Vec::new();
     files(&installed.path("image"), &mut left);

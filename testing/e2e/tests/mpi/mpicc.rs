@@ -1,9 +1,12 @@
 //! `tombolo mpicc` takes gcc's options, for all instruction sets.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tombolo_e2e::mpi::Mpi;
-use tombolo_e2e::{Machine, MachineFile};
+use tombolo_e2e::{Machine, MachineFile, tombolo};
 
 const MAIN: &str = r#"
 #include <mpi.h>
@@ -32,7 +35,7 @@ fn machine(mpi: Mpi, sources: &[(&str, &str)]) -> Machine {
 }
 
 fn archive(machine: &Machine, archive: &str, object: &str) {
-    let mut command = std::process::Command::new("ar");
+    let mut command = Command::new("ar");
     assert!(command.current_dir(machine.folder()).args(["rcs", archive, object]).status().unwrap().success());
 }
 
@@ -158,4 +161,79 @@ fn the_commands_are_shown_without_being_run() {
     assert!(lines[0].starts_with("gcc ") && lines[1].starts_with("aarch64-linux-gnu-gcc "), "{shown}");
     assert!(lines.iter().all(|line| line.contains(" -O3 main.c ") && line.contains(" -lmpi ")), "{shown}");
     assert!(!machine.folder().join("job").exists());
+}
+
+const CMAKE: &str = "
+cmake_minimum_required(VERSION 3.16)
+project(job C CXX)
+find_package(MPI REQUIRED)
+add_library(util STATIC util.c)
+add_executable(job main.c)
+target_link_libraries(job util MPI::MPI_C m)
+add_executable(jobxx main.cpp)
+target_link_libraries(jobxx MPI::MPI_CXX)
+";
+
+/// The scripts of one word, beside a link to the command, as in an installation.
+fn wrappers(machine: &Machine) -> PathBuf {
+    let folder = machine.folder().join("bin");
+    fs::create_dir(&folder).unwrap();
+    symlink(tombolo(), folder.join("tombolo")).unwrap();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/bin");
+    for entry in fs::read_dir(scripts).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn cmake_builds_images_and_finds_what_its_own_compiler_needs() {
+    let Some(mpi) = Mpi::find() else { return };
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return tombolo_e2e::skipped("cmake: it is not installed");
+    }
+    let cxx = "#include <mpi.h>\n#include <iostream>\nint main(int count, char **words) { MPI_Init(&count, &words); \
+               std::cout << \"from C++\" << std::endl; return MPI_Finalize(); }\n";
+    let util = "int number(void) { return 7; }\n";
+    let sources = [("main.c", MAIN), ("util.c", util), ("main.cpp", cxx), ("CMakeLists.txt", CMAKE)];
+    let mut machine = machine(mpi, &sources);
+    let bin = wrappers(&machine);
+    for (build, c, cxx) in
+        [("images", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER"), ("host", "MPI_C_COMPILER", "MPI_CXX_COMPILER")]
+    {
+        let mut configure = Command::new("cmake");
+        configure.args(["-S", ".", "-B", build]);
+        configure.arg(format!("-D{c}={}", bin.join("tombolo-mpicc").display()));
+        configure.arg(format!("-D{cxx}={}", bin.join("tombolo-mpicxx").display()));
+        let mut make = Command::new("cmake");
+        make.args(["--build", build]);
+        for command in [&mut configure, &mut make] {
+            let done = command.current_dir(machine.folder()).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+        }
+    }
+    assert!(!machine.folder().join("host/job.tbi").exists());
+    machine.bring_up();
+    assert_eq!(machine.tombolo(["run", "--on", "arm-user", "images/job.tbi"]).ok(), "7 of 1, char signed\n");
+    assert_eq!(machine.tombolo(["run", "--on", "arm-user", "images/jobxx.tbi"]).ok(), "from C++\n");
+    assert_eq!(machine.tombolo(["mpirun", "-n", "1", "host/job"]).ok(), "7 of 1, char signed\n");
+    assert_eq!(machine.tombolo(["mpirun", "-n", "1", "host/jobxx"]).ok(), "from C++\n");
+    machine.down();
+}
+
+#[test]
+fn the_compilers_own_version_is_asked_for_by_v() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = machine(mpi, &[("main.c", "int main(void) { return 0; }\n")]);
+    let asked = machine.tombolo(["mpicc", "-v"]);
+    asked.ok();
+    assert!(asked.stderr.contains("gcc version"), "{asked}");
+    let refused = machine.tombolo(["mpicc", "-mavx2", "-c", "main.c"]);
+    refused.fails_with(1, &["compiling for aarch64 failed", "hint: ", "-Xarch_x86_64 -mavx2"]);
+    let compiled =
+        machine.tombolo(["mpicc", "-march=native", "-m64", "-Wl,-Map=job.map", "main.c", "-o", "job"]);
+    compiled.ok();
+    let map = fs::read_to_string(machine.folder().join("job.map")).unwrap();
+    assert!(map.contains("elf64-x86-64") && !map.contains("aarch64"), "the host's linker writes the map");
 }

@@ -141,7 +141,7 @@ impl Compilation {
                         Word::Source(path) | Word::Object(path) => Some(path.clone()),
                         _ => None,
                     });
-                    words.extend(include_words(mpi, self.request.abi));
+                    words.extend(compile_words(mpi, self.request.abi));
                     if let Some(output) = &self.line.output {
                         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
                     }
@@ -169,7 +169,7 @@ impl Compilation {
         let only =
             |word: &Word| matches!(word, Word::Source(path) if path == source).then(|| source.to_owned());
         words.extend(self.line.words_for(mpi.isa(), first, only));
-        words.extend(include_words(mpi, self.request.abi));
+        words.extend(compile_words(mpi, self.request.abi));
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
         self.sources.insert(output.clone(), self.source_mark(source)?);
         Ok(Run { isa: mpi.isa(), tool, words, output: Some(output) })
@@ -202,14 +202,8 @@ impl Compilation {
         if let Some(missing) = missing {
             return Err(missing);
         }
-        words.extend(include_words(mpi, self.request.abi));
-        let own = isa == Isa::current();
-        let library = mpi.folder().join("lib");
-        let runtime = if own { library.clone() } else { Path::new(PREFIX).join("lib") };
-        words.push(format!("-L{}", library.display()));
-        words.push(format!("-Wl,-rpath,{},--enable-new-dtags", runtime.display()));
-        words.push(format!("-Wl,-rpath-link,{0}:{0}/mpich", library.display()));
-        words.push(self.request.abi.library().to_owned());
+        words.extend(compile_words(mpi, self.request.abi));
+        words.extend(link_words(mpi, self.request.abi));
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
         Ok(Run { isa, tool, words, output: Some(output) })
     }
@@ -341,12 +335,27 @@ impl Compilation {
     }
 }
 
-fn include_words(mpi: &Installation, abi: Abi) -> Vec<String> {
+/// What a compiler is told of MPI.
+#[must_use]
+pub fn compile_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     let mut words = vec![format!("-I{}", mpi.folder().join("include").display())];
     if abi == Abi::Standard {
         words.push("-DMPI_ABI".to_owned());
     }
     words
+}
+
+/// What a linker is told of MPI.
+#[must_use]
+pub fn link_words(mpi: &Installation, abi: Abi) -> Vec<String> {
+    let library = mpi.folder().join("lib");
+    let runtime = if mpi.isa() == Isa::current() { library.clone() } else { Path::new(PREFIX).join("lib") };
+    vec![
+        format!("-L{}", library.display()),
+        format!("-Wl,-rpath,{},--enable-new-dtags", runtime.display()),
+        format!("-Wl,-rpath-link,{0}:{0}/mpich", library.display()),
+        abi.library().to_owned(),
+    ]
 }
 
 /// A note as the assembler takes it. What is in quotes there has only characters that need no care.

@@ -56,6 +56,8 @@ const OWN_LIBRARIES: [&str; 11] =
 pub struct Request {
     /// The words for the compiler.
     pub words: Vec<String>,
+    /// C++ whatever the files are called.
+    pub cxx: bool,
     /// What to link with for each instruction set, at least one.
     pub installations: Vec<Installation>,
     /// Variables, symbols and outlined functions that may differ between builds, for their owner knows what
@@ -113,7 +115,7 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]; nothing has been compiled then.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
-        let line = CommandLine::read_for_several(&request.words, false)?;
+        let line = CommandLine::read_for_several(&request.words, request.cxx)?;
         check(&line)?;
         let (scratch, runs, builds, carried) = (Scratch::new()?, Vec::new(), Vec::new(), Vec::new());
         let mut compilation = Compilation { line, request, scratch, runs, builds, carried };
@@ -203,11 +205,8 @@ impl Compilation {
                 Word::For(..) => {}
             }
         }
-        let words = self.line.words.iter().filter_map(|word| match word {
-            Word::Option(words) if words[0].starts_with("-Wl,") => Some(words[0].clone()),
-            _ => None,
-        });
-        let linker_words = words.collect();
+        let mut linker_words = self.line.words_for(isa, isa == self.first(), |_| None);
+        linker_words.retain(|word| word.starts_with("-Wl,"));
         self.builds.push(Build { installation, tool, parts, linker_words });
         Ok(())
     }
