@@ -1,4 +1,4 @@
-//! What the ranks of a node find in their environment, and where their MPI is.
+//! Environment variables of the ranks on a node, and the location of their MPI library.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use tombolo_machine::kit::Kit;
 use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
 use crate::program::Build;
 
-/// Variables that a launcher and a monitor set for their own programs only.
+/// Prefixes of variables that other launchers set for their own ranks; not passed on.
 const OWN_PREFIXES: [&str; 3] = ["PMIX_", "OMPI_", "PRTE_"];
 const OWN_VARIABLES: [&str; 14] = [
     "PMI_FD",
@@ -27,43 +27,43 @@ const OWN_VARIABLES: [&str; 14] = [
     "TOMBOLO_JOB",
 ];
 
-/// What goes to every node: it steers MPI, libfabric, OpenMP and Tombolo. The rest of an environment is of
-/// the host.
+/// Prefixes of variables passed to every node: they control MPI, libfabric, OpenMP and Tombolo. The rest of
+/// the environment applies to the host only.
 const TRAVELLING_PREFIXES: [&str; 10] =
     ["PMI_", "FI_", "MPIR_", "MPICH_", "ROMIO_", "UCX_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
 
-/// The most bytes of an environment: it travels in one message.
+/// Limit of an environment, in bytes: it is sent in one message.
 const MAX_ENVIRONMENT_BYTES: usize = 40 << 10;
 
-/// With the value `kernel`, ranks yield as the C library does.
+/// The value `kernel` selects the C library's `sched_yield`.
 const YIELD: &str = "TOMBOLO_YIELD";
 
-/// Whether the ranks of one node are told that they share memory.
+/// Whether MPI sees the ranks of one node as sharing memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SharedMemory {
-    /// They are not: every message goes through Tombolo.
+    /// It does not, so every message goes through Tombolo.
     #[default]
     Tombolo,
-    /// They are: MPI has shared memory of its own, and uses it also for their messages.
+    /// It does, and uses its own shared memory, also for messages within a node.
     Mpi,
 }
 
-/// What the environments of a job are made of.
+/// Sources of the environments of a job.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// The launcher's.
+    /// Variables of the launcher.
     own: Vec<(String, String)>,
-    /// Asked for, also for nodes other than the host.
+    /// Variables requested by the user, for all nodes.
     given: Vec<(String, String)>,
     shared_memory: SharedMemory,
-    /// Where the kit is, or why there is none.
+    /// The kit, or the reason why it was not found.
     kit: Result<Kit, String>,
 }
 
-/// What is missing for MPI on a node.
+/// Part of MPI that a node lacks.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MissingMpi {
-    /// All of it, or Tombolo's part.
+    /// MPI itself or Tombolo's provider.
     #[error("on node {node} {source}")]
     Installation {
         /// The node.
@@ -71,14 +71,14 @@ pub enum MissingMpi {
         /// What is missing.
         source: InstallationError,
     },
-    /// What the program is linked with.
+    /// A library that the program is linked with.
     #[error("node {node} has no {library}, which the program needs: it is not in {} (`tombolo mpicc` links with what is)", path.display())]
     Library {
         /// The node.
         node: String,
         /// What is missing.
         library: String,
-        /// Where it should be.
+        /// Path that was searched.
         path: PathBuf,
     },
     /// The kit is missing.
@@ -86,13 +86,13 @@ pub enum MissingMpi {
     Kit {
         /// The node.
         node: String,
-        /// Why there is none.
+        /// Reason that the kit was not found.
         why: String,
     },
 }
 
 impl Environment {
-    /// Made of the launcher's environment `own`, and of what is asked for.
+    /// Combines the launcher's environment `own` with the variables requested by the user.
     #[must_use]
     pub fn new(
         own: impl IntoIterator<Item = (String, String)>,
@@ -107,13 +107,13 @@ impl Environment {
         Environment { own, given, shared_memory, kit }
     }
 
-    /// Whether ranks of one node are told so.
+    /// Whether MPI sees the ranks of one node as sharing memory.
     #[must_use]
     pub fn shared_memory(&self) -> SharedMemory {
         self.shared_memory
     }
 
-    /// The same with more that is asked for, which wins.
+    /// Adds requested variables, which override all others.
     #[must_use]
     pub fn with(&self, given: &[(String, String)]) -> Environment {
         let mut more = self.clone();
@@ -121,7 +121,7 @@ impl Environment {
         more
     }
 
-    /// The value of a variable, asked for or not.
+    /// Value of a variable, requested or inherited.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         let find = |from: &[(String, String)]| from.iter().rposition(|(of, _)| of == name);
@@ -131,14 +131,14 @@ impl Environment {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The MPI of a node.
+    /// MPI installation for a node.
     fn installation(&self, node: &NodeInfo) -> Result<Installation, MissingMpi> {
         let name = || node.name.clone();
         let kit = self.kit.as_ref().map_err(|why| MissingMpi::Kit { node: name(), why: why.clone() })?;
         Installation::find(kit, node.isa).map_err(|source| MissingMpi::Installation { node: name(), source })
     }
 
-    /// Whether the node's MPI can go through Tombolo, or what is missing for it.
+    /// Checks that MPI on the node can use Tombolo's provider.
     ///
     /// # Errors
     /// [`MissingMpi::Installation`], [`MissingMpi::Kit`].
@@ -147,7 +147,8 @@ impl Environment {
         checked.map_err(|source| MissingMpi::Installation { node: node.name.clone(), source })
     }
 
-    /// Whether the node has what a build of an MPI program needs, which brings its own library or not.
+    /// Checks that the node has the libraries of a build; `brings` if the program finds its MPI by its run
+    /// path.
     ///
     /// # Errors
     /// [`MissingMpi`].
@@ -163,7 +164,7 @@ impl Environment {
         if self.value("FI_PROVIDER").is_some() { Ok(()) } else { self.provider(node) }
     }
 
-    /// Whether the host's own loader finds a library without our help.
+    /// Whether the host's dynamic loader finds a library on its own.
     fn host_has(&self, library: &str) -> bool {
         const USUAL: [&str; 6] = [
             "/lib/x86_64-linux-gnu",
@@ -180,8 +181,8 @@ impl Environment {
             .any(|folder| !folder.is_empty() && Path::new(folder).join(library).exists())
     }
 
-    /// The environment of all ranks of a node, whose program brings its own MPI or not; and what of the
-    /// host's had no room.
+    /// Builds the environment of all ranks of a node; `brings` as in [`check`](Self::check). Also returns the
+    /// host's variables that exceeded the size limit.
     #[must_use]
     pub fn on(&self, node: &NodeInfo, brings: bool) -> (Vec<(String, String)>, Vec<String>) {
         let is_host = node.kind == NodeKind::Host;
@@ -190,7 +191,7 @@ impl Environment {
         self.mpi_defaults(node, &mut all);
         let mut own: Vec<&(String, String)> =
             self.own.iter().filter(|(name, _)| is_host || travels(name)).collect();
-        // The longest are dispensable: colours, functions of shells.
+        // The longest are dropped first: `LS_COLORS`, exported shell functions.
         own.sort_by_key(|(name, value)| name.len() + value.len());
         let mut left = Vec::new();
         for (name, value) in own {
@@ -208,17 +209,17 @@ impl Environment {
         (all.list, left)
     }
 
-    /// What has MPI go through Tombolo, unless the launcher's environment says otherwise.
+    /// Sets the defaults that make MPI use Tombolo, unless the launcher's environment overrides them.
     fn mpi_defaults(&self, node: &NodeInfo, all: &mut Variables) {
-        // Another launcher's variables may be there as well: in what the monitor was started with.
+        // The monitor's own environment may hold another launcher's variables.
         all.set("MPIR_CVAR_PMI_VERSION", "1".to_owned());
         all.set("MPIR_CVAR_CH4_NETMOD", "ofi".to_owned());
         if self.shared_memory == SharedMemory::Tombolo {
-            // What each rank is told says so as well, but MPICH takes ranks of different worlds for
-            // neighbours by the numbers of their nodes, and what was sent by shared memory then went nowhere.
+            // The process mapping says so too, but MPICH compares node numbers across worlds, takes ranks of
+            // different worlds for neighbours, and loses messages that it sends by shared memory.
             all.set("MPIR_CVAR_NOLOCAL", "1".to_owned());
         } else if node.kind != NodeKind::Host {
-            // Emulators do not copy between processes.
+            // Emulators do not implement process_vm_readv.
             all.set("MPIR_CVAR_CH4_CMA_ENABLE", "0".to_owned());
         }
         if self.value("FI_PROVIDER").is_none() && self.provider(node).is_ok() {
@@ -226,8 +227,8 @@ impl Environment {
             if let Some(folder) = self.folder_on(node) {
                 all.set("FI_PROVIDER_PATH", folder.join("fi").to_string_lossy().into_owned());
             }
-            // MPICH is linked with UCX, which patches functions of the C library as it is loaded, and waits
-            // for other threads to leave each: 20 ms of processor time per rank, where no UCX is used.
+            // MPICH is linked with UCX, which patches C library functions at load time and waits for other
+            // threads to leave each: 20 ms of processor time per rank, even if UCX is not used.
             if self.value("MPIR_CVAR_CH4_NETMOD").is_none_or(|module| module == "ofi") {
                 all.set("UCX_MEM_EVENTS", "n".to_owned());
             }
@@ -235,13 +236,13 @@ impl Environment {
         if node.kind == NodeKind::User
             && let Ok(installation) = self.installation(node)
         {
-            // One that the machine file names wins.
+            // A prefix given in the machine file takes precedence.
             all.set("QEMU_LD_PREFIX", installation.tree().to_string_lossy().into_owned());
         }
     }
 
-    /// MPICH yields after every look for messages: `libtombolo-yield.so` asks the kernel only where that lets
-    /// another thread run.
+    /// Preloads `libtombolo-yield.so`: MPICH calls `sched_yield` after every poll, and the library enters the
+    /// kernel only if another thread can run.
     fn preload(&self, node: &NodeInfo, all: &mut Variables) {
         const NAME: &str = "LD_PRELOAD";
         let is_wanted = all.get(YIELD).is_none_or(|how| how != "kernel");
@@ -250,15 +251,15 @@ impl Environment {
             return;
         }
         let library = installation.folder_on(node.kind == NodeKind::Host).join(YIELD_LIBRARY);
-        // The loader takes spaces and colons for the ends of names, and says so aloud for each program.
+        // The loader splits LD_PRELOAD at spaces and colons, and warns in every program.
         let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else { return };
         let all_of_them = match all.get(NAME).filter(|before| !before.is_empty()) {
             Some(before) => format!("{before}:{library}"),
             None => library.to_owned(),
         };
         if node.kind == NodeKind::User {
-            // The emulator is a program of the host, whose loader would look for the library of another
-            // processor.
+            // LD_PRELOAD itself would apply to the emulator, a host program, and fail to load a foreign
+            // library.
             const FOR_EMULATED: &str = "QEMU_SET_ENV";
             let own = format!("{NAME}={all_of_them}");
             all.set(
@@ -271,12 +272,12 @@ impl Environment {
         }
     }
 
-    /// Where a node's MPI is, as it sees it.
+    /// Folder of MPI as seen from the node.
     fn folder_on(&self, node: &NodeInfo) -> Option<PathBuf> {
         Some(self.installation(node).ok()?.folder_on(node.kind == NodeKind::Host))
     }
 
-    /// Ours come after the launcher's, and not before those that a program names itself.
+    /// Appends our library folders after the launcher's; programs that bring their own MPI keep theirs first.
     fn library_path(&self, node: &NodeInfo, brings: bool, all: &mut Variables) {
         const NAME: &str = "LD_LIBRARY_PATH";
         let Some(lib) = self.folder_on(node).map(|folder| folder.join("lib")).filter(|_| !brings) else {
@@ -291,7 +292,7 @@ impl Environment {
     }
 }
 
-/// Variables, each once.
+/// Environment variables without duplicates.
 #[derive(Default)]
 struct Variables {
     list: Vec<(String, String)>,
@@ -340,7 +341,7 @@ mod tests {
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// With a kit that has all that MPI takes, gone after the test.
+    /// An environment with a complete kit in a temporary folder.
     struct WithKit(Environment, PathBuf);
 
     impl WithKit {

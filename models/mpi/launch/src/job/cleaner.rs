@@ -1,7 +1,7 @@
-//! A process that removes what MPICH keeps in shared memory when `mpirun` is killed and cannot do it.
+//! Helper process that removes MPICH's shared-memory files if `mpirun` is killed before it can do so.
 //!
-//! `mpirun` starts it, tells it over a pipe of each world and of the virtual machines that have ranks, and
-//! says when it has removed all by itself. A pipe that ends without that word is the end of `mpirun`.
+//! `mpirun` starts it and sends it, over a pipe, each world and the virtual machines that have ranks. Before
+//! a normal exit `mpirun` sends a final line; end of file without that line means that `mpirun` was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
@@ -17,12 +17,12 @@ const WORLD: &str = "world";
 const NODE: &str = "node";
 const DONE: &str = "done";
 
-/// Pauses between removals. The monitor ends the ranks of an `mpirun` that is gone; one that had only just
-/// begun may make its file after the first.
+/// Pauses between removals. The monitor kills the ranks of a dead `mpirun`, but a rank that had just started
+/// may create its file after the first removal.
 const PAUSES: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(2)];
 
-/// The process, as `mpirun` has it.
+/// Handle of `mpirun` on the helper process.
 #[derive(Debug)]
 pub struct Cleaner {
     process: Child,
@@ -30,11 +30,11 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts it by this command, which is to call [`clean_after`] on its standard input. It is in a process
-    /// group of its own, so that what ends that of `mpirun` does not end it too.
+    /// Starts `command`, which must call [`clean_after`] on its standard input. The process gets its own
+    /// process group, so a signal to the group of `mpirun` does not reach it.
     ///
     /// # Errors
-    /// Of the system, when it cannot be started.
+    /// The error of the system if the process cannot be started.
     pub fn start(command: &mut Command) -> io::Result<Cleaner> {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.process_group(0).current_dir("/").spawn()?;
@@ -42,7 +42,7 @@ impl Cleaner {
         Ok(Cleaner { process, input })
     }
 
-    /// Tells it of a world, and of the virtual machines that have ranks of it.
+    /// Registers a world and the virtual machines that run its ranks.
     pub(super) fn note_world<'a>(
         &mut self,
         world: WorldFiles,
@@ -55,7 +55,7 @@ impl Cleaner {
         self.input.write_all(lines.as_bytes())
     }
 
-    /// Ends it: there is nothing left for it to do.
+    /// Stops the process: nothing is left to remove.
     pub(super) fn dismiss(mut self) -> io::Result<()> {
         writeln!(self.input, "{DONE}")?;
         drop(self.input);
@@ -63,14 +63,14 @@ impl Cleaner {
     }
 }
 
-/// What it has been told.
+/// Worlds and nodes received from `mpirun`.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Told {
     worlds: BTreeSet<WorldFiles>,
     nodes: BTreeSet<String>,
 }
 
-/// What is to be removed; none if `mpirun` has done it.
+/// Reads the pipe to its end. Returns what to remove, or `None` if `mpirun` removed everything itself.
 fn listen(input: impl BufRead) -> Option<Told> {
     let mut told = Told::default();
     for line in input.lines().map_while(Result::ok) {
@@ -84,13 +84,13 @@ fn listen(input: impl BufRead) -> Option<Told> {
     Some(told)
 }
 
-/// Waits for the end of an `mpirun` that tells of its worlds by `input`, and removes their files if it did
-/// not. `attach` is asked for the machine when there are virtual machines among its nodes.
+/// Waits until the `mpirun` that writes to `input` ends, then removes the files of its worlds if it did not.
+/// Calls `attach` to reach the machine if ranks ran in virtual machines.
 pub fn clean_after(input: impl BufRead, attach: impl FnOnce() -> Option<Domain>) {
     let Some(told) = listen(input) else { return };
     for pause in PAUSES {
         std::thread::sleep(pause);
-        // What cannot be removed now may be later; there is no one to report it to.
+        // A later round retries what fails now; there is no one to report the error to.
         let _ = clean_host(&told.worlds);
     }
     if told.nodes.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a job is over, and how its ranks ended.
+//! Why a job ended, and how each rank exited.
 
 use std::time::{Duration, Instant};
 
@@ -6,41 +6,41 @@ use tombolo::{DomainId, Exit};
 
 use super::{RankName, SIGKILL};
 
-/// How long the news of a killed rank may come after another rank has called `MPI_Abort`, and still be the
-/// reason.
+/// A rank's death reported within this time after another rank's `MPI_Abort` still counts as the cause of
+/// the job's end.
 const LATE_NEWS: Duration = Duration::from_millis(500);
 
-/// How long the other ranks go on after an error inside of MPI. It is most often what a rank makes of the end
-/// of another, of which the news is on its way: until the launcher has sent signals, every death is one that
-/// explains something.
+/// Delay between an error inside MPI and the signals to the other ranks. Such an error is usually the
+/// reaction to a peer's death whose report is still in flight; before the launcher sends signals, every death
+/// that it observes is a possible cause.
 pub(super) const HOLD: Duration = Duration::from_millis(500);
 
-/// `MPI_Abort` with more than this is an error code of the MPI itself: those have the number of a message in
-/// their upper bits, and an exit status has no room for them.
+/// A larger argument of `MPI_Abort` is an error code of the MPI library, which has a message number in its
+/// upper bits and does not fit into an exit status.
 const LARGEST_CODE_OF_PROGRAM: i64 = 0xffff;
 
-/// What ended a job, from what explains least.
+/// Cause of a job's end, ordered from the least to the most specific.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Cause {
-    /// MPI in a rank met an error, which may be that a peer is gone.
+    /// MPI reported an error in a rank; its peer may be gone.
     MpiError,
-    /// A rank ended with a status other than 0.
+    /// A rank exited with a nonzero status.
     Status,
-    /// A rank called for the end, spoke nonsense, or crashed.
+    /// A rank called `MPI_Abort`, violated the protocol, or crashed.
     Abort,
-    /// A rank was killed by another process, or was lost with its node.
+    /// Another process killed a rank, or its node was lost.
     Death,
-    /// The user, a limit of time, or that not all could be started.
+    /// The user or the time limit ended the job, or a rank could not be started.
     Order,
 }
 
 impl Cause {
-    /// Of a call of `MPI_Abort` with this code: by the program, or by its MPI when it cannot go on.
+    /// Classifies an `MPI_Abort`: called by the program, or by the MPI library after an error.
     pub(super) fn of_abort(code: i64) -> Cause {
         if code > LARGEST_CODE_OF_PROGRAM { Cause::MpiError } else { Cause::Abort }
     }
 
-    /// Of the end of a rank that did not end well.
+    /// Classifies the exit of a rank that failed.
     pub(super) fn of_exit(exit: &Exit) -> Cause {
         // SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
         const CRASHES: [u8; 5] = [4, 6, 7, 8, 11];
@@ -52,7 +52,7 @@ impl Cause {
     }
 }
 
-/// A signal that all ranks were sent, and what they got to end by themselves before they were killed.
+/// Signal sent to all ranks, and the grace period before SIGKILL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) signal: u8,
@@ -60,17 +60,17 @@ pub(super) struct Order {
     pub(super) since: Instant,
 }
 
-/// Why the job is over before all its ranks have ended by themselves.
+/// State of a job that is being ended before all of its ranks exited by themselves.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     cause: Cause,
-    /// As a sentence without its end.
+    /// A sentence without its full stop.
     why: String,
     status: u8,
-    /// How many others had to be ended.
+    /// Number of other ranks that had to be terminated.
     others: usize,
     pub(super) since: Instant,
-    /// What the others were sent. None while they are left alone.
+    /// Signal sent to the other ranks; `None` while they keep running.
     pub(super) order: Option<Order>,
 }
 
@@ -79,8 +79,8 @@ impl Ending {
         Ending { cause, why, status, others, since: Instant::now(), order: None }
     }
 
-    /// Takes note of another reason: it is the true one if it explains more. What comes long after a call of
-    /// `MPI_Abort` is its consequence.
+    /// Records another cause, which replaces the current one if it is more specific. Reports long after an
+    /// `MPI_Abort` are its consequences and are ignored.
     pub(super) fn explain(&mut self, cause: Cause, why: String, status: u8) {
         let late = self.cause == Cause::Abort && self.since.elapsed() >= LATE_NEWS;
         if cause > self.cause && cause != Cause::Order && !late {
@@ -89,14 +89,14 @@ impl Ending {
         }
     }
 
-    /// How much longer the others are left alone: not at all once they have been told to end, or the reason
-    /// is known.
+    /// Time for which the other ranks keep running; `None` if they were signalled already or the cause is
+    /// certain.
     pub(super) fn hold(&self) -> Option<Duration> {
         let held = self.order.is_none() && self.cause == Cause::MpiError;
         held.then(|| HOLD.saturating_sub(self.since.elapsed()))
     }
 
-    /// Whether a rank that ended so may have done it because it was told to.
+    /// Whether our own signal can have caused this exit.
     pub(super) fn caused(&self, exit: &Exit) -> bool {
         let (Some(order), Exit::Signalled { signal }) = (self.order, exit) else { return false };
         *signal == order.signal || *signal == SIGKILL && order.since.elapsed() >= order.grace
@@ -116,9 +116,9 @@ impl Ending {
 pub struct RankEnd {
     /// The rank.
     pub name: RankName,
-    /// The name of its node.
+    /// Name of the node that it ran on.
     pub node: String,
-    /// What it ran.
+    /// Name of the program.
     pub program: String,
     /// The rank's domain; `None` if it did not start.
     pub domain: Option<DomainId>,
@@ -129,13 +129,13 @@ pub struct RankEnd {
 /// How a job ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// The exit status that tells it.
+    /// Exit status for the launcher to return.
     pub status: u8,
-    /// Why it did not end well, as a sentence without its end.
+    /// Reason of a failure, as a sentence without its full stop.
     pub reason: Option<String>,
-    /// How long it took.
+    /// Duration from start to end.
     pub took: Duration,
-    /// All its ranks, by world and number.
+    /// All ranks, sorted by world and number.
     pub ranks: Vec<RankEnd>,
 }
 
@@ -209,7 +209,7 @@ mod tests {
         for code in [-1, 0, 37, 300, 65_535] {
             assert_eq!(Cause::of_abort(code), Cause::Abort, "{code}");
         }
-        // Seen of MPICH 5.0.2, whose peer was gone.
+        // Observed with MPICH 5.0.2 after its peer died.
         assert_eq!(Cause::of_abort(678_509_711), Cause::MpiError);
         assert_eq!(Cause::of_exit(&Exit::Signalled { signal: 11 }), Cause::Abort);
         assert_eq!(Cause::of_exit(&Exit::Signalled { signal: 9 }), Cause::Death);

@@ -1,9 +1,8 @@
-//! What MPICH leaves behind when its ranks are killed: files in the shared memory of their kernel.
+//! Removal of the shared-memory files that MPICH leaves behind when ranks are killed.
 //!
-//! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some
-//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not.
-//! A window that they share is a file `mpich_shar_tmp…` while ranks create it; its name does not say of which
-//! world it is.
+//! Ranks of a world on one kernel rendezvous through `/dev/shm/mpich_shm_WORLD_NODE`, and some through
+//! `mpich_vci_…`. The last rank in `MPI_Finalize` removes the file, so killed ranks leave it. A shared window
+//! is a file `mpich_shar_tmp…` while it is being created; its name does not contain the world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,50 +18,50 @@ use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_machine::Kit;
 
-/// Where programs of the host, and those emulated on it, have their shared memory.
+/// Shared-memory folder of the host's programs, native and emulated.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// How MPICH's names begin.
+/// Prefixes of MPICH's file names.
 const KINDS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
 
-/// How those of windows begin, which six characters follow that `mkstemp` has chosen.
+/// Prefix of window files; `mkstemp` appends six characters.
 const WINDOW: &str = "mpich_shar_tmp";
 
-/// Whether MPICH names the file of a window so.
+/// Whether `file` is the name of a window file.
 fn is_window(file: &str) -> bool {
     let chosen = file.strip_prefix(WINDOW);
     chosen.is_some_and(|chosen| chosen.len() == 6 && chosen.bytes().all(|at| at.is_ascii_alphanumeric()))
 }
 
-/// The least age of a file that counts as unused: a new one may not be mapped yet.
+/// Minimum age of an unused file: a newer one may not be mapped yet.
 const OLD: Duration = Duration::from_secs(60);
 
-/// What the nodes of a job get to remove what is on them, all together.
+/// Time limit for all nodes of a job together to remove their files.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What MPICH names the files of a world after: it makes it of the name of the world's space of keys, by
-/// FNV-1a (`src/util/mpir_pmi.c`).
+/// World identifier in MPICH's file names: the FNV-1a hash of the world's PMI key-value space name
+/// (`src/util/mpir_pmi.c`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct WorldFiles(u32);
 
 impl WorldFiles {
-    /// Those of the world with this space of keys.
+    /// Files of the world with this key-value space.
     pub(super) fn of(space: &str) -> WorldFiles {
         const BASIS: u32 = 0x811c_9dc5;
         const PRIME: u32 = 0x0100_0193;
         WorldFiles(space.bytes().fold(BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME)))
     }
 
-    /// As it is displayed.
+    /// Parses the form that `Display` writes.
     pub(super) fn parse(text: &str) -> Option<WorldFiles> {
         u32::from_str_radix(text, 16).ok().map(WorldFiles)
     }
 
-    /// Whose a file is; none if no MPICH names one like this.
+    /// World that a file belongs to; `None` if MPICH does not use such names.
     fn owner(file: &str) -> Option<WorldFiles> {
         let (world, node) = KINDS.iter().find_map(|kind| file.strip_prefix(kind))?.split_once('_')?;
         let files = WorldFiles::parse(world)?;
-        // As printf writes them, and no other way.
+        // Accept only what printf writes, such as no leading zeros.
         let is_node = node.parse::<u32>().is_ok_and(|number| number.to_string() == node);
         (is_node && files.to_string() == world).then_some(files)
     }
@@ -74,16 +73,15 @@ impl fmt::Display for WorldFiles {
     }
 }
 
-/// A name for the spaces of keys of a job. It tells more than the job's domain, which has a number that is
-/// its own in its machine only: the files that MPICH names after it are of all machines of a host, and of all
-/// its users.
+/// Name of a job's key-value spaces. It must be unique on the host, because MPICH derives file names from it;
+/// a domain's number is unique only within its machine.
 pub(super) fn job_name(domain: DomainId) -> String {
     format!("tombolo-{domain}-{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not
-/// remove them: those of this user that are old, or of a window, and that no process has in use. How many
-/// were not known to be the job's.
+/// Removes the files of these worlds from the host, and also stale files of earlier jobs: files of this user
+/// that no process uses and that are older than [`OLD`] or belong to a window. Returns the number of
+/// stale files removed.
 pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
     clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
 }
@@ -127,7 +125,7 @@ fn this_user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
-/// Removes a file, or finds that another was faster.
+/// Removes a file; succeeds if it is gone already.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -135,9 +133,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of MPICH that processes of this user have mapped or open. One with more rights than this has
-/// cannot be looked at, and is no rank; one that ends meanwhile has nothing mapped any more. Removing a file
-/// does not affect processes that have it mapped.
+/// MPICH's files that processes of this user have mapped or open. Skips processes that cannot be inspected:
+/// privileged ones are not ranks, and exited ones have nothing mapped. Removing a file does not affect
+/// processes that have it mapped.
 fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let user = this_user()?;
     let mut all = BTreeSet::new();
@@ -155,19 +153,19 @@ fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(all)
 }
 
-/// Whether MPICH names a file so.
+/// Whether the path has one of MPICH's names.
 fn is_of_mpich(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| WorldFiles::owner(name).is_some() || is_window(name))
 }
 
-/// The files of MPICH among those that a process has open.
+/// MPICH's files among a process's open descriptors.
 fn open(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|path| is_of_mpich(path))
 }
 
-/// The files of MPICH in what the kernel says of a process's memory.
+/// MPICH's files in the text of `/proc/PID/maps`.
 fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
     maps.lines().filter_map(|line| {
         let path = Path::new(line.split_ascii_whitespace().nth(5)?);
@@ -175,7 +173,7 @@ fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
     })
 }
 
-/// Removes the files of worlds from nodes with a kernel of their own. What could not be done is noted.
+/// Removes the files of worlds from nodes with their own kernel, and reports failures as notes.
 pub(super) fn clean_nodes(
     domain: &Domain,
     nodes: BTreeMap<usize, (&NodeInfo, BTreeSet<WorldFiles>)>,
@@ -186,10 +184,10 @@ pub(super) fn clean_nodes(
     for (node, worlds) in nodes.into_values() {
         let (domain, node, done) = (domain.clone(), node.clone(), done.clone());
         waited_for.insert(node.name.clone());
-        // Not waited for longer than told: a node may be stuck, and its monitor with it.
+        // A thread per node, because a node may hang together with its monitor.
         std::thread::spawn(move || {
             let outcome = clean_node(&domain, &node, &worlds);
-            // Once it is late it is not waited for.
+            // The receiver is gone once the time limit has passed.
             let _ = done.send((node.name, outcome));
         });
     }
@@ -210,7 +208,7 @@ pub(super) fn clean_nodes(
     }
 }
 
-/// Removes them by a shell, which travels: a node has none that one could rely on.
+/// Removes the files on one node by a shell that is sent there, as nodes need not have one.
 fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -> Result<(), String> {
     let kit = Kit::locate().map_err(|error| error.to_string())?;
     let shell = kit.root().join(node.isa.name()).join("busybox");
@@ -224,7 +222,7 @@ fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -
     }
 }
 
-/// What a shell does to remove the files of worlds, and says nothing.
+/// Shell script that removes the files of these worlds silently.
 fn script(worlds: &BTreeSet<WorldFiles>) -> String {
     let worlds: Vec<String> = worlds.iter().map(WorldFiles::to_string).collect();
     let [shm, vci] = KINDS.map(|kind| format!("{SHARED_MEMORY}/{kind}${{world}}_*"));
@@ -237,12 +235,12 @@ mod tests {
 
     #[test]
     fn names_are_made_as_mpich_makes_them() {
-        // Seen with MPICH 5.0.2, by PMI_DEBUG=1.
+        // Observed with MPICH 5.0.2 and PMI_DEBUG=1.
         let files = WorldFiles::of("tombolo-0.1.329-0");
         assert_eq!(files, WorldFiles(0xaff1_c88e));
         assert_eq!(WorldFiles::owner("mpich_shm_aff1c88e_0"), Some(files));
         assert_eq!(WorldFiles::owner("mpich_vci_aff1c88e_17"), Some(files));
-        // Of one that begins with zeros they are not written.
+        // Leading zeros of the hash are not written.
         assert_eq!(WorldFiles::owner("mpich_shm_1c88e_1"), Some(WorldFiles(0x1_c88e)));
         for other in [
             "mpich_shm_",
@@ -291,7 +289,7 @@ mod tests {
         };
         let worlds = BTreeSet::from([WorldFiles(0xa), WorldFiles(0xb)]);
         let now = SystemTime::now();
-        // Others' files are too new to be looked at.
+        // Files of other worlds are too new to be considered.
         assert_eq!(clean(&folder, &worlds, now, || unreachable!()).unwrap(), 0);
         assert_eq!(there(), others.map(str::to_owned).into());
         let later = now + 2 * OLD;
@@ -301,7 +299,7 @@ mod tests {
         let used = folder.join("mpich_shm_c_1");
         assert_eq!(clean(&folder, &worlds, later, || Ok(BTreeSet::from([used]))).unwrap(), 1);
         assert_eq!(there(), others[1..].iter().map(|name| (*name).to_owned()).collect());
-        // Of windows the new ones too, but not while a rank has made one and not mapped it yet.
+        // New window files are removed too, but not those that a rank has created and not mapped yet.
         let windows = ["mpich_shar_tmpaaaaaa", "mpich_shar_tmpbbbbbb"];
         windows.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
         let held = fs::File::open(folder.join(windows[0])).unwrap();
@@ -321,7 +319,7 @@ mod tests {
         let seen: Vec<PathBuf> = mapped(maps).collect();
         let expected = ["/dev/shm/mpich_shm_aff1c88e_0", "/dev/shm/mpich_shm_b_1"].map(PathBuf::from);
         assert_eq!(seen, expected);
-        // Of every process that there is.
+        // Inspects every process.
         let proc = std::env::temp_dir().join(format!("tombolo-processes-{}", std::process::id()));
         let _ = fs::remove_dir_all(&proc);
         for (name, maps) in [("7", maps), ("9", "5-6 rw-s 0 0:1 2 /dev/shm/mpich_vci_c_0\n"), ("self", maps)]

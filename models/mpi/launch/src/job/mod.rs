@@ -1,4 +1,4 @@
-//! A job: its ranks from the first start to the last end, on whatever nodes.
+//! A job: starting its ranks on their nodes, watching them, and ending them together.
 
 mod cleaner;
 mod ending;
@@ -24,18 +24,18 @@ use crate::program::{Program, ProgramError};
 pub use cleaner::{Cleaner, clean_after};
 pub use ending::{Outcome, RankEnd};
 
-/// Ranks that run one program.
+/// A group of ranks that run one program.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What its ranks run.
+    /// Program of these ranks.
     pub program: Arc<Program>,
-    /// With these arguments.
+    /// Command-line arguments of the program.
     pub arguments: Vec<String>,
-    /// The node of each of them, by its place in [`JobOptions::nodes`].
+    /// Node of each rank, as an index into [`JobOptions::nodes`].
     pub nodes: Vec<usize>,
-    /// What they find in their environment.
+    /// Environment variables of the ranks.
     pub environment: Environment,
-    /// Where they work, if the node has it.
+    /// Working directory, if it exists on the node.
     pub directory: PathBuf,
 }
 
@@ -46,29 +46,29 @@ pub enum Stdin {
     None,
     /// The first rank.
     First,
-    /// All of them, the same.
+    /// All ranks, each with a copy.
     All,
 }
 
-/// What a job is.
+/// Everything that a job is started with.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// The machine's nodes.
+    /// Nodes of the machine.
     pub nodes: Vec<NodeInfo>,
-    /// Its programs, whose ranks are numbered in this order.
+    /// Programs of the job; ranks are numbered in this order.
     pub parts: Vec<Part>,
     /// Which ranks get the standard input.
     pub stdin: Stdin,
-    /// It is ended when it has not ended by then.
+    /// Time limit, after which the job is terminated.
     pub timeout: Option<Duration>,
 }
 
-/// What a rank is called: its number, and before it that of its world if it was started by another rank.
+/// Identity of a rank: world and number. Displayed with the world if another rank spawned it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RankName {
-    /// 0 for those that the job began with.
+    /// 0 for the ranks of the first start, then one per `MPI_Comm_spawn`.
     pub world: usize,
-    /// Its number in its world.
+    /// Rank within the world.
     pub rank: usize,
 }
 
@@ -81,24 +81,24 @@ impl fmt::Display for RankName {
     }
 }
 
-/// Receives what a job prints and how it goes. Called from several threads; calls should return soon.
+/// Receives a job's output and progress. Methods are called from several threads and should return quickly.
 pub trait Watcher: Sync {
-    /// A rank is about to be started: output may come before [`started`](Self::started).
+    /// A rank is about to start; its output may arrive before [`started`](Self::started).
     fn starting(&self);
-    /// It is started, or is not.
+    /// The start finished; `None` if it failed.
     fn started(&self, rank: Option<(RankName, &Child)>);
-    /// All ranks of the first world are started, and read their input.
+    /// All ranks of the first world have started and may be sent standard input.
     fn may_read(&self, ranks: Vec<Child>);
-    /// Something that people may want to know.
+    /// A note for verbose output.
     fn note(&self, text: &str);
-    /// Something that they should know.
+    /// A warning for the user.
     fn warn(&self, text: &str);
 }
 
 /// Why a job cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// The machine, or its monitor.
+    /// The machine or its monitor failed.
     #[error(transparent)]
     Machine(#[from] Error),
     /// A program cannot be run.
@@ -107,19 +107,19 @@ pub enum JobError {
     /// Ranks cannot be placed.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// A node lacks what MPI takes.
+    /// A node lacks parts of MPI.
     #[error(transparent)]
     Mpi(#[from] MissingMpi),
-    /// Two programs of one job are linked with different MPIs.
+    /// Two programs of the job are linked with different MPI libraries.
     #[error(
         "one job, two MPIs: {first} is linked with {first_library}, {second} with {second_library} (build both with one)"
     )]
     Unlike {
-        /// A program.
+        /// The first program.
         first: String,
         /// And its library.
         first_library: String,
-        /// Another.
+        /// The second program.
         second: String,
         /// And its library.
         second_library: String,
@@ -133,12 +133,13 @@ pub struct Control(Arc<ControlState>);
 #[derive(Debug)]
 struct ControlState {
     waker: Waker,
-    /// The signal that it is to end by; 0 for none.
+    /// Signal to end the job with; 0 for none.
     signal: AtomicU8,
 }
 
 impl Control {
-    /// Ends the job by a signal, which its ranks get. False if that was asked for before.
+    /// Requests that the job ends, with this signal sent to its ranks. Returns false if it was requested
+    /// before.
     pub fn interrupt(&self, signal: u8) -> bool {
         let first =
             self.0.signal.compare_exchange(0, signal.max(1), Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -151,7 +152,7 @@ impl Control {
     }
 }
 
-/// A job that has not begun.
+/// A job that has not been started.
 pub struct Job {
     domain: Domain,
     set: WaitSet,
@@ -160,7 +161,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of this domain, with which it ends.
+    /// Creates a job owned by `domain`; its ranks end with that domain.
     ///
     /// # Errors
     /// [`Error::Os`]: out of descriptors.
@@ -170,22 +171,22 @@ impl Job {
         Ok(Job { domain, set, control, cleaner: None })
     }
 
-    /// The same with a process that removes what stays in shared memory when this one is killed.
+    /// Adds a helper process that removes shared-memory files if this process is killed.
     #[must_use]
     pub fn with_cleaner(self, cleaner: Cleaner) -> Job {
         Job { cleaner: Some(cleaner), ..self }
     }
 
-    /// What ends it from elsewhere.
+    /// Handle to end the job from another thread.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Checks that all of it can run, starts it, and waits until it has ended.
+    /// Checks the job, starts all ranks, and waits until they have ended.
     ///
     /// # Errors
-    /// [`JobError`] when it cannot be started. A job that did not end well is none.
+    /// [`JobError`] if the job cannot be started. A failure of its ranks is not an error but an [`Outcome`].
     pub fn run(self, options: &JobOptions, watcher: &dyn Watcher) -> Result<Outcome, JobError> {
         start::check(options)?;
         run::Running::new(self, options, watcher).run()
@@ -196,7 +197,7 @@ const SIGKILL: u8 = 9;
 const SIGPIPE: u8 = 13;
 const SIGTERM: u8 = 15;
 
-/// What a rank is, for sentences.
+/// Description of a rank for messages.
 fn who(name: RankName, node: &str, domain: Option<DomainId>) -> String {
     match domain {
         Some(domain) => format!("rank {name} on {node} (domain {domain})"),

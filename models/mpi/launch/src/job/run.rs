@@ -1,4 +1,4 @@
-//! A job under way: what its ranks print and ask for, how they end, and which others have to end with them.
+//! A running job: serves its ranks' process-manager requests, observes exits, and ends the remaining ranks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
@@ -21,22 +21,22 @@ use super::{Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
-/// What a rank gets to end by itself once another has ended the job.
+/// Grace period between SIGTERM and SIGKILL when a rank ended the job.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The same when the user has: its programs may know the signal.
+/// Grace period when the user ended the job: programs may handle the signal.
 const GRACE_OF_USER: Duration = Duration::from_secs(3);
 
-/// How much later than that the monitors must have told the end of every rank.
+/// Time after the grace period within which monitors must report the exit of every rank.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait at a time.
+/// Longest single wait.
 const AWHILE: Duration = Duration::from_secs(1);
 
-/// Answers that may wait for a rank.
+/// Limit of answers queued for a rank that does not read them.
 const MAX_OUTGOING_BYTES: usize = 256 << 10;
 
-/// The status of a job that took too long, as of the command `timeout`.
+/// Exit status after the time limit, as that of timeout(1).
 const TIMED_OUT_STATUS: u8 = 124;
 
 struct Rank {
@@ -47,9 +47,9 @@ struct Rank {
     side: Option<SideStream>,
     outgoing: VecDeque<u8>,
     exit: Option<Exit>,
-    /// It has called for the end of the job: how it ends itself explains nothing.
+    /// The rank called `MPI_Abort`; its own exit is not a cause.
     aborted: bool,
-    /// Its world could not be started as a whole: its end is not the fault of a rank.
+    /// The rank's world failed to start as a whole; its exit is not a failure of the rank.
     given_up: bool,
 }
 
@@ -74,12 +74,12 @@ pub(super) struct Running<'a> {
     server: Server,
     services: Services,
     cleaner: Option<Cleaner>,
-    /// By the number of the member of the process manager.
+    /// Indexed by `MemberId` of the process manager.
     ranks: Vec<Rank>,
     tokens: HashMap<Token, Of>,
     ending: Option<Ending>,
     began: Instant,
-    /// Where the next rank goes that another starts, among the nodes of the job.
+    /// Index of the node for the next spawned rank.
     next_node: usize,
     worlds: usize,
     warned_of_provider: bool,
@@ -140,7 +140,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Removes what MPI keeps in shared memory and leaves there with ranks that are killed.
+    /// Removes the shared-memory files of killed ranks.
     fn clean(&self) {
         let files = |world| self.server.space(WorldId(world)).map(WorldFiles::of);
         match clean_host(&(0..self.worlds).filter_map(files).collect()) {
@@ -150,7 +150,7 @@ impl<'a> Running<'a> {
             }
             Err(error) => self.watcher.note(&format!("files of MPICH may stay in shared memory: {error}")),
         }
-        // A node with a kernel of its own has some only if a rank did not come to its end there.
+        // A node with its own kernel has files only if a rank there did not reach its end.
         let mut nodes = BTreeMap::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let node = &self.options.nodes[rank.node];
@@ -163,7 +163,7 @@ impl<'a> Running<'a> {
         clean_nodes(&self.domain, nodes, &|text| self.watcher.note(text));
     }
 
-    /// Tells the cleaner of a world that is about to be started.
+    /// Registers a world with the cleaner before it starts.
     fn note_world(&mut self, world: WorldId, parts: &[Part]) {
         let (Some(cleaner), Some(space)) = (&mut self.cleaner, self.server.space(world)) else { return };
         let used: BTreeSet<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
@@ -184,8 +184,8 @@ impl<'a> Running<'a> {
         who(rank.name, &self.node_name(rank.node), rank.child.as_ref().map(Child::id))
     }
 
-    /// Starts the ranks of a world. The inner error is of what could not be started: then the others of the
-    /// world are told to end.
+    /// Starts the ranks of a world. The inner error says which rank could not be started; the started ranks
+    /// of the world are then terminated.
     fn start_world(
         &mut self,
         parts: &[Part],
@@ -250,7 +250,7 @@ impl<'a> Running<'a> {
         Ok(Err(error))
     }
 
-    /// Waits for what happens next, and takes it in.
+    /// Waits for the next event and handles it.
     fn turn(&mut self) -> Result<(), JobError> {
         let left = self.options.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
         let left = match &self.ending {
@@ -278,7 +278,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Something happened to a rank.
+    /// Handles an event of a rank.
     fn happened(&mut self, token: Token) -> Result<(), JobError> {
         let over = match self.tokens.get(&token) {
             Some(Of::Side(index)) => self.listen(*index)?,
@@ -295,7 +295,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Hears what a rank says to its process manager. True when that has ended.
+    /// Reads a rank's process-manager requests. Returns true at end of file.
     fn listen(&mut self, index: usize) -> Result<bool, JobError> {
         loop {
             let Some(side) = &mut self.ranks[index].side else { return Ok(true) };
@@ -310,12 +310,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Sends a rank what waits for it, as much as it takes.
+    /// Sends queued answers to a rank, as far as there is room.
     fn flush(&mut self, index: usize) -> Result<(), JobError> {
         let rank = &mut self.ranks[index];
         let Some(side) = &mut rank.side else { return Ok(()) };
-        // Also with nothing to send: that takes note of what the rank has taken, which the set reports until
-        // that is done.
+        // Called with an empty queue too: it consumes the credit that the rank returned, which the wait set
+        // reports until then.
         loop {
             match side.try_send(rank.outgoing.make_contiguous()) {
                 Ok(0) => break,
@@ -325,7 +325,7 @@ impl<'a> Running<'a> {
                         break;
                     }
                 }
-                // It has ended, which is told elsewhere.
+                // The rank exited; its exit is reported separately.
                 Err(Error::Monitor(Fault::NoSuchDomain { .. })) => rank.outgoing.clear(),
                 Err(error) => return Err(error.into()),
             }
@@ -333,7 +333,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Does what ranks have asked for.
+    /// Handles the requests of ranks.
     fn serve(&mut self) -> Result<(), JobError> {
         while let Some(event) = self.server.next_event() {
             match event {
@@ -366,7 +366,7 @@ impl<'a> Running<'a> {
                     self.server.answer(&event, outcome);
                 }
                 Event::Abort(member, code, _) => {
-                    // A job that was called off did not end well, whatever it is called.
+                    // MPI_Abort(0) is still a failure.
                     let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
                     let cause = Cause::of_abort(code);
                     let did = match cause {
@@ -384,15 +384,15 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// A rank cannot go on. It is ended at once: MPICH returns from `MPI_Abort`, into a program that may not
-    /// expect that.
+    /// Terminates a rank and ends the job. The rank is killed at once because MPICH returns from `MPI_Abort`,
+    /// which programs do not expect.
     fn abort(&mut self, index: usize, cause: Cause, why: String, status: u8) {
         self.ranks[index].aborted = true;
         self.kill(index, SIGTERM, GRACE);
         self.end(cause, why, status, SIGTERM, GRACE);
     }
 
-    /// A rank begins to use MPI: those of its world that ended without will not come.
+    /// A rank called `MPI_Init`: ends the job if another rank of its world exited without doing so.
     fn began(&mut self, index: usize) {
         let rank = &self.ranks[index];
         let missing = self.server.world_of(MemberId(index)).iter().find(|member| {
@@ -414,7 +414,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// A rank has ended well, and others wait for it.
+    /// Ends the job because a rank exited with success while others wait for it.
     fn without(&mut self, index: usize) {
         let when = match self.server.phase(MemberId(index)) {
             Phase::Outside => "before MPI_Init",
@@ -424,7 +424,7 @@ impl<'a> Running<'a> {
         self.end(Cause::Status, why, 1, SIGTERM, GRACE);
     }
 
-    /// A rank has ended: what it said last is heard first.
+    /// Handles the exit of a rank, after its last requests.
     fn ended(&mut self, index: usize) -> Result<(), JobError> {
         self.listen(index)?;
         self.serve()?;
@@ -453,7 +453,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// How far a rank was that did not end well, if that says something.
+    /// How far a failed rank had come in MPI, for messages.
     fn when(&self, index: usize) -> &'static str {
         let any_began = self
             .server
@@ -467,8 +467,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Notes why the job is over, and asks all ranks to end, unless it may turn out that another one is the
-    /// reason.
+    /// Records the cause of the job's end and signals all ranks, unless a more specific cause may still be
+    /// reported.
     fn end(&mut self, cause: Cause, why: String, status: u8, signal: u8, grace: Duration) {
         match &mut self.ending {
             Some(ending) => ending.explain(cause, why, status),
@@ -480,7 +480,7 @@ impl<'a> Running<'a> {
         self.end_others(signal, grace);
     }
 
-    /// Asks all ranks to end once the job is over and the reason is as clear as it gets.
+    /// Signals all ranks once the job is ending and its cause is final.
     fn end_others(&mut self, signal: u8, grace: Duration) {
         let Some(ending) = &mut self.ending else { return };
         if ending.order.is_some() || ending.hold().is_some_and(|left| !left.is_zero()) {
@@ -492,12 +492,12 @@ impl<'a> Running<'a> {
 
     fn kill(&self, index: usize, signal: u8, grace: Duration) {
         if let Some(child) = self.ranks[index].child.as_ref().filter(|_| self.ranks[index].lives()) {
-            // If it is gone its end is on the way; if the monitor is, so are all domains.
+            // If the rank is gone its exit will be reported; if the monitor is, all its domains are gone too.
             let _ = Machine::of(&self.domain).kill(child.id(), Signal(signal), grace);
         }
     }
 
-    /// Starts what a rank asked for, as a world of its own. The outer error is the end of the job.
+    /// Spawns a new world at the request of a rank. The outer error ends the job.
     fn spawn(&mut self, commands: &[SpawnCommand]) -> Result<Result<(), String>, JobError> {
         if self.ending.is_some() {
             return Ok(Err("the job is being ended".to_owned()));
@@ -522,7 +522,7 @@ impl<'a> Running<'a> {
         Ok(self.start_world(&parts, preput)?.map(|_| ()).map_err(|error| error.to_string()))
     }
 
-    /// What to start for one command: where its hints say, else on the nodes of the job in turn.
+    /// Plans one spawn command: placed by its hints, otherwise round-robin on the job's nodes.
     fn part_of(&mut self, command: &SpawnCommand) -> Result<Part, JobError> {
         let nodes = &self.options.nodes;
         let first = self.options.parts.first();

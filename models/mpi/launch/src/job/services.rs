@@ -1,6 +1,6 @@
-//! Services: ports that jobs of a machine make known to each other, by `MPI_Publish_name`.
+//! Service names of `MPI_Publish_name`, through which jobs of a machine find each other's ports.
 //!
-//! Each is a record of the machine's names, and goes with the job that published it.
+//! Each is a record in the machine's name service and is removed with the job that published it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,13 +9,13 @@ use tombolo::Error;
 use tombolo::error::Fault;
 use tombolo::names::{Condition, NameFault, Names, NewRecord, Value};
 
-/// The attribute that has the port.
+/// Attribute of the record that holds the port.
 const PORT: &str = "port";
 
-/// The most services of one job.
+/// Limit of services per job.
 const MAX_SERVICES: usize = 1024;
 
-/// The services of a job.
+/// Services published by a job.
 pub(super) struct Services {
     names: Names,
     published: BTreeSet<String>,
@@ -61,7 +61,7 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// The record of a service: `mpi/` and its name, in which what names cannot have is written `:hh`.
+/// Record name of a service: `mpi/` and the escaped name; characters that names cannot contain become `:hh`.
 fn record_name(service: &str) -> Result<String, String> {
     const MAX_BYTES: usize = 128;
     let mut name = "mpi/".to_owned();

@@ -1,4 +1,4 @@
-//! Starting ranks: those of a node one after another, and all nodes at once.
+//! Starting ranks: sequentially on each node, with all nodes in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,25 +13,24 @@ use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher};
 use crate::environment::SharedMemory;
 use crate::pmi::process_mapping;
 
-/// The variable that tells a rank where its process manager is.
+/// Environment variable with the descriptor of the rank's process-manager connection.
 const PMI_VARIABLE: &str = "PMI_FD";
 
-/// Has ROMIO, the MPI-IO of MPICH, refuse files: it takes its error text from here, behind the name of a file
-/// system that this MPI does not have.
+/// Makes ROMIO, MPICH's MPI-IO, refuse files by naming a file system that it does not have; the rest of the
+/// value appears in its error message.
 const NO_COMMON_FILES: (&str, &str) = (
     "ROMIO_FSTYPE_FORCE",
     "panfs: (MPI-IO is refused: the nodes of this job have no file system in common; have one node read and write, or set \
      ROMIO_FSTYPE_FORCE=ufs: if they do)",
 );
 
-/// Whether ranks on these nodes would open different files by one name. Virtual machines have files of their
-/// own.
+/// Whether ranks on these nodes have different file systems. Each virtual machine has its own.
 fn has_unlike_files(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
     let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == NodeKind::Vm);
     of_ranks.iter().any(is_machine) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
 }
 
-/// Checks that every rank can run where it is to run.
+/// Checks that every rank can run on its node.
 pub(super) fn check(options: &JobOptions) -> Result<(), JobError> {
     check_count(options.parts.iter().map(|part| part.nodes.len()).sum())?;
     options.parts.iter().try_for_each(|part| check_part(part, &options.nodes))?;
@@ -58,7 +57,7 @@ pub(super) fn check_count(total: usize) -> Result<(), PlacementError> {
     }
 }
 
-/// Checks that a program can run on the nodes of its ranks, and has the MPI there that it needs.
+/// Checks that a program can run on its nodes and finds its MPI library there.
 pub(super) fn check_part(part: &Part, nodes: &[NodeInfo]) -> Result<(), JobError> {
     for node in used(part, nodes) {
         if let Some(build) = part.program.build_for(node)? {
@@ -68,13 +67,13 @@ pub(super) fn check_part(part: &Part, nodes: &[NodeInfo]) -> Result<(), JobError
     Ok(())
 }
 
-/// The nodes that a part uses, each once.
+/// Nodes that a part uses, without duplicates.
 fn used<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a NodeInfo> {
     nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)).map(|(_, node)| node)
 }
 
-/// Whether a program finds its MPI in a folder that it names. Of a script nothing is known: ours is there for
-/// it, behind whatever it finds by itself.
+/// Whether the program's run path leads to an MPI library. Scripts are unknown, so our library is added
+/// at the end of their search path.
 fn brings(part: &Part, node: &NodeInfo) -> bool {
     match part.program.build_for(node) {
         Ok(Some(build)) => build.mpi.as_ref().is_some_and(|(_, library)| part.program.brings(build, library)),
@@ -82,7 +81,7 @@ fn brings(part: &Part, node: &NodeInfo) -> bool {
     }
 }
 
-/// Which ranks of a world share memory, as they are told. `None` where that cannot be expressed.
+/// The PMI process mapping of a world: which ranks share memory.
 pub(super) fn mapping(parts: &[Part]) -> String {
     let apart = |part: &Part| part.environment.shared_memory() == SharedMemory::Tombolo;
     let nodes: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
@@ -90,14 +89,14 @@ pub(super) fn mapping(parts: &[Part]) -> String {
     told.unwrap_or_else(|| format!("(vector,(0,{},1))", nodes.len()))
 }
 
-/// A rank to be started.
+/// A rank that is ready to start.
 pub(super) struct Start {
     pub(super) name: RankName,
     pub(super) node: usize,
     pub(super) spawn: SpawnOptions,
 }
 
-/// What to start as the ranks of a world, by number.
+/// Start descriptions of the ranks of a world, indexed by rank.
 pub(super) fn starts(
     parts: &[Part],
     nodes: &[NodeInfo],
@@ -140,7 +139,7 @@ pub(super) fn starts(
             for (variable, value) in [
                 ("PMI_RANK", name.rank),
                 ("PMI_SIZE", size),
-                // As other launchers tell it.
+                // The variables of other launchers.
                 ("MPI_LOCALRANKID", *local),
                 ("MPI_LOCALNRANKS", local_size),
             ] {
@@ -161,7 +160,7 @@ pub(super) fn starts(
     starts
 }
 
-/// The environment of a part's ranks, by node.
+/// Environment of a part's ranks per node.
 fn environments(
     part: &Part,
     nodes: &[NodeInfo],
@@ -178,8 +177,8 @@ fn environments(
     all
 }
 
-/// Starts all, or none more after one that cannot be, or once `stops` says so. What came of each, none for
-/// one that was not tried.
+/// Starts all ranks; stops at the first failure or when `stops` returns true. Returns one result per rank, or
+/// `None` for those that were not tried.
 pub(super) fn start_all(
     domain: &Domain,
     starts: &[Start],
