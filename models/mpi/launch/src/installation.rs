@@ -1,4 +1,4 @@
-//! Where MPI is: in the kit for compilers and the host, at one path on every other node.
+//! Location of the MPI library: in the kit on the host, and at a fixed path on other nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,38 @@ use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::gcc::{self, ISAS, Installed, Library};
 
-/// Where MPI is on every node but the host.
+/// Path of MPI on every node except the host.
 pub const PREFIX: &str = "/opt/tombolo/mpi";
 
-/// The `sched_yield` of ranks, in a node's MPI.
+/// Path of the `sched_yield` replacement within an MPI installation.
 pub(crate) const YIELD_LIBRARY: &str = "lib/libtombolo-yield.so";
 
-/// Where it is in the kit: below a folder that nodes have at their roots.
+/// Location in the kit: a tree that nodes mount at their roots.
 const MPI: Library =
     Library { what: "MPI", name: "mpi", inside: PREFIX.split_at(1).1, proof: "lib/libmpi.so", isas: ISAS };
 
-/// There is no MPI for an instruction set.
+/// MPI is not installed for an instruction set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// It is not in the kit, or not made at all.
+    /// It is missing from the kit.
     #[error(transparent)]
     Missing(#[from] gcc::InstallationError),
-    /// The provider is not there, without which programs reach no other node.
+    /// Tombolo's libfabric provider is missing, without which ranks cannot reach other nodes.
     #[error("the provider for {isa} is missing, {}: run `make mpi`", looked_at.display())]
     NoProvider {
         /// The instruction set.
         isa: Isa,
-        /// Where it was looked for.
+        /// Path that was searched.
         looked_at: PathBuf,
     },
 }
 
-/// MPI for one instruction set.
+/// The MPI library for one instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Installation(Installed);
 
 impl Installation {
-    /// MPI for `isa`, in the kit.
+    /// Finds MPI for `isa` in the kit.
     ///
     /// # Errors
     /// [`InstallationError::Missing`].
@@ -45,49 +45,48 @@ impl Installation {
         Ok(Installation(MPI.find(kit, isa)?))
     }
 
-    /// Those that are in the kit.
+    /// All installations in the kit.
     #[must_use]
     pub fn all(kit: &Kit) -> Vec<Installation> {
         MPI.all(kit).map(Installation).collect()
     }
 
-    /// What it is for.
+    /// Instruction set of the library.
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.0.isa
     }
 
-    /// Which MPI it is, `mpich 5.0.2`.
+    /// Name and version, such as `mpich 5.0.2`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// The tree of files that nodes of `files = ["kit:mpi/ISA"]` have at their roots.
+    /// Tree of files that nodes with `files = ["kit:mpi/ISA"]` have at their roots.
     #[must_use]
     pub fn tree(&self) -> &Path {
         &self.0.tree
     }
 
-    /// Its libraries, headers and provider, as compilers on this host see them: `lib`, `include` and `fi` are
-    /// there.
+    /// Folder on this host with `lib`, `include` and `fi` (the provider), for compilers.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.0.folder.clone()
     }
 
-    /// The same, as programs see it that run on the host itself, or on another node.
+    /// The same folder as seen by programs, on the host or on another node.
     #[must_use]
     pub fn folder_on(&self, host: bool) -> PathBuf {
         if host { self.folder() } else { PathBuf::from(PREFIX) }
     }
 
-    /// Whether the `sched_yield` of ranks is there as well. They run without it, slower.
+    /// Whether the `sched_yield` replacement is installed. Ranks also run without it, but slower.
     pub(crate) fn has_yield(&self) -> bool {
         self.folder().join(YIELD_LIBRARY).is_file()
     }
 
-    /// Whether the provider is there as well.
+    /// Checks that the provider is installed.
     ///
     /// # Errors
     /// [`InstallationError::NoProvider`].

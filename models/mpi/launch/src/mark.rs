@@ -1,8 +1,9 @@
-//! What `tombolo mpicc` writes into the programs that it makes: which MPI they are linked with, and of what
-//! they are made. Builds of one image that differ in it are not the same program, and are not started as one.
+//! Marks that `tombolo mpicc` writes into programs: the MPI library that they are linked with and the sources
+//! that they were built from. If the builds of an image differ in these, they are refused as different
+//! programs.
 //!
-//! A mark is an ELF note of the owner `Tombolo MPI`: type 1 says which MPI, once in a program, type 2 names a
-//! source and its hash, once for each. Values are UTF-8.
+//! A mark is a set of ELF notes with the owner `Tombolo MPI`: one of type 1 with the MPI library, and one of
+//! type 2 per source with its name and hash. Values are UTF-8.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,29 +12,29 @@ use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::image::{Program, elf};
 
-/// The owner's name of the notes, with its terminating zero.
+/// Owner name of the notes, NUL-terminated.
 pub(crate) const OWNER: &str = "Tombolo MPI\0";
-/// The type of the note that says which MPI: `mpich 5.0.2, ABI mpich`.
+/// Note type of the MPI library: `mpich 5.0.2, ABI mpich`.
 pub(crate) const MPI: u32 = 1;
-/// The type of a note about a source: its name and the hash of what it says and of how it is compiled.
+/// Note type of a source: its name, and the hash of its text and its `-D` and `-U` options.
 pub(crate) const SOURCE: u32 = 2;
 
-/// Most notes of a program that are looked at, and most bytes of one.
+/// Limits on the notes of a program: their number, and the bytes of each.
 const MAX_NOTES: usize = 65_536;
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// What a build says of itself.
+/// The mark of one build.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
-    /// The MPI that it is linked with and its binary interface, `mpich 5.0.2, ABI mpich`; nothing where it
-    /// was linked by other means than `tombolo mpicc`.
+    /// MPI library and ABI, `mpich 5.0.2, ABI mpich`; `None` if it was not linked by `tombolo mpicc`.
     pub mpi: Option<String>,
-    /// Its sources, each with its hash; none where they were compiled by other means.
+    /// Sources with their hashes; empty if they were not compiled by `tombolo mpicc`.
     pub sources: BTreeSet<String>,
 }
 
 impl Mark {
-    /// The mark of a program. What is not a mark, is none: programs of other compilers have nothing.
+    /// Reads the mark of a program. Programs of other compilers have an empty mark; unknown notes are
+    /// ignored.
     #[must_use]
     pub fn of(program: &Program<'_>) -> Mark {
         Mark::read(program.bytes)
@@ -53,7 +54,7 @@ impl Mark {
     }
 }
 
-/// A note of ours as it is in files of little-endian processors.
+/// Encodes a note for little-endian targets.
 pub(crate) fn note(kind: u32, value: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [OWNER.len() as u32, value.len() as u32, kind] {
@@ -66,7 +67,7 @@ pub(crate) fn note(kind: u32, value: &str) -> Vec<u8> {
     bytes
 }
 
-/// Two builds of an image are not of one program.
+/// Two builds of an image come from different programs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct DifferentBuilds {
     image: String,
@@ -101,7 +102,7 @@ impl fmt::Display for DifferentBuilds {
     }
 }
 
-/// Whether the builds of an image that are to run in one job are of one program, as far as they say.
+/// Checks that the builds of an image have consistent marks.
 ///
 /// # Errors
 /// [`DifferentBuilds`], with the first difference.
@@ -116,7 +117,7 @@ pub fn check_builds(image: &Image) -> Result<(), DifferentBuilds> {
         {
             return Err(differ(Difference::Mpi(one.clone(), two.clone())));
         }
-        // Objects of other compilers have no mark.
+        // Objects of other compilers carry no mark.
         if mark.sources.is_empty() || other.sources.is_empty() {
             continue;
         }
@@ -129,7 +130,7 @@ pub fn check_builds(image: &Image) -> Result<(), DifferentBuilds> {
     Ok(())
 }
 
-/// The name in a note about a source.
+/// File name in a source note.
 fn name_of(source: &str) -> Option<&str> {
     source.rsplit_once(' ').map(|(name, _)| name)
 }
@@ -138,7 +139,7 @@ fn name_of(source: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// The smallest executable with these notes.
+    /// A minimal executable with these notes.
     fn program(isa: Isa, notes: &[Vec<u8>]) -> Vec<u8> {
         let notes = notes.concat();
         let mut bytes = vec![0_u8; 64 + 2 * 56];

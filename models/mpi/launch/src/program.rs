@@ -1,4 +1,5 @@
-//! What is run: an image, an executable, or a command of the host; and which MPI it is linked with.
+//! Programs to run (an image, an executable or a host command), and the MPI library that they are linked
+//! with.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,19 +12,19 @@ use tombolo_machine::kit;
 
 use crate::mark::{DifferentBuilds, check_builds};
 
-/// An application binary interface of MPI: what a program asks for is its library's.
+/// Application binary interface of an MPI library, derived from the library that a program needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mpi {
-    /// MPICH's, which Intel MPI and others have too: `libmpi.so.12`.
+    /// The ABI of MPICH, Intel MPI and others: `libmpi.so.12`.
     Mpich,
-    /// The standard's: `libmpi_abi.so`.
+    /// The ABI of the MPI 5 standard: `libmpi_abi.so`.
     Standard,
-    /// Open MPI's, which speaks PMIx alone.
+    /// The ABI of Open MPI, which supports PMIx only.
     OpenMpi,
 }
 
 impl Mpi {
-    /// By the name of a library that a program needs.
+    /// Classifies a library that a program needs, by its name.
     fn of_library(name: &str) -> Option<Mpi> {
         let version = |stem: &str| name.strip_prefix(stem).and_then(|rest| rest.strip_prefix(".so."));
         if version("libmpi_abi").is_some() {
@@ -50,64 +51,63 @@ impl fmt::Display for Mpi {
     }
 }
 
-/// A build of a program, as far as MPI is concerned.
+/// MPI-related properties of one build of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Build {
-    /// What it is for.
+    /// Target of the build.
     pub target: Target,
-    /// The MPI that it is built for, and the name of the library that it needs; `None` where it does not use
-    /// MPI, or brings its own library.
+    /// ABI and name of the shared MPI library that it needs; `None` if it needs none of a known name.
     pub mpi: Option<(Mpi, String)>,
-    /// Where it looks for libraries first.
+    /// Folders that its loader searches first (RPATH or RUNPATH).
     pub run_path: Vec<String>,
 }
 
-/// A program to be run, with its builds.
+/// A program and its builds.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// As it was asked for.
+    /// Name as the user gave it.
     pub name: String,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its builds, none for a command of the host that is not an executable of any node: a script.
+    /// Its builds; empty for a host command that is no ELF executable, such as a script.
     pub builds: Vec<Build>,
-    /// It is an image, and travels to the host as well.
+    /// Whether it is an image, which is sent to every node, the host included.
     is_image: bool,
-    /// The image beside an executable that has it as one of its builds, for other nodes.
+    /// Image beside the executable that contains it as one of its builds, for other nodes.
     beside: Option<PathBuf>,
 }
 
-/// Why something cannot be run.
+/// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// There is none.
+    /// The program does not exist.
     #[error("program '{name}' not found: neither a file, nor on PATH, nor in {}", directory.display())]
     Missing {
-        /// What was asked for.
+        /// Name as the user gave it.
         name: String,
-        /// Where it was looked for too.
+        /// Folder that was searched besides `PATH`.
         directory: PathBuf,
     },
-    /// A file that cannot be executed.
+    /// The file cannot be executed.
     #[error("{} cannot be executed: it is not an image, and its mode lacks execute permission (chmod +x)", .0.display())]
     NotExecutable(PathBuf),
-    /// A malformed image or executable.
+    /// The image or executable is malformed.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// Builds of one image are not of one program.
+    /// The builds of an image come from different programs.
     #[error(transparent)]
     Different(#[from] DifferentBuilds),
-    /// A build cannot be read.
+    /// A build in the image cannot be parsed.
     #[error("{}: the build for {target} is not usable: {source}", path.display())]
     Build {
         /// The file.
         path: PathBuf,
-        /// Which build.
+        /// Target of that build.
         target: Target,
         /// What is wrong.
         source: elf::ElfError,
     },
-    /// Builds of one image are linked with different MPIs.
+    /// The builds of an image are linked with different MPI libraries.
     #[error(
         "{}: its builds are linked with different MPIs: {} with {}, {} with {} (build all of them with one)",
         path.display(), first.0, first.1, second.0, second.1
@@ -115,12 +115,12 @@ pub enum ProgramError {
     Unlike {
         /// The image.
         path: PathBuf,
-        /// A build, and its library.
+        /// Target and MPI library of one build.
         first: (Target, String),
-        /// Another.
+        /// Target and MPI library of another build.
         second: (Target, String),
     },
-    /// Linked with Open MPI.
+    /// The program is linked with Open MPI.
     #[error(
         "{} is linked with Open MPI ({library}), which speaks PMIx: start it with Open MPI's own mpirun, or build it \
          with MPICH (`tombolo mpicc`)", path.display()
@@ -131,16 +131,16 @@ pub enum ProgramError {
         /// The library.
         library: String,
     },
-    /// The node has no build, or cannot run what there is.
+    /// The program has no build for the node.
     #[error("{}", no_build(path, node, available, *is_script))]
     NoBuild {
         /// The program.
         path: PathBuf,
-        /// The node and what it runs.
+        /// Name and target of the node.
         node: (String, Target),
-        /// What there is.
+        /// Targets that the program has builds for.
         available: Vec<Target>,
-        /// It is a script, or a command of the host.
+        /// Whether the program is a script or another host command.
         is_script: bool,
     },
 }
@@ -160,12 +160,12 @@ fn no_build(path: &Path, (node, target): &(String, Target), available: &[Target]
     )
 }
 
-/// What has a shell in the place of a program become that.
+/// Shell command that replaces the shell by the program.
 const TAKE_PLACE: &str = "exec \"$0\" \"$@\"";
 
 impl Program {
-    /// Finds a program: a path if there is a `/` in the name, else one on `path`, the value of `PATH`, else a
-    /// file of `directory`.
+    /// Finds a program. A name with a `/` is a path; any other name is searched for on `path` (the value of
+    /// `PATH`), then in `directory`.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -194,8 +194,8 @@ impl Program {
         }
         let image = match Image::open(&path) {
             Ok(image) => image,
-            // An executable of this host that no node is known to run, such as one of 32 bits: starting it
-            // will tell.
+            // An executable that no node is known to run, such as a 32-bit one: starting it reports the
+            // error, if any.
             Err(_) if is_program => {
                 return Ok(Program { name, path, builds: Vec::new(), is_image: false, beside: None });
             }
@@ -239,7 +239,7 @@ impl Program {
         Ok(())
     }
 
-    /// The build that runs on a node. None for a command of the host, which nothing is known of.
+    /// Selects the build for a node; `None` for a host command without builds.
     ///
     /// # Errors
     /// [`ProgramError::NoBuild`].
@@ -257,15 +257,15 @@ impl Program {
         }
     }
 
-    /// The MPI that it is linked with, if that is known.
+    /// MPI library that it is linked with, if known.
     #[must_use]
     pub fn mpi(&self) -> Option<(Mpi, &str)> {
         let linked = self.builds.iter().find_map(|build| build.mpi.as_ref());
         linked.map(|(mpi, library)| (*mpi, library.as_str()))
     }
 
-    /// How to start it on a node. An executable of the host is started where it lies, so that it finds what
-    /// lies beside it and knows its own name: a shell becomes it.
+    /// How to start it on a node. A host executable is started from its own path, through a shell that
+    /// replaces itself, so that it finds the files beside it and its `/proc/self/exe`.
     #[must_use]
     pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
         let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
@@ -276,10 +276,10 @@ impl Program {
         SpawnOptions::image("/bin/sh").called(called).on(&node.name).args(["-c", TAKE_PLACE, &path])
     }
 
-    /// Whether a library lies where a build looks for it first.
+    /// Whether a library exists in the run path of a build.
     #[must_use]
     pub fn brings(&self, build: &Build, library: &str) -> bool {
-        // What travels has no folder of its own.
+        // An image is unpacked on the node and has no $ORIGIN.
         let origin = self.path.parent().filter(|_| !self.is_image);
         build.run_path.iter().any(|folder| {
             let folder = match origin {
@@ -293,8 +293,8 @@ impl Program {
     }
 }
 
-/// The image that `tombolo mpicc` made together with an executable: it lies beside it, and has it as one of
-/// its builds. One that does not is of another time.
+/// Finds the image that `tombolo mpicc` made with an executable: it lies beside the executable and contains
+/// the same bytes as one of its builds. Otherwise the image is stale.
 fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
     let mut beside = path.to_owned();
     beside.as_mut_os_string().push(".tbi");
@@ -304,7 +304,7 @@ fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
     holds.then_some((beside, image))
 }
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 fn head_of(path: &Path) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut head = Vec::new();
@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that is gone after the test.
+    /// A temporary folder, removed after the test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -378,7 +378,7 @@ mod tests {
             assert!(matches!(find(name), Err(ProgramError::Missing { .. })), "{name}");
         }
         assert!(matches!(find("plain"), Err(ProgramError::NotExecutable(_))));
-        // The image beside an executable is of it, or of another time.
+        // The image beside an executable matches it or is stale.
         // A small one: packing this test's own takes ten seconds without optimizations.
         let bytes = std::fs::read("/bin/true").unwrap();
         scratch.file("job", &bytes, 0o755);

@@ -1,9 +1,9 @@
-//! What `tombolo mpicc` does: one program in C or C++, compiled for every instruction set that there is MPI
-//! for.
+//! Implementation of `tombolo mpicc`: compiles a C or C++ program for every instruction set with an MPI
+//! library.
 //!
-//! The words are those of gcc, and go to the compiler of each instruction set. What it makes is where a
-//! compiler would put it, for this host. An object carries its builds for others, which linking finds again;
-//! a program for all of them is an image as well.
+//! gcc's options go to the compiler of each instruction set. The host's output goes where gcc would write it.
+//! An object carries its builds for other instruction sets, which the link step extracts; a program also
+//! becomes an image with all builds.
 
 mod sources;
 
@@ -26,16 +26,16 @@ use crate::mark;
 
 pub use tombolo_machine::build::gcc::CompileError;
 
-/// What makes objects for all instruction sets.
+/// Command that compiles objects for all instruction sets, for messages.
 const COMMAND: &str = "tombolo mpicc";
 
-/// The binary interface of MPI that a program is compiled for.
+/// MPI binary interface that a program is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Abi {
-    /// MPICH's, shared by its relatives.
+    /// ABI of MPICH and related libraries.
     #[default]
     Mpich,
-    /// The one of the MPI standard, version 5: the same program runs with any MPI that has it.
+    /// ABI of the MPI 5 standard; the program runs with every library that implements it.
     Standard,
 }
 
@@ -55,27 +55,27 @@ impl Abi {
     }
 }
 
-/// What to compile, and for what.
+/// A compiler invocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The words for the compiler.
+    /// Options and files for gcc.
     pub words: Vec<String>,
-    /// C++ whatever the files are called.
+    /// Compile as C++, regardless of file names.
     pub cxx: bool,
-    /// The binary interface.
+    /// MPI binary interface.
     pub abi: Abi,
-    /// MPI for each instruction set to compile for, at least one.
+    /// MPI installations, one per instruction set to compile for; at least one.
     pub installations: Vec<Installation>,
-    /// Whether compilers may colour what they say.
+    /// Whether compilers may print colours.
     pub colour: bool,
 }
 
-/// What came of it.
+/// Result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What compilers did and said.
+    /// Status and messages of the compilers.
     pub outcome: Outcome,
-    /// The image and where it is, if a program was made.
+    /// Image and its path, if a program was linked.
     pub image: Option<(PathBuf, Image)>,
 }
 
@@ -84,25 +84,25 @@ pub struct Compiled {
 pub struct LongDouble {
     /// The source.
     pub path: PathBuf,
-    /// The first line that does, from 1.
+    /// Line of the first use, counted from 1.
     pub line: usize,
 }
 
-/// A request that has been understood: every compiler is there, and every object that is linked.
+/// A validated request: all compilers and all objects to be linked exist.
 #[derive(Debug)]
 pub struct Compilation {
     line: CommandLine,
     request: Request,
     scratch: Scratch,
     runs: Vec<Run>,
-    /// The hash of the source that becomes an object.
+    /// Source mark of each object to be compiled.
     sources: HashMap<PathBuf, String>,
-    /// Objects, and the builds for other instruction sets that they are to carry.
+    /// Objects with the foreign builds to embed: object, instruction set, path of the build.
     carried: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
-    /// Plans what to run.
+    /// Validates the request and plans the compiler runs.
     ///
     /// # Errors
     /// [`CompileError`]; nothing has been compiled then.
@@ -117,7 +117,7 @@ impl Compilation {
     fn plan_runs(&mut self) -> Result<(), CompileError> {
         let installations = self.request.installations.clone();
         let first = self.first();
-        // The text of one instruction set is enough, and no image has shared libraries.
+        // Text output comes from one compiler, and images contain no shared libraries.
         let is_alone = self.line.goal == Goal::Text || self.is_shared();
         for mpi in installations.iter().filter(|mpi| !is_alone || mpi.isa() == first) {
             let tool = installed_compiler(self.line.language, mpi.isa())?;
@@ -152,7 +152,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// One source to one object.
+    /// Plans the compilation of one source to one object.
     fn compile(
         &mut self,
         mpi: &Installation,
@@ -175,7 +175,7 @@ impl Compilation {
         Ok(Run { isa: mpi.isa(), tool, words, output: Some(output) })
     }
 
-    /// Everything to a program.
+    /// Plans the link of a program.
     fn link(&self, mpi: &Installation, tool: String, first: bool) -> Result<Run, CompileError> {
         let isa = mpi.isa();
         let marks = self.scratch.path().join(format!("{}.s", isa.name()));
@@ -184,7 +184,7 @@ impl Compilation {
         let mut missing = None;
         let mut words = vec![marks.to_string_lossy().into_owned()];
         if !first {
-            // Before the caller's folders, whose archives are for this host.
+            // First in the search path, since the caller's folders have archives for this host.
             words.push(format!("-L{}", self.libraries(isa)?.display()));
         }
         words.extend(first_words(self.request.colour));
@@ -208,12 +208,12 @@ impl Compilation {
         Ok(Run { isa, tool, words, output: Some(output) })
     }
 
-    /// The build for `isa` of an object or archive.
+    /// Returns the build for `isa` of an object or archive.
     fn found(&self, path: &Path, isa: Isa) -> Result<PathBuf, CompileError> {
         carried(path, (isa, self.first()), self.scratch.path(), COMMAND)
     }
 
-    /// A folder with the builds for `isa` of the archives that the caller names by `-l`, of the caller's
+    /// Creates a folder with the builds for `isa` of those `-l` archives that are in the caller's `-L`
     /// folders.
     fn libraries(&self, isa: Isa) -> Result<PathBuf, CompileError> {
         let folder = self.scratch.path().join(format!("{}-libraries", isa.name()));
@@ -226,7 +226,7 @@ impl Compilation {
                     let place = folder.join(&file);
                     fs::rename(&build, &place).map_err(file_error("write", &place))?;
                 }
-                // One of the host's own libraries: the linker looks for that of its instruction set.
+                // A host library: the linker finds the one of its own instruction set.
                 Err(CompileError::NoForeignObject { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -234,7 +234,7 @@ impl Compilation {
         Ok(folder)
     }
 
-    /// Whose builds are at the paths that the caller named.
+    /// Instruction set whose output goes to the paths that the caller named.
     fn first(&self) -> Isa {
         first(&self.request.installations.iter().map(Installation::isa).collect::<Vec<_>>())
     }
@@ -249,19 +249,19 @@ impl Compilation {
         Ok(format!("{name} {}", sources::hash(&source, self.line.definitions())))
     }
 
-    /// What a program says of itself, as the assembler takes it.
+    /// Assembler source with the marks of a program.
     fn marks(&self, mpi: &Installation) -> Result<String, CompileError> {
         let made_with = format!("{}, ABI {}", mpi.version(), self.request.abi.name());
         let mut text = assembled(mark::MPI, &made_with);
         for source in self.line.sources() {
             text += &assembled(mark::SOURCE, &self.source_mark(source)?);
         }
-        // Without it the linker believes that the program wants a stack that can be executed.
+        // Without this section the linker makes the stack executable.
         text += ".section .note.GNU-stack,\"\",%progbits\n";
         Ok(text)
     }
 
-    /// The sources that use `long double`, where builds for unlike processors are made.
+    /// Finds sources that use `long double`, if the program is built for several instruction sets.
     ///
     /// # Errors
     /// [`CompileError::File`].
@@ -279,16 +279,16 @@ impl Compilation {
         Ok(found)
     }
 
-    /// The commands, each with its instruction set, as one would type them.
+    /// The planned commands in shell syntax, with their instruction sets.
     #[must_use]
     pub fn commands(&self) -> Vec<(Isa, String)> {
         self.runs.iter().map(|run| (run.isa, run.command())).collect()
     }
 
-    /// Runs the compilers, those for different instruction sets at the same time.
+    /// Runs the compilers, in parallel for different instruction sets.
     ///
     /// # Errors
-    /// [`CompileError`], but not for what compilers find: that is [`Outcome::failed`].
+    /// [`CompileError`]. Errors in the sources are not included: see [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
         let outcome = run_all(&self.runs, |run, output| self.mark(run, output))?;
         if outcome.failed.is_empty() {
@@ -302,11 +302,11 @@ impl Compilation {
         Ok(Compiled { outcome, image })
     }
 
-    /// Puts into an object of which source it was made.
+    /// Adds the source mark to an object.
     fn mark(&self, run: &Run, output: Output) -> Result<Output, CompileError> {
         let Some(object) = run.output.as_ref().filter(|_| output.status.success()) else { return Ok(output) };
         let Some(source) = self.sources.get(object) else { return Ok(output) };
-        // The assembler's own file cannot be had here, so the mark is put into what it made.
+        // gcc runs the assembler itself, so the mark is added to its output.
         let key = Sha256::digest(object.as_os_str().as_encoded_bytes());
         let key: String = key.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let note = self.scratch.path().join(format!("{}-{key}", run.isa.name()));
@@ -316,11 +316,11 @@ impl Compilation {
         command.args(["--set-section-flags", ".note.tombolo=alloc,readonly,data"]);
         command.args(["--set-section-alignment", ".note.tombolo=4"]).arg(object);
         let marked = start(&mut command)?;
-        // An object of another kind, of link-time optimisation say, is as good without.
+        // The mark is optional: objcopy may not support the object's format.
         if marked.status.success() { Ok(output) } else { Ok(Output { stderr: marked.stderr, ..output }) }
     }
 
-    /// Makes the image, and puts the first build where a compiler would put it.
+    /// Writes the image, and the first build to the path of `-o`.
     fn pack(&self) -> Result<Option<(PathBuf, Image)>, CompileError> {
         let linked = self.runs.iter().map(|run| {
             let path = run.output.as_deref().unwrap_or(Path::new(""));
@@ -335,7 +335,7 @@ impl Compilation {
     }
 }
 
-/// What a compiler is told of MPI.
+/// Compiler options for MPI.
 #[must_use]
 pub fn compile_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     let mut words = vec![format!("-I{}", mpi.folder().join("include").display())];
@@ -345,7 +345,7 @@ pub fn compile_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     words
 }
 
-/// What a linker is told of MPI.
+/// Linker options for MPI.
 #[must_use]
 pub fn link_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     let library = mpi.folder().join("lib");
@@ -358,7 +358,7 @@ pub fn link_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     ]
 }
 
-/// A note as the assembler takes it. What is in quotes there has only characters that need no care.
+/// Encodes a note in assembler syntax.
 fn assembled(kind: u32, value: &str) -> String {
     let bytes: Vec<String> = mark::note(kind, value).iter().map(u8::to_string).collect();
     format!(".section .note.tombolo,\"a\",%note\n.balign 4\n.byte {}\n", bytes.join(","))

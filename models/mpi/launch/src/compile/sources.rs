@@ -1,9 +1,8 @@
-//! What is looked at in a source before it is compiled: its hash, and what does not mean the same on every
-//! processor.
+//! Inspection of sources before compilation: their hash, and constructs that differ between processors.
 
 use sha2::{Digest, Sha256};
 
-/// The hash of a source and of what changes its meaning, in hexadecimal.
+/// Hexadecimal hash of a source and of its `-D` and `-U` options.
 pub(super) fn hash<'a>(source: &[u8], definitions: impl Iterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
     for definition in definitions {
@@ -14,8 +13,8 @@ pub(super) fn hash<'a>(source: &[u8], definitions: impl Iterator<Item = &'a str>
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The line, from 1, where a source first uses `long double`, or MPI's names for it: 80 bits on x86-64, 128
-/// on Arm, and no MPI converts. Comments and texts do not count; headers are not looked at.
+/// First line, counted from 1, that uses `long double` or MPI's names for it: it has 80 bits on x86-64 and
+/// 128 on Arm, and MPICH does not convert. Ignores comments, string literals and included headers.
 pub(super) fn long_double(source: &[u8]) -> Option<usize> {
     let text = blank_out(&String::from_utf8_lossy(source));
     let names = ["MPI_LONG_DOUBLE", "MPI_LONG_DOUBLE_INT", "MPI_C_LONG_DOUBLE_COMPLEX"];
@@ -32,7 +31,7 @@ pub(super) fn long_double(source: &[u8]) -> Option<usize> {
     None
 }
 
-/// The source with blanks for comments and for what is in quotes. Lines stay where they are.
+/// Replaces comments and literals by spaces, keeping line numbers.
 fn blank_out(source: &str) -> String {
     #[derive(Clone, Copy, PartialEq)]
     enum In {
@@ -53,7 +52,7 @@ fn blank_out(source: &str) -> String {
             (In::Line, '\n', _) => (1, In::Code),
             (In::Block, '*', Some('/')) => (2, In::Code),
             (In::Quotes(_), '\\', Some(_)) => (2, at),
-            // A line ends it: a lone apostrophe in a text for the assembler, say.
+            // A line end closes it: assembler text may have a lone apostrophe.
             (In::Quotes(quote), c, _) if c == quote || c == '\n' => (1, In::Code),
             _ => (1, at),
         };

@@ -1,18 +1,18 @@
-//! Which ranks share memory, as MPICH is told by the key `PMI_process_mapping`.
+//! The value of `PMI_process_mapping`, from which MPICH learns which ranks share memory.
 
 use std::fmt::Write;
 
-/// The longest value that a client takes.
+/// Maximum length of a value that clients accept.
 pub(super) const MAX_VALUE_BYTES: usize = 1024;
 
-/// The value of `PMI_process_mapping` for ranks whose nodes are these. None where it would be too long; then
-/// a client must be told that no two share memory.
+/// Encodes the nodes of the ranks. Returns `None` if the value would be too long; the client must then be
+/// told that no two ranks share memory.
 ///
-/// It is a list of blocks, each a first node, a number of nodes from that on, and a number of ranks on each,
-/// repeated until all ranks have their node.
+/// The value is a list of blocks (first node, number of nodes, ranks per node), repeated until every rank has
+/// a node.
 #[must_use]
 pub fn process_mapping(nodes: &[usize]) -> Option<String> {
-    // Numbered as they appear: what is repeated has to begin with node 0.
+    // Nodes are numbered by first appearance, since a repeated pattern must begin with node 0.
     let mut known: Vec<usize> = Vec::new();
     let mut numbered = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -65,12 +65,12 @@ mod tests {
         assert_eq!(mapping(&[0, 0, 1, 0]), "(vector,(0,1,2),(1,1,1))");
         assert_eq!(mapping(&[0, 1, 1, 0, 0]), "(vector,(0,1,1),(1,1,2),(0,1,1))");
         assert_eq!(process_mapping(&[]), None);
-        // Nothing repeats in it.
+        // A sequence without repetition.
         let unlike: Vec<usize> = (0..2000_usize).map(|rank| (rank.pow(3) / 17 + rank / 5) % 5).collect();
         assert_eq!(process_mapping(&unlike), None);
     }
 
-    /// As a client reads it.
+    /// Decodes the value as a client does.
     fn read(text: &str, size: usize) -> Vec<usize> {
         let blocks = text.strip_prefix("(vector,(").unwrap().strip_suffix("))").unwrap();
         let blocks: Vec<Vec<usize>> = blocks

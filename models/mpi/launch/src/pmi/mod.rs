@@ -1,8 +1,7 @@
-//! The process manager's side of PMI-1, by which the ranks of MPICH and its family find each other.
+//! Process-manager side of PMI-1, the protocol by which ranks of MPICH and related libraries find each other.
 //!
-//! Bytes in, bytes out: the caller carries them, starts what is to be started, and knows who has ended. What
-//! a rank sends is an allegation: a line that is too long or makes no sense ends its job, with a sentence
-//! that says what came.
+//! The code is sans-IO: the caller transfers bytes, starts programs and reports exits. Input from ranks is
+//! not trusted: a line that is too long or malformed ends the job with an error that quotes it.
 
 mod mapping;
 mod server;

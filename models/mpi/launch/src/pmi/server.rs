@@ -1,4 +1,4 @@
-//! What the ranks of a job ask, and what they are answered.
+//! State machine that answers the PMI requests of a job's ranks.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,55 +6,54 @@ use super::mapping::MAX_VALUE_BYTES;
 use super::spawn::SpawnCommand;
 use super::wire::{Command, Malformed, Message, Reader, shown};
 
-/// The longest key and the longest name of a space of keys.
+/// Maximum length of a key and of a key-value space's name.
 const MAX_KEY_BYTES: usize = 64;
 const MAX_SPACE_BYTES: usize = 256;
 
-/// How many ranks there may be in all, `MPI_UNIVERSE_SIZE`: not known, for nothing but the memory of nodes
-/// bounds it. A number would keep programs from spawning that look at it: a spawned world of that size takes
-/// itself for all there can be.
+/// `MPI_UNIVERSE_SIZE`: unknown, since only the nodes' memory limits the number of ranks. With a number,
+/// programs that check it would not spawn: a spawned world of that size would conclude that the universe is
+/// full.
 const UNIVERSE: i32 = -1;
 
-/// What the ranks of one world may have put together: of each a few, and what it takes to describe all of
-/// them.
+/// Limits on the keys of one world: a few per rank, plus those that describe all ranks.
 const MAX_KEYS_OF_RANK: usize = 64;
 const MAX_KEYS_OF_WORLD: usize = 1024;
 
-/// The longest name of a service, and the longest port.
+/// Maximum length of a service name and of a port.
 const MAX_SERVICE_BYTES: usize = 1024;
 
-/// Which ranks belong together from their start: those of `mpirun`, or of one request to start programs.
+/// A group of ranks started together: by `mpirun` or by one spawn request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorldId(pub usize);
 
-/// A rank of any world of the job.
+/// A rank of any world, numbered within the job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub usize);
 
-/// How far a rank is, as it has said itself.
+/// Phase of a rank according to its own requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It has not begun: it may be no MPI program at all.
+    /// Before `init`; it may not be an MPI program.
     Outside,
-    /// Between the two.
+    /// Between `init` and `finalize`.
     Inside,
-    /// It has said that it is done.
+    /// After `finalize`.
     Finalized,
 }
 
-/// Why a rank cannot go on.
+/// Why a rank's connection is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It sent a malformed message.
+    /// The rank sent a malformed message.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It wants another version.
+    /// The rank requested an unsupported PMI version.
     #[error("it asks for PMI {0}; this process manager speaks PMI 1.1")]
     Version(String),
-    /// An unknown command.
+    /// The command is unknown.
     #[error("it asks for '{0}', which PMI-1 does not have")]
     Unknown(String),
-    /// A command lacks something, or something in it is too long.
+    /// A field of the command is missing or too long.
     #[error("its '{command}' is not usable: {why}")]
     Unusable {
         /// The command, as it was sent.
@@ -62,54 +61,54 @@ pub enum Refusal {
         /// What is wrong.
         why: String,
     },
-    /// A command does not fit what it has said before.
+    /// The command is not allowed in the rank's phase.
     #[error("it asks for '{command}' {when}")]
     Order {
         /// The command, as it was sent.
         command: String,
-        /// What it is before or after.
+        /// Phase of the rank, for the message.
         when: &'static str,
     },
-    /// It has put more than is kept.
+    /// The world exceeded the limit of keys.
     #[error("its world has put {0} keys, and no more are kept")]
     Full(usize),
 }
 
-/// Something to be done.
+/// Action for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Send a rank these bytes.
+    /// Send these bytes to a rank.
     Say(MemberId, Vec<u8>),
-    /// A rank has begun to use MPI.
+    /// A rank called `MPI_Init`.
     Began(MemberId),
-    /// Start programs for a rank, and answer by [`Server::spawned`].
+    /// Start programs for a rank, then call [`Server::spawned`].
     Spawn(MemberId, Vec<SpawnCommand>),
-    /// Make a port known by the name of a service, and answer by [`Server::answer`].
+    /// Publish a port under a service name, then call [`Server::answer`].
     Publish {
         /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
-        /// What is known by it.
+        /// Port to publish.
         port: String,
     },
-    /// Take that back, and answer by [`Server::answer`].
+    /// Remove a published service, then call [`Server::answer`].
     Unpublish {
         /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
     },
-    /// Look up a port, and answer by [`Server::answer`].
+    /// Look up the port of a service, then call [`Server::answer`].
     Lookup {
         /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
     },
-    /// A rank wants the job to end with this code.
+    /// A rank called `MPI_Abort` with this code and message.
     Abort(MemberId, i64, Option<String>),
-    /// A rank cannot go on.
+    /// A rank violated the protocol.
     Broken(MemberId, Refusal),
 }
 
@@ -120,13 +119,13 @@ struct Member {
     phase: Phase,
     reader: Reader,
     in_barrier: bool,
-    /// It sent nonsense: nothing of it is listened to any more.
+    /// Set after a protocol violation; further input is ignored.
     broken: bool,
 }
 
 #[derive(Debug)]
 struct World {
-    /// The name of its space of keys.
+    /// Name of the key-value space.
     space: String,
     mapping: String,
     keys: BTreeMap<String, String>,
@@ -136,7 +135,7 @@ struct World {
 /// The process manager of one job.
 #[derive(Debug)]
 pub struct Server {
-    /// What no other job has.
+    /// Name that is unique to the job.
     name: String,
     worlds: Vec<World>,
     members: Vec<Member>,
@@ -144,15 +143,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Of the job of that name.
+    /// Creates the process manager of the job with this unique name.
     #[must_use]
     pub fn new(name: &str) -> Server {
         let name = name.chars().filter(char::is_ascii_graphic).take(MAX_SPACE_BYTES / 2).collect();
         Server { name, worlds: Vec::new(), members: Vec::new(), events: VecDeque::new() }
     }
 
-    /// Adds a world: of each rank the number of its program among those of the world. `mapping` says which
-    /// share memory, and `preput` what they find.
+    /// Adds a world. `appnums` has the number of each rank's program, `mapping` the process mapping, and `preput`
+    /// the initial keys.
     pub fn add_world(
         &mut self,
         appnums: &[usize],
@@ -179,18 +178,18 @@ impl Server {
         (id, members)
     }
 
-    /// The name of a world's space of keys.
+    /// Name of a world's key-value space.
     #[must_use]
     pub fn space(&self, world: WorldId) -> Option<&str> {
         self.worlds.get(world.0).map(|world| world.space.as_str())
     }
 
-    /// The next thing to be done.
+    /// Returns the next action for the caller.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// How far a rank is.
+    /// Phase of a rank.
     #[must_use]
     pub fn phase(&self, member: MemberId) -> Phase {
         self.members.get(member.0).map_or(Phase::Outside, |member| member.phase)
@@ -203,7 +202,7 @@ impl Server {
         world.map_or(&[], |world| &world.members)
     }
 
-    /// Takes in what a rank sent.
+    /// Processes bytes received from a rank.
     pub fn receive(&mut self, id: MemberId, bytes: &[u8]) {
         let Some(member) = self.members.get_mut(id.0).filter(|member| !member.broken) else { return };
         member.reader.push(bytes);
@@ -310,10 +309,9 @@ impl Server {
         if member.in_barrier {
             return Err(Refusal::Order { command: "init".into(), when: "while it is in a barrier" });
         }
-        // MPICH asks again for each of several MPI sessions, whether it has said that it is done with the one
-        // before or not.
+        // MPICH sends `init` for each MPI session, with or without a `finalize` of the previous one.
         let before = std::mem::replace(&mut member.phase, Phase::Inside);
-        // Of 1.2 it would need only threads in barriers of groups, which MPICH does without.
+        // PMI 1.2 adds only barriers of groups with threads, which MPICH does not need.
         self.say(id, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
         if before != Phase::Inside {
             self.events.push_back(Event::Began(id));
@@ -373,7 +371,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers a request to start programs: it was done, or why not.
+    /// Answers a spawn request with success or the reason of its failure.
     pub fn spawned(&mut self, member: MemberId, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => self.say(member, "cmd=spawn_result rc=0"),
@@ -381,8 +379,8 @@ impl Server {
         }
     }
 
-    /// Answers [`Event::Publish`], [`Event::Unpublish`] or [`Event::Lookup`], which `event` was: what was
-    /// found in the last case, or why it could not be done.
+    /// Answers `event`, an [`Event::Publish`], [`Event::Unpublish`] or [`Event::Lookup`], with the port found
+    /// (for a lookup) or the reason of the failure.
     pub fn answer(&mut self, event: &Event, outcome: Result<String, String>) {
         let (member, command) = match event {
             Event::Publish { member, .. } => (*member, "publish_result"),
@@ -403,7 +401,7 @@ fn service(command: &Command) -> Result<String, Refusal> {
     field(command, "service", MAX_SERVICE_BYTES)
 }
 
-/// A field that has to be there and may not be longer.
+/// Returns a mandatory field; refuses the command if it is missing or longer than `max_bytes`.
 fn field(command: &Command, key: &str, max_bytes: usize) -> Result<String, Refusal> {
     let unusable = |why: String| Refusal::Unusable { command: shown(command.name.as_bytes()), why };
     match command.get(key).filter(|value| !value.is_empty()) {
@@ -415,7 +413,7 @@ fn field(command: &Command, key: &str, max_bytes: usize) -> Result<String, Refus
     }
 }
 
-/// A sentence as one word of a line.
+/// Escapes a sentence so that it is one word of a line.
 fn word(text: &str) -> String {
     let letter =
         |character: char| if character.is_ascii_graphic() && character != '\\' { character } else { '_' };

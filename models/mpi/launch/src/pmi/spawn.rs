@@ -1,47 +1,47 @@
-//! Requests to start programs: a block of lines for each, from `mcmd=spawn` to `endcmd`.
+//! Spawn requests: one block of lines per program, from `mcmd=spawn` to `endcmd`.
 
 use super::wire::{Malformed, shown};
 
-/// The most programs that one request starts.
+/// Maximum number of programs in one request.
 const MAX_COMMANDS: usize = 256;
 
-/// The most arguments, and the most hints, of one program.
+/// Maximum number of arguments and of hints per program.
 const MAX_FIELDS: usize = 4096;
 
-/// What one block says.
+/// One block of a spawn request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpawnCommand {
-    /// What to run.
+    /// Program to run.
     pub program: String,
-    /// How many of it.
+    /// Number of ranks.
     pub count: usize,
-    /// Its arguments, without its name.
+    /// Arguments, without the program's name.
     pub arguments: Vec<String>,
-    /// Hints: `host` and `wdir` among them.
+    /// MPI info hints, such as `host` and `wdir`.
     pub info: Vec<(String, String)>,
-    /// What the new ranks find put when they begin. In the first block.
+    /// Initial keys of the new world; only in the first block.
     pub preput: Vec<(String, String)>,
 }
 
 impl SpawnCommand {
-    /// The value of the hint `key`, if the command has it.
+    /// Value of the hint `key`, if present.
     #[must_use]
     pub fn hint(&self, key: &str) -> Option<&str> {
         self.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the block that ends these bytes is the last of its request.
+    /// Whether the last block in `bytes` is the last one of its request.
     pub(super) fn is_last(bytes: &[u8]) -> bool {
         let block = bytes.windows(5).rposition(|window| window == b"mcmd=").map_or(bytes, |at| &bytes[at..]);
         let number = |key: &[u8]| {
             let value = block.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(key))?;
             std::str::from_utf8(value).ok()?.parse::<usize>().ok()
         };
-        // One that does not say is taken as the last, and found wanting.
+        // Without these fields the block counts as the last, and parsing reports what is missing.
         number(b"spawnssofar=").is_none_or(|so_far| number(b"totspawns=").is_none_or(|total| so_far >= total))
     }
 
-    /// Reads all blocks of a request.
+    /// Parses all blocks of a request.
     pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<SpawnCommand>, Malformed> {
         let wrong = |why: &str| Malformed::Spawn(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))?;
@@ -97,7 +97,7 @@ impl SpawnCommand {
         Ok(SpawnCommand {
             program,
             count: number("nprocs", None)?,
-            // An empty argument has nothing behind its sign.
+            // An empty argument has no text after the equals sign.
             arguments: (1..=number("argcnt", Some(0))?)
                 .map(|index| text(format!("arg{index}")))
                 .collect::<Result<_, _>>()?,

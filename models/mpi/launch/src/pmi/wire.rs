@@ -1,31 +1,31 @@
-//! Lines of PMI-1: `cmd=NAME key=value …`, and the blocks of `mcmd=spawn`.
+//! Wire format of PMI-1: lines `cmd=NAME key=value …`, and blocks of `mcmd=spawn`.
 
 use super::spawn::SpawnCommand;
 
-/// The longest line. What is put may have 1024 bytes, and a name 256.
+/// Maximum line length. A value has up to 1024 bytes, a name 256.
 pub const MAX_LINE_BYTES: usize = 8 << 10;
 
-/// The longest request to start programs: all of its lines.
+/// Maximum total length of a spawn request.
 pub const MAX_SPAWN_BYTES: usize = 1 << 20;
 
-/// Why bytes are no message of PMI-1.
+/// Error of a malformed PMI-1 message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
-    /// A line has no end.
+    /// A line exceeds the limit.
     #[error("a line is longer than {MAX_LINE_BYTES} bytes")]
     LineTooLong,
-    /// A request to start programs has no end.
+    /// A spawn request exceeds the limit.
     #[error("a request to start programs is longer than {MAX_SPAWN_BYTES} bytes")]
     SpawnTooLong,
-    /// It speaks another version.
+    /// The message belongs to another PMI version.
     #[error(
         "it speaks PMI-2; this process manager speaks PMI-1 (MPIR_CVAR_PMI_VERSION=1 chooses it in MPICH)"
     )]
     OtherVersion,
-    /// No command.
+    /// The line has no command.
     #[error("'{0}' is not a line of PMI-1")]
     NotPmi(String),
-    /// A request to start programs lacks something, or has too much of it.
+    /// A spawn request has missing or excess fields.
     #[error("a request to start programs is not usable: {0}")]
     Spawn(String),
 }
@@ -36,7 +36,7 @@ impl Malformed {
     }
 }
 
-/// The beginning of what was received, for messages.
+/// Excerpt of the received bytes, for messages.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     let mut text = bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
@@ -53,7 +53,7 @@ pub(super) enum Message {
     Spawn(Vec<SpawnCommand>),
 }
 
-/// A line: what is to be done, and with what.
+/// One line: a command and its fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Command {
     pub(super) name: String,
@@ -72,7 +72,7 @@ impl Command {
         }
     }
 
-    /// The value of a field, as it stands there.
+    /// Value of a field, unescaped text as received.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
@@ -90,7 +90,7 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-/// The words of a line: between blanks, of which one behind a backslash is none.
+/// Splits a line into words at spaces; a backslash escapes a space.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     let ends = move |character: char| {
@@ -101,21 +101,21 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(ends).filter(|word| !word.is_empty())
 }
 
-/// Takes bytes as they come and gives out whole messages.
+/// Reassembles messages from a byte stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
-    /// Bytes of it that hold no end of what is being read.
+    /// Number of leading bytes known to contain no end of message.
     searched: usize,
 }
 
 impl Reader {
-    /// Takes bytes in. A sender of more than a message may have is refused by the next call of `next`.
+    /// Appends received bytes. The next call of `next` reports a message over the limit.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Returns the next complete message, if there is one.
     pub(super) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         const MANY: &[u8] = b"mcmd=";
         if self.bytes.starts_with(MANY) {
@@ -123,7 +123,7 @@ impl Reader {
         }
         let begins = self.bytes.len().min(4);
         if self.bytes[..begins] != b"cmd="[..begins] && self.bytes[..begins] != MANY[..begins] {
-            // Six digits of a length, in place of a command.
+            // PMI-2 begins with a length of six digits instead of a command.
             let length = self.bytes.iter().take(6).all(|byte| byte.is_ascii_digit() || *byte == b' ');
             if length && self.bytes.len() < 6 {
                 return Ok(None);
@@ -155,7 +155,7 @@ impl Reader {
         self.searched = 0;
     }
 
-    /// A block for each program, to the end of the last, which each says how many there are.
+    /// Reads a spawn request up to the end of its last block; each block states how many there are.
     fn next_spawn(&mut self) -> Result<Option<Message>, Malformed> {
         const END: &[u8] = b"\nendcmd\n";
         while let Some(index) = find(&self.bytes[self.searched..], END) {
