@@ -32,7 +32,7 @@ pub fn plant(name: &'static str) {
     PLANTED.with(|planted| planted.set(name));
 }
 
-/// Whether the bug `name` is active on this thread.
+/// Returns whether the bug `name` is active on this thread.
 #[cfg(sim)]
 #[must_use]
 pub fn is_planted(name: &str) -> bool {

@@ -1,8 +1,8 @@
 //! A small stable hash for names and interfaces (FNV-1a, 64 bits).
 //!
-//! It tells versions apart in a handshake. It does not resist deliberate collisions.
+//! Used to compare versions in a handshake. It does not resist deliberate collisions.
 
-/// FNV-1a over `bytes`; the same on every processor.
+/// Hashes `bytes` with FNV-1a. The result is the same on every processor.
 #[must_use]
 pub const fn fnv1a(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,16 +1,16 @@
-//! Ids. Those of domains and regions carry a generation, so that a stale id is refused and never names
-//! something newer.
+//! Identifiers. Those of domains and regions carry a generation, so that a stale id is refused and never
+//! refers to a newer object.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::num::NonZeroU16;
 
-/// A node of a machine: its position in the machine file, from 0. Node 0 is the host that runs the machine.
+/// Node of a machine: its index in the machine file, from 0. Node 0 is the host that runs the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u16);
 
 impl NodeId {
-    /// The host whose monitor runs the machine.
+    /// The host, whose monitor runs the machine.
     pub const HOST: NodeId = NodeId(0);
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A window of a machine: its position among the windows, from 0.
+/// Window of a machine: its index among the windows, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WindowId(pub u16);
 
@@ -30,7 +30,7 @@ impl fmt::Display for WindowId {
     }
 }
 
-/// What kind of thing an [`Id`] names; implemented by marker types without values.
+/// Kind of object that an [`Id`] identifies; implemented by uninhabited marker types.
 pub trait IdKind {
     /// The name of the id's type, for debug output.
     const TYPE_NAME: &'static str;
@@ -79,37 +79,37 @@ pub struct Id<K> {
 }
 
 impl<K> Id<K> {
-    /// The id with number `index` in this `generation` of `node`.
+    /// Creates the id with number `index` in this `generation` of `node`.
     #[must_use]
     pub const fn new(node: NodeId, generation: NonZeroU16, index: u32) -> Self {
         Id { node, generation, index, kind: PhantomData }
     }
 
-    /// The node that runs the domain or owns the region.
+    /// Returns the node that runs the domain or owns the region.
     #[must_use]
     pub const fn node(self) -> NodeId {
         self.node
     }
 
-    /// The generation of the node in which the id was issued.
+    /// Returns the generation of the node in which the id was issued.
     #[must_use]
     pub const fn generation(self) -> NonZeroU16 {
         self.generation
     }
 
-    /// The number within the node and generation.
+    /// Returns the number within the node and generation.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// The node in bits 48..64, the generation in 32..48, the index in 0..32.
+    /// Packs the id: node in bits 48..64, generation in 32..48, index in 0..32.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.node.0 as u64) << 48 | (self.generation.get() as u64) << 32 | self.index as u64
     }
 
-    /// The reverse of [`to_bits`](Self::to_bits); `None` for generation zero, which is never issued.
+    /// Unpacks the result of [`to_bits`](Self::to_bits); `None` for generation zero, which is never issued.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Option<Self> {
         match NonZeroU16::new((bits >> 32) as u16) {
@@ -131,7 +131,7 @@ impl<K: IdKind> fmt::Debug for Id<K> {
     }
 }
 
-/// The text is not of the form `NODE.GENERATION.INDEX`.
+/// Error of parsing a text that is not of the form `NODE.GENERATION.INDEX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a domain id is NODE.GENERATION.INDEX, for example 1.1.4")]
 pub struct ParseDomainIdError;
@@ -152,7 +152,7 @@ impl core::str::FromStr for DomainId {
     }
 }
 
-/// A channel of a machine. Never reused while the machine is up.
+/// Channel of a machine. Never reused while the machine is up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId(pub u64);
 

@@ -1,4 +1,4 @@
-//! Instruction sets that a node can have.
+//! Instruction sets supported for nodes.
 
 use core::fmt;
 
@@ -11,9 +11,9 @@ pub enum Isa {
     Aarch64,
     /// 64-bit RISC-V, little-endian.
     Riscv64,
-    /// IBM z/Architecture, big-endian; supported to test the byte order of everything that is shared.
+    /// IBM z/Architecture, big-endian; supported to test the byte order of all shared data.
     S390x,
-    /// 32-bit x86; supported, as the next, to test that nothing that is shared depends on the word size.
+    /// 32-bit x86. Supported, like `Armv7`, to test that no shared data depends on the word size.
     I386,
     /// 32-bit Arm of version 7, little-endian, with floating point in registers.
     Armv7,
@@ -23,10 +23,10 @@ impl Isa {
     /// Every instruction set, in the order in which tables list them.
     pub const ALL: [Isa; 6] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x, Isa::I386, Isa::Armv7];
 
-    /// Those with addresses of 64 bits: what is built for where no node says otherwise.
+    /// Instruction sets with 64-bit addresses: the default targets where no node requires others.
     pub const WIDE: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
 
-    /// The instruction set this code was compiled for.
+    /// Returns the instruction set this code was compiled for.
     #[must_use]
     pub const fn current() -> Isa {
         #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ impl Isa {
         return Isa::Armv7;
     }
 
-    /// The name used in machine files, images and output.
+    /// Returns the name used in machine files, images and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,13 +56,13 @@ impl Isa {
         }
     }
 
-    /// The instruction set with this name.
+    /// Returns the instruction set with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Isa> {
         Isa::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
-    /// The number used in files and on wires. Never changes.
+    /// Returns the number used in files and in wire formats. Never changes.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -81,7 +81,7 @@ impl Isa {
         Isa::ALL.into_iter().find(|isa| isa.code() == code)
     }
 
-    /// `e_machine` of an ELF file for this instruction set.
+    /// Returns `e_machine` of an ELF file for this instruction set.
     #[must_use]
     pub const fn elf_machine(self) -> u16 {
         match self {
@@ -94,7 +94,7 @@ impl Isa {
         }
     }
 
-    /// How many bits an address has.
+    /// Returns the number of bits of an address.
     #[must_use]
     pub const fn address_bits(self) -> u32 {
         match self {
@@ -103,14 +103,14 @@ impl Isa {
         }
     }
 
-    /// Whether the most significant byte of a number comes first in memory.
+    /// Returns whether the instruction set is big-endian.
     #[must_use]
     pub const fn big_endian(self) -> bool {
         matches!(self, Isa::S390x)
     }
 }
 
-/// What a program is built for: an instruction set, under Linux or on a board without an operating system.
+/// Target of a build: an instruction set, under Linux or on a board without an operating system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Target {
     /// True for a board without an operating system.
@@ -132,19 +132,19 @@ impl Target {
         Target::bare(Isa::Riscv64),
     ];
 
-    /// `isa` under Linux.
+    /// Returns the target `isa` under Linux.
     #[must_use]
     pub const fn linux(isa: Isa) -> Target {
         Target { bare: false, isa }
     }
 
-    /// `isa` on a board without an operating system.
+    /// Returns the target `isa` on a board without an operating system.
     #[must_use]
     pub const fn bare(isa: Isa) -> Target {
         Target { bare: true, isa }
     }
 
-    /// The name used in images and output: the name of the instruction set, with `-none` appended for
+    /// Returns the name used in images and output: the name of the instruction set, with `-none` appended for
     /// boards.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -159,13 +159,14 @@ impl Target {
         }
     }
 
-    /// The target with this name.
+    /// Returns the target with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// The number used in files and on wires: the code of the instruction set, plus 128 for boards.
+    /// Returns the number used in files and in wire formats: the code of the instruction set, plus 128 for
+    /// boards.
     #[must_use]
     pub const fn code(self) -> u8 {
         if self.bare { self.isa.code() | 0x80 } else { self.isa.code() }

@@ -1,5 +1,5 @@
-//! What every layer of Tombolo is built on: shared memory as words, ids with generations, instruction sets
-//! and the atomics façade.
+//! Foundation of all layers of Tombolo: shared memory as words, ids with generations, instruction sets and
+//! the façade for atomics.
 //!
 //! `no_std`. Only this crate, `platform` and the boundaries to other languages may contain `unsafe`. Here it
 //! turns a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and
@@ -29,8 +29,8 @@ pub use random::Random;
 pub use steps::Steps;
 pub use timeout::{DEFAULT_TIMEOUT, DomainTimeouts, OperationTimeout};
 
-/// The distance between fields with different writers, in bytes.
+/// Distance between fields with different writers, in bytes.
 ///
 /// Two 64-byte lines rather than one: adjacent-line prefetchers on x86-64 and 128-byte lines on some Arm
-/// processors would otherwise make two writers share.
+/// processors would otherwise cause false sharing.
 pub const LINE_BYTES: usize = 128;

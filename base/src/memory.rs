@@ -16,24 +16,24 @@ use core::ops::Range;
 use crate::coherence::{CacheMaintenance, Coherent};
 use crate::sync::{AtomicU64, Ordering};
 
-/// An offset or length does not lie inside the memory it names, or is not a multiple of eight.
+/// Error for a range that does not lie inside its memory, or is not a multiple of eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes"
 )]
 pub struct OutOfRange {
-    /// The first byte requested.
+    /// Offset of the first byte requested.
     pub offset_bytes: usize,
-    /// The number of bytes requested.
+    /// Number of bytes requested.
     pub length_bytes: usize,
-    /// The length of the memory.
+    /// Length of the memory, in bytes.
     pub available_bytes: usize,
 }
 
 /// A range of memory that a peer may read and write at the same time, accessed in 64-bit atomic words.
 ///
-/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone. `C`
-/// says what a store takes to reach the peer; see [`crate::coherence`].
+/// Cloning is cheap and refers to the same bytes; the owner (the mapping) is dropped with the last clone. `C`
+/// is the cache maintenance that a store needs to reach the peer; see [`crate::coherence`].
 #[derive(Clone)]
 pub struct SharedMemory<C = Coherent> {
     #[cfg(not(loom))]
@@ -60,12 +60,12 @@ unsafe impl<C: Sync> Sync for SharedMemory<C> {}
 
 #[cfg(not(loom))]
 impl SharedMemory {
-    /// Names `length_bytes` bytes at `address`; `owner` is dropped with the last clone.
+    /// Wraps `length_bytes` bytes at `address`; `owner` is dropped with the last clone.
     ///
     /// # Safety
-    /// For as long as `owner` lives, `address` must be valid for reads and writes of `length_bytes` bytes and
-    /// aligned to 8, and this process must access those bytes only atomically, in aligned words of 8 bytes.
-    /// What other processes do to them does not matter.
+    /// While `owner` lives, `address` must be valid for reads and writes of `length_bytes` bytes and aligned
+    /// to 8, and this process must access those bytes only atomically, in aligned words of 8 bytes. Accesses
+    /// by other processes are unrestricted.
     #[cfg(feature = "alloc")]
     pub unsafe fn from_raw(
         address: core::ptr::NonNull<u8>,
@@ -81,7 +81,7 @@ impl SharedMemory {
         }
     }
 
-    /// Names static memory: on a board without an OS, or in a test.
+    /// Wraps static memory: on a board without an OS, or in a test.
     #[must_use]
     pub fn from_static(words: &'static [AtomicU64]) -> Self {
         SharedMemory {
@@ -93,7 +93,7 @@ impl SharedMemory {
         }
     }
 
-    /// Fresh zeroed memory of this process, rounded up to words: for tests and simulated links.
+    /// Allocates zeroed memory of this process, rounded up to words, for tests and simulated links.
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn zeroed(length_bytes: usize) -> Self {
@@ -108,7 +108,7 @@ impl SharedMemory {
 
 #[cfg(not(loom))]
 impl<C: Clone> SharedMemory<C> {
-    /// The words. `&AtomicU64` is the one reference that may point into memory a peer writes.
+    /// Returns the words. `&AtomicU64` is the only sound reference into memory that a peer writes.
     #[inline]
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
@@ -130,7 +130,7 @@ impl<C: Clone> SharedMemory<C> {
 
 #[cfg(loom)]
 impl SharedMemory {
-    /// Fresh zeroed memory of the model.
+    /// Allocates zeroed memory of the model.
     #[must_use]
     pub fn zeroed(length_bytes: usize) -> Self {
         let words: alloc::vec::Vec<AtomicU64> =
@@ -142,7 +142,7 @@ impl SharedMemory {
 
 #[cfg(loom)]
 impl<C: Clone> SharedMemory<C> {
-    /// The memory as words.
+    /// Returns the memory as words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         &self.words[self.range.clone()]
@@ -159,7 +159,7 @@ impl<C: Clone> SharedMemory<C> {
 }
 
 impl<C: CacheMaintenance> SharedMemory<C> {
-    /// The same bytes, kept consistent by `caches`.
+    /// Returns the same bytes, kept consistent by `caches`.
     #[must_use]
     pub fn with_caches<D>(self, caches: D) -> SharedMemory<D> {
         SharedMemory {
@@ -174,7 +174,7 @@ impl<C: CacheMaintenance> SharedMemory<C> {
         }
     }
 
-    /// What keeps this view consistent with those of other sides.
+    /// Returns the cache maintenance that keeps this view consistent with those of other sides.
     #[inline(always)]
     #[must_use]
     pub fn caches(&self) -> &C {
@@ -184,7 +184,7 @@ impl<C: CacheMaintenance> SharedMemory<C> {
     /// Writes back `words`, a range of indexes; see [`CacheMaintenance::write_back`].
     ///
     /// # Panics
-    /// When the range does not lie inside, a mistake of the caller.
+    /// Panics if the range lies outside, which is a caller error.
     #[inline(always)]
     pub fn write_back(&self, words: Range<usize>) {
         if !C::COHERENT {
@@ -224,14 +224,14 @@ impl<C: CacheMaintenance> SharedMemory<C> {
         self.write_back(index..index + 1);
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.words().len() * 8
     }
 
-    /// The part of `length_bytes` at `offset_bytes`; both are multiples of eight.
+    /// Returns the part of `length_bytes` at `offset_bytes`; both are multiples of eight.
     ///
     /// # Errors
     /// [`OutOfRange`] when the part does not lie inside or is not aligned to words.
@@ -247,7 +247,7 @@ impl<C: CacheMaintenance> SharedMemory<C> {
     /// Loads word `index` as a little-endian number.
     ///
     /// # Panics
-    /// When `index` is out of range, a mistake of the caller: indexes never come from a peer.
+    /// Panics if `index` is out of range. Indexes come from the caller, never from a peer.
     #[inline]
     #[must_use]
     pub fn load_le(&self, index: usize, order: Ordering) -> u64 {
@@ -265,10 +265,10 @@ impl<C: CacheMaintenance> SharedMemory<C> {
 
     /// Copies `source` in, starting at `offset_bytes`, a multiple of eight, in relaxed word stores.
     ///
-    /// When the length is not a multiple of eight, the rest of the last word becomes zero.
+    /// If the length is not a multiple of eight, the rest of the last word is zeroed.
     ///
     /// # Errors
-    /// [`OutOfRange`] when it does not fit; nothing was written.
+    /// [`OutOfRange`] if it does not fit; nothing was written.
     pub fn copy_in(&self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
         let part = self.slice(offset_bytes, source.len().next_multiple_of(8))?;
         copy_to_words(part.words(), source);
@@ -278,14 +278,14 @@ impl<C: CacheMaintenance> SharedMemory<C> {
     /// Copies bytes out, starting at `offset_bytes`, a multiple of eight, in relaxed word loads.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the range is not inside; `target` is unchanged.
+    /// [`OutOfRange`] if the range lies outside; `target` is unchanged.
     pub fn copy_out(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
         let part = self.slice(offset_bytes, target.len().next_multiple_of(8))?;
         copy_from_words(part.words(), target);
         Ok(())
     }
 
-    /// Stores zero in every word and writes that back.
+    /// Zeroes every word and writes the memory back.
     pub fn clear(&self) {
         for word in self.words() {
             word.store(0, Ordering::Relaxed);
@@ -294,24 +294,24 @@ impl<C: CacheMaintenance> SharedMemory<C> {
     }
 }
 
-/// The first `N` words of a memory, found once: to access them takes no check of bounds.
+/// The first `N` words of a memory, resolved once, so that accesses need no bounds check.
 #[derive(Clone, Debug)]
 pub struct SharedWords<const N: usize, C: CacheMaintenance = Coherent> {
     memory: SharedMemory<C>,
 }
 
 impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
-    /// The first `N` words of `memory`.
+    /// Wraps the first `N` words of `memory`.
     ///
     /// # Panics
-    /// When it has fewer, a mistake of the caller: the length of a memory never comes from a peer.
+    /// Panics if `memory` is too short. Its length comes from the caller, never from a peer.
     #[must_use]
     pub fn first_of(memory: SharedMemory<C>) -> Self {
         assert!(memory.words().len() >= N, "{N} words of a memory of {} bytes", memory.len_bytes());
         SharedWords { memory }
     }
 
-    /// These words, as atomics.
+    /// Returns these words as atomics.
     #[inline(always)]
     #[must_use]
     pub fn words(&self) -> &[AtomicU64; N] {
@@ -338,24 +338,24 @@ impl<const N: usize, C: CacheMaintenance> SharedWords<N, C> {
     }
 }
 
-/// The words of a memory whose number is a power of two, addressed modulo that number: to access them takes
-/// no check of bounds.
+/// Memory with a power-of-two number of words, indexed modulo that number, so that accesses need no bounds
+/// check.
 #[derive(Clone, Debug)]
 pub struct CircularWords<C: CacheMaintenance = Coherent> {
     memory: SharedMemory<C>,
-    /// The number of words minus one.
+    /// Number of words minus one.
     mask: usize,
 }
 
 impl<C: CacheMaintenance> CircularWords<C> {
-    /// The fewest words of such a memory.
+    /// Minimum number of words.
     pub const MIN_WORDS: usize = 8;
 
-    /// The words of `memory`.
+    /// Wraps the words of `memory`.
     ///
     /// # Panics
-    /// When their number is no power of two or less than [`MIN_WORDS`](Self::MIN_WORDS), a mistake of the
-    /// caller: the length of a memory never comes from a peer.
+    /// Panics if their number is not a power of two or below [`MIN_WORDS`](Self::MIN_WORDS). The length comes
+    /// from the caller, never from a peer.
     #[must_use]
     pub fn of(memory: SharedMemory<C>) -> Self {
         let count = memory.words().len();
@@ -363,14 +363,14 @@ impl<C: CacheMaintenance> CircularWords<C> {
         CircularWords { mask: count - 1, memory }
     }
 
-    /// The memory of all these words.
+    /// Returns the underlying memory of the words.
     #[inline(always)]
     #[must_use]
     pub fn memory(&self) -> &SharedMemory<C> {
         &self.memory
     }
 
-    /// Word `index`, modulo the number of words.
+    /// Returns word `index`, modulo the number of words.
     #[inline(always)]
     #[must_use]
     pub fn word(&self, index: usize) -> &AtomicU64 {
@@ -378,8 +378,8 @@ impl<C: CacheMaintenance> CircularWords<C> {
         word
     }
 
-    /// The `N` words from word `N * index` on, modulo the number of words. `N` is a power of two and at most
-    /// that number.
+    /// Returns the `N` words from word `N * index` on, modulo the number of words. `N` must be a power of two
+    /// and at most that number.
     #[inline(always)]
     #[must_use]
     pub fn chunk<const N: usize>(&self, index: usize) -> &[AtomicU64; N] {
@@ -395,10 +395,10 @@ impl<C: CacheMaintenance> CircularWords<C> {
     }
 }
 
-/// Copies `source` into `words` in relaxed stores; the tail of the last word touched becomes zero.
+/// Copies `source` into `words` in relaxed stores; the tail of the last word is zeroed.
 ///
 /// # Panics
-/// When `words` is shorter than `source`, which is a mistake of the caller.
+/// Panics if `words` is shorter than `source`, which is a caller error.
 #[inline]
 pub fn copy_to_words(words: &[AtomicU64], source: &[u8]) {
     let (chunks, tail) = source.as_chunks::<8>();

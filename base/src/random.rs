@@ -1,11 +1,11 @@
-//! The random number generator of simulations, fault injection and tests.
+//! Random number generator for simulations, fault injection and tests.
 //!
-//! A seed gives the same numbers on every processor, so that a run can be repeated. Not for keys or tokens.
+//! A seed yields the same numbers on every processor, so that a run can be repeated. Not for keys or tokens.
 
-/// What SplitMix64 adds to its state for each number.
+/// Increment of the state of SplitMix64.
 pub(crate) const SPLIT_MIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The number that SplitMix64 draws in this state.
+/// Returns the output of SplitMix64 in this state.
 pub(crate) const fn split_mix(state: u64) -> u64 {
     let word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -19,7 +19,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Starts the sequence of a seed. Any seed will do, 0 included.
+    /// Seeds the generator. Every seed is valid, 0 included.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mixed = seed;
@@ -30,7 +30,7 @@ impl Random {
         Random { state: [next(), next(), next(), next()] }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn word(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -39,35 +39,36 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; 0 if `bound` is 0. The bias, below `bound` / 2^64, does not matter to tests.
+    /// Returns a number below `bound`; 0 if `bound` is 0. The bias, below `bound` / 2^64, is negligible for
+    /// tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of length `len`; 0 if `len` is 0.
+    /// Returns an index into something of length `len`; 0 if `len` is 0.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included. `low` must not exceed `high`.
+    /// Returns a number from `low` to `high`, both included. `low` must not exceed `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// A number from `low` to `high` with a uniformly distributed magnitude: 1 to 10 is as likely as 10
-    /// to 100.
+    /// Returns a number from `low` to `high` with a uniformly distributed magnitude: 1 to 10 is as likely as
+    /// 10 to 100.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let (low_bits, high_bits) = (low.max(1).ilog2(), high.max(1).ilog2());
         let bits = self.between(low_bits.into(), high_bits.into());
         self.between(1 << bits, (2 << bits) - 1).clamp(low, high)
     }
 
-    /// True with a probability of `permille` / 1000.
+    /// Returns true with a probability of `permille` / 1000.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    /// An element of `items`; `None` if there are none.
+    /// Returns an element of `items`; `None` if there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.index(items.len()))
     }
@@ -89,7 +90,7 @@ mod tests {
         let mut random = Random::new(42);
         let words: [u64; 6] = core::array::from_fn(|_| random.word());
         let first = [0xd076_4d4f_4476_689f, 0x519e_4174_576f_3791, 0xfbe0_7cfb_0c24_ed8c];
-        // Only from the fourth on do all four words of the state tell.
+        // All four words of the state affect only the fourth number and later ones.
         let next = [0xb37d_9f60_0cd8_35b8, 0xcb23_1c38_7484_6a73, 0x968d_9f00_4e50_de7d];
         assert_eq!((&words[..3], &words[3..]), (&first[..], &next[..]));
         let mut random = Random::new(42);

@@ -1,6 +1,6 @@
-//! How many accesses to shared memory an operation makes: bounds, and a count of what was made.
+//! Number of shared-memory accesses of an operation: static bounds and measured counts.
 //!
-//! Code on a hot path has bounds that hold whatever the peer does, as worst-case analysis needs them
+//! Code on a hot path has bounds that hold for any behaviour of the peer, as worst-case analysis requires
 //! (parMERASA; `docs/book`, "Bounded time"). Bounds are part of every build. Accesses are counted only with
 //! `--cfg sim` and `--cfg loom`, where atomics are wrapped, so that counting costs nothing elsewhere.
 
@@ -8,8 +8,8 @@ use core::ops::Add;
 
 /// Accesses to words of shared memory, and fences.
 ///
-/// Every turn of a loop in code that has a bound makes at least one access, so that their sum bounds the
-/// turns too. Hints such as prefetches are not counted.
+/// Every loop iteration in bounded code makes at least one access, so that their sum also bounds the
+/// iterations. Hints such as prefetches are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Steps {
     /// Loads of words.
@@ -23,22 +23,22 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// No access to shared memory.
+    /// No accesses to shared memory.
     pub const NONE: Steps = Steps { loads: 0, stores: 0, read_modify_writes: 0, fences: 0 };
 
-    /// Loads and stores alone.
+    /// Creates a count of loads and stores only.
     #[must_use]
     pub const fn of(loads: u64, stores: u64) -> Steps {
         Steps { loads, stores, ..Steps::NONE }
     }
 
-    /// These and as many fences.
+    /// Returns these steps plus `fences` fences.
     #[must_use]
     pub const fn fenced(self, fences: u64) -> Steps {
         Steps { fences: self.fences + fences, ..self }
     }
 
-    /// Those of one operation after another, for constants.
+    /// Adds the steps of a second operation, in constants.
     #[must_use]
     pub const fn and(self, other: Steps) -> Steps {
         Steps {
@@ -49,7 +49,7 @@ impl Steps {
         }
     }
 
-    /// Those of as many operations.
+    /// Multiplies each kind of step by `times`.
     #[must_use]
     pub const fn times(self, times: u64) -> Steps {
         Steps {
@@ -60,7 +60,7 @@ impl Steps {
         }
     }
 
-    /// Whether each kind of step occurs at most as often as in `bound`.
+    /// Returns whether each count is at most that of `bound`.
     #[must_use]
     pub const fn within(self, bound: Steps) -> bool {
         self.loads <= bound.loads
@@ -69,7 +69,7 @@ impl Steps {
             && self.fences <= bound.fences
     }
 
-    /// The larger number of each kind.
+    /// Returns the maximum of each kind of step.
     #[must_use]
     pub fn max(self, other: Steps) -> Steps {
         Steps {
@@ -80,7 +80,7 @@ impl Steps {
         }
     }
 
-    /// The sum over all kinds of steps.
+    /// Returns the sum over all kinds of steps.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.loads + self.stores + self.read_modify_writes + self.fences
@@ -104,7 +104,7 @@ mod counting {
 
     use super::Steps;
 
-    /// What counts: with loom, the threads of a model share one thread of the operating system.
+    /// Key of a counter: under loom, the threads of a model share one operating system thread.
     #[cfg(not(loom))]
     type Thread = ();
     #[cfg(loom)]
@@ -121,7 +121,7 @@ mod counting {
         loom::thread::current().id()
     }
 
-    /// Calls `operation`, and counts what this thread does meanwhile. Calls may not be nested.
+    /// Calls `operation` and counts the steps of this thread during the call. Calls may not be nested.
     pub fn counted<R>(operation: impl FnOnce() -> R) -> (R, Steps) {
         let thread = this_thread();
         COUNTS.with_borrow_mut(|counts| {
@@ -136,8 +136,8 @@ mod counting {
         (result, steps)
     }
 
-    /// Adds one step to what this thread counts, if it does: also one in memory that is not shared, of code
-    /// that has a bound of such.
+    /// Adds one step to the count of this thread, if it is counting. Also used by code that bounds its
+    /// accesses to private memory.
     #[inline]
     pub fn count(step: fn(&mut Steps) -> &mut u64) {
         COUNTS.with_borrow_mut(|counts| {

@@ -17,14 +17,14 @@ pub use crate::tap::{AtomicU64, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, Ordering};
 
-/// A word that neither model checker nor simulator observes: for the state of what emulates memory, which is
-/// not itself shared memory.
+/// A word that neither model checker nor simulator observes. For the state of memory emulations, which is not
+/// itself shared memory.
 pub use core::sync::atomic::AtomicU64 as Unobserved;
 
-/// Hints to the processor that the caller spins.
+/// Hints to the processor that the caller is spinning.
 ///
-/// Does nothing on aarch64: under QEMU the Arm hint leaves the translated block, which costs more than the
-/// wait it is meant to soften.
+/// A no-op on aarch64: under QEMU the Arm hint leaves the translated block, which costs more than the wait
+/// itself.
 #[inline]
 pub fn spin_hint() {
     #[cfg(loom)]
@@ -85,14 +85,14 @@ pub fn prefetch_for_write(word: &AtomicU64) {
 
 /// Stores block `INDEX` of sixteen bytes of `source` in address order as two relaxed word stores, in one
 /// instruction where the processor has one that wide. The pair is not atomic as a whole. Returns false, and
-/// stores nothing, where `source` or `words` ends before.
+/// stores nothing, if `source` or `words` is too short.
 ///
 /// A processor queues a bounded number of stores that wait for their cache lines (ADR 0069); this takes one
-/// queue entry for two words. `source` is read in words on purpose: a caller that has just filled it word
-/// by word still has those stores in the same queue, and a load wider than a queued store waits until that
+/// queue entry for two words. `source` is read in words on purpose: a caller that has just filled it word by
+/// word still has those stores in the same queue, and a load wider than a queued store stalls until that
 /// store, and every one before it, has retired.
 ///
-/// Two separate word stores under loom, miri and the simulator.
+/// Uses two separate word stores under loom, miri and the simulator.
 #[inline(always)]
 #[must_use]
 pub fn store_block<const INDEX: usize, const WORDS: usize>(

@@ -1,8 +1,8 @@
 //! Records every store to shared memory, in program order, for a simulator. Active only with `--cfg sim`.
 //!
 //! A simulated link applies the stores of one side to the other side's copy of the memory, so it must know
-//! their order and what ordered them. `record` starts recording on this thread; `take` returns what was
-//! recorded.
+//! their order and the operations that ordered them. `record` starts recording on this thread; `take` returns
+//! the records.
 
 #[cfg(loom)]
 pub use counted::{AtomicU64, fence};
@@ -16,8 +16,8 @@ mod counted {
 
     use crate::steps::count;
 
-    /// A word of loom whose loads and stores are counted ([`crate::steps`]). What else loom's word can do is
-    /// not counted.
+    /// Atomic word of loom with counted loads and stores ([`crate::steps`]). Other operations of loom's word
+    /// are not counted.
     #[derive(Debug)]
     pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
@@ -52,7 +52,7 @@ mod counted {
         }
     }
 
-    /// As the fence of loom, and counted.
+    /// Executes loom's fence and counts it.
     #[inline]
     pub fn fence(order: Ordering) {
         count(|steps| &mut steps.fences);
@@ -63,16 +63,16 @@ mod counted {
 /// An operation of one side on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recorded {
-    /// A store that changed a word, or that releases.
+    /// A store that changed a word, or a release store.
     Store {
-        /// The address in this process.
+        /// Address of the word in this process.
         address: usize,
-        /// The value as it lies in memory.
+        /// The value in memory byte order.
         word: u64,
         /// Whether everything recorded earlier is ordered before this store.
         release: bool,
     },
-    /// Orders everything recorded earlier before everything recorded later.
+    /// A fence: everything recorded earlier is ordered before everything recorded later.
     Fence,
 }
 
@@ -94,7 +94,7 @@ mod recording {
         RECORDS.with(|records| *records.borrow_mut() = Some(Vec::new()));
     }
 
-    /// What this thread did since the last call; empty unless [`record`] was called.
+    /// Returns the operations of this thread since the last call; empty unless [`record`] was called.
     #[must_use]
     pub fn take() -> Vec<Recorded> {
         RECORDS.with(|records| records.borrow_mut().as_mut().map(core::mem::take)).unwrap_or_default()
@@ -128,8 +128,7 @@ mod recording {
             self.0.load(order)
         }
 
-        /// Stores `word` and records it, except for a relaxed store of the current value, which has nothing
-        /// to carry.
+        /// Stores `word` and records the store, unless it is relaxed and does not change the value.
         #[inline]
         pub fn store(&self, word: u64, order: Ordering) {
             count(|steps| &mut steps.stores);
@@ -140,7 +139,7 @@ mod recording {
             self.0.store(word, order);
         }
 
-        /// As the method of `core`; recorded as a releasing store.
+        /// Swaps the word as in `core`; recorded as a release store.
         #[inline]
         pub fn swap(&self, word: u64, order: Ordering) -> u64 {
             count(|steps| &mut steps.read_modify_writes);
@@ -148,10 +147,10 @@ mod recording {
             self.0.swap(word, order)
         }
 
-        /// As the method of `core`; recorded as a releasing store.
+        /// Updates the word as in `core`; recorded as a release store.
         ///
         /// # Errors
-        /// The current value when `change` returned `None`.
+        /// Returns the current value if `change` returned `None`.
         pub fn fetch_update(
             &self,
             set_order: Ordering,
@@ -170,14 +169,14 @@ mod recording {
             Ok(before)
         }
 
-        /// Stores `word` as the peer's side of a simulated link does: not recorded.
+        /// Applies a store that arrived from the peer over a simulated link; not recorded.
         #[inline]
         pub fn arrive(&self, word: u64) {
             self.0.store(word, Ordering::Release);
         }
     }
 
-    /// As the fence of `core`, and recorded.
+    /// Executes the fence of `core` and records it.
     #[inline]
     pub fn fence(order: Ordering) {
         count(|steps| &mut steps.fences);

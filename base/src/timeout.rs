@@ -1,8 +1,8 @@
-//! Timeouts: a default for each object, which one operation may override.
+//! Timeouts: a default for each object, which a single operation may override.
 
 use core::time::Duration;
 
-/// How long an operation waits by default: longer than an emulated node takes to start on a busy host.
+/// Default timeout of an operation: longer than an emulated node takes to start on a busy host.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeouts of a domain: of its own operations, and of those of the channels that it opens.
@@ -19,32 +19,32 @@ impl Default for DomainTimeouts {
 }
 
 impl DomainTimeouts {
-    /// Everything waits up to `timeout`.
+    /// Sets one `timeout` for all operations.
     #[must_use]
     pub const fn new(timeout: Duration) -> Self {
         DomainTimeouts { operation: timeout, channel: timeout }
     }
 
-    /// The domain's own operations wait up to `timeout`, and those of its channels as long as before.
+    /// Sets the timeout of the domain's own operations; channels keep theirs.
     #[must_use]
     pub const fn within(self, timeout: Duration) -> Self {
         DomainTimeouts { operation: timeout, channel: self.channel }
     }
 
-    /// How long an operation of the domain waits.
+    /// Returns the timeout of the domain's own operations.
     #[must_use]
     pub const fn operation(&self) -> Duration {
         self.operation
     }
 
-    /// How long an operation of a channel waits that the domain opens without a timeout of its own.
+    /// Returns the timeout of the operations of channels that are opened without their own.
     #[must_use]
     pub const fn channel(&self) -> Duration {
         self.channel
     }
 }
 
-/// The timeout of the operations on one object.
+/// Timeout of the operations on one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OperationTimeout {
     usual: Duration,
@@ -52,25 +52,26 @@ pub struct OperationTimeout {
 }
 
 impl OperationTimeout {
-    /// A default of `usual` for each operation.
+    /// Creates a timeout with the default `usual`.
     #[must_use]
     pub const fn new(usual: Duration) -> Self {
         OperationTimeout { usual, once: None }
     }
 
-    /// The timeout of operations for which [`set_once`](Self::set_once) was not called.
+    /// Returns the default timeout, used unless [`set_once`](Self::set_once) was called.
     #[must_use]
     pub const fn usual(&self) -> Duration {
         self.usual
     }
 
-    /// Makes the next operation, and only that one, wait up to `timeout`.
+    /// Sets the timeout of the next operation only.
     #[inline]
     pub fn set_once(&mut self, timeout: Duration) {
         self.once = Some(timeout);
     }
 
-    /// The timeout of the operation that starts now. Consumes what [`set_once`](Self::set_once) set.
+    /// Returns the timeout of the operation that starts now. Consumes the value of
+    /// [`set_once`](Self::set_once).
     #[inline]
     pub fn take(&mut self) -> Duration {
         match self.once {

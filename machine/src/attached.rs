@@ -37,15 +37,15 @@ impl AttachedNode {
     /// The usual value of `silence_s`.
     pub const DEFAULT_SILENCE_S: u32 = 10;
 
-    /// The terms of a node of `isa` for the rendezvous in a window of `length_bytes`; `release` is the
-    /// fingerprint of the control protocol.
+    /// Returns the terms of a node of `isa` for the rendezvous in a window of `length_bytes`; `release` is
+    /// the fingerprint of the control protocol.
     #[must_use]
     pub fn terms(&self, isa: Isa, release: u32, length_bytes: u64) -> Terms {
         let AttachedNode { doorbells, doorbell, caches, .. } = *self;
         Terms { release, length_bytes, bells: doorbells, kind: doorbell, caches, isa }
     }
 
-    /// The window as the node reaches it.
+    /// Returns the window as the node reaches it.
     #[must_use]
     pub fn as_joined(&self) -> &WindowSource {
         self.join.as_ref().unwrap_or(&self.window)

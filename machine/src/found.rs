@@ -65,7 +65,7 @@ impl Order {
     /// All of them, the weakest first.
     pub const ALL: [Order; 3] = [Order::None, Order::Release, Order::Sequential];
 
-    /// The name used in machine files and output.
+    /// Returns the name used in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Order {
         }
     }
 
-    /// The order of this name.
+    /// Returns the order of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Order> {
         Order::ALL.into_iter().find(|order| order.name() == name)

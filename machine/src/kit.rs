@@ -164,19 +164,19 @@ impl Kit {
         Err(KitError::OtherVersion { theirs: theirs.to_owned(), path: self.root })
     }
 
-    /// The kit in this folder, whatever is in it.
+    /// Returns the kit in this folder, whatever is in it.
     #[must_use]
     pub fn at(root: &Path) -> Kit {
         Kit { root: root.to_owned(), named: false }
     }
 
-    /// Whether `TOMBOLO_KIT` names it.
+    /// Returns whether `TOMBOLO_KIT` names it.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
     }
 
-    /// The folder that holds the kit's files.
+    /// Returns the folder that holds the kit's files.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -188,7 +188,7 @@ impl Kit {
         self.root.join("images").join(format!("{name}.tbi"))
     }
 
-    /// The monitor for nodes of `isa`, a static program.
+    /// Returns the monitor for nodes of `isa`, a static program.
     ///
     /// # Errors
     /// [`KitError::NoMonitor`].
@@ -197,7 +197,7 @@ impl Kit {
         if is_program(&path) { Ok(path) } else { Err(KitError::NoMonitor { isa, looked_at: vec![path] }) }
     }
 
-    /// The monitor of a board of `isa`, which the board boots.
+    /// Returns the monitor of a board of `isa`, which the board boots.
     ///
     /// # Errors
     /// [`KitError::NoBoard`].
@@ -207,7 +207,7 @@ impl Kit {
     }
 }
 
-/// Whether a folder has parts of nodes, or images that the kit brings.
+/// Returns whether a folder has parts of nodes, or images that the kit brings.
 fn is_kit(folder: &Path) -> bool {
     Isa::ALL.iter().map(|isa| isa.name()).chain(["images"]).any(|part| folder.join(part).is_dir())
 }
@@ -229,8 +229,8 @@ impl Folder {
     }
 }
 
-/// The monitor of the host itself: in the kit, else beside the running program or one folder up (examples
-/// and tests), else on `PATH`. A host alone needs no kit.
+/// Returns the monitor of the host itself: in the kit, else beside the running program or one folder up
+/// (examples and tests), else on `PATH`. A host alone needs no kit.
 ///
 /// # Errors
 /// [`KitError::NoMonitor`], with the places.
@@ -246,7 +246,7 @@ pub fn host_tombolod() -> Result<PathBuf, KitError> {
     }
 }
 
-/// The emulator that runs `node`; `None` for the host, which needs none.
+/// Returns the emulator that runs `node`; `None` for the host, which needs none.
 ///
 /// # Errors
 /// [`KitError::NoEmulator`] names the package to install; [`KitError::BadEmulator`] blames the machine file.
@@ -279,7 +279,7 @@ pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
     }
 }
 
-/// The program that a shell would run for `name`: a path as it is, a bare name looked up on `PATH`.
+/// Returns the program that a shell would run for `name`: a path as it is, a bare name looked up on `PATH`.
 #[must_use]
 pub fn find_program(name: impl AsRef<Path>) -> Option<PathBuf> {
     find_program_in(name.as_ref(), &std::env::var_os("PATH").unwrap_or_default())

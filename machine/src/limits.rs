@@ -125,7 +125,7 @@ impl Limit {
         }
     }
 
-    /// The value when the machine file sets none, in the unit that [`meaning`](Self::meaning) names.
+    /// Returns the value when the machine file sets none, in the unit that [`meaning`](Self::meaning) names.
     #[must_use]
     pub const fn default_value(self) -> u32 {
         match self {
@@ -149,7 +149,7 @@ impl Limit {
         }
     }
 
-    /// The greatest value that a machine file may give it; the smallest is 1.
+    /// Returns the greatest value that a machine file may give it; the smallest is 1.
     #[must_use]
     pub const fn greatest(self) -> u32 {
         match self {
@@ -168,13 +168,13 @@ impl Limit {
 }
 
 impl Limits {
-    /// The value of a limit.
+    /// Returns the value of a limit.
     #[must_use]
     pub const fn of(&self, limit: Limit) -> u32 {
         self.values[limit.index()]
     }
 
-    /// The same with another value of one limit, which is at least 1.
+    /// Returns the same with another value of one limit, which is at least 1.
     #[must_use]
     pub fn with(mut self, limit: Limit, value: u32) -> Limits {
         self.values[limit.index()] = value.clamp(1, limit.greatest());

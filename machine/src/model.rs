@@ -60,7 +60,7 @@ impl NodeSettings {
     /// The names of all kinds, in the order in which tables list them.
     pub const NAMES: [&'static str; 5] = ["host", "user", "vm", "bare", "attached"];
 
-    /// The name used in machine files and output.
+    /// Returns the name used in machine files and output.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -265,7 +265,7 @@ pub struct Link {
 }
 
 impl Machine {
-    /// The machine `local`: this host alone, for programs that need no machine file.
+    /// Returns the machine `local`: this host alone, for programs that need no machine file.
     #[must_use]
     pub fn local() -> Machine {
         Machine {
@@ -290,7 +290,7 @@ impl Machine {
         &self.nodes
     }
 
-    /// The host that the machine runs on, node 0.
+    /// Returns the host that the machine runs on, node 0.
     ///
     /// # Panics
     /// Never: every machine has a host.
@@ -299,13 +299,13 @@ impl Machine {
         &self.nodes[0]
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(usize::from(id.0))
     }
 
-    /// The node with this name.
+    /// Returns the node with this name.
     #[must_use]
     pub fn node_named(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
@@ -332,30 +332,30 @@ impl Machine {
         &self.windows
     }
 
-    /// The window with this id.
+    /// Returns the window with this id.
     #[must_use]
     pub fn window(&self, id: WindowId) -> Option<&Window> {
         self.windows.get(usize::from(id.0))
     }
 
-    /// The window with this name: that between a node and the host is called like the node.
+    /// Returns the window with this name: that between a node and the host is called like the node.
     #[must_use]
     pub fn window_named(&self, name: &str) -> Option<&Window> {
         self.windows.iter().find(|window| window.name == name)
     }
 
-    /// The window between a node and the host, through which their monitors talk.
+    /// Returns the window between a node and the host, through which their monitors talk.
     #[must_use]
     pub fn own_window(&self, node: NodeId) -> Option<&Window> {
         self.windows.iter().find(|window| window.own_of == Some(node))
     }
 
-    /// The windows that a node maps, its own first.
+    /// Returns the windows that a node maps, its own first.
     pub fn windows_of(&self, node: NodeId) -> impl Iterator<Item = &Window> {
         self.windows.iter().filter(move |window| window.members.contains(&node))
     }
 
-    /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
+    /// Returns the node whose kernel a node's programs run under: the host's for foreign programs on it.
     #[must_use]
     pub fn kernel_of(&self, node: NodeId) -> NodeId {
         self.node(node).map_or(NodeId::HOST, Node::kernel)
@@ -378,7 +378,7 @@ impl Machine {
         self.link(a, b).map(|link| link.transport)
     }
 
-    /// The link between two different nodes; `None` when nothing joins the two.
+    /// Returns the link between two different nodes; `None` when nothing joins the two.
     #[must_use]
     pub fn link(&self, a: NodeId, b: NodeId) -> Option<&Link> {
         let (a, b) = (a.min(b), a.max(b));
@@ -402,7 +402,7 @@ impl Machine {
         self.found.get(found)
     }
 
-    /// The window that carries what domains on `a` and on `b` send each other, if one does.
+    /// Returns the window that carries what domains on `a` and on `b` send each other, if one does.
     #[must_use]
     pub fn window_between(&self, a: NodeId, b: NodeId) -> Option<&Window> {
         self.window(self.link(a, b)?.window?)
@@ -456,7 +456,7 @@ impl Node {
         Target { bare: self.as_bare().is_some(), isa: self.isa }
     }
 
-    /// Whether it has a memory of its own and reaches others through a window only.
+    /// Returns whether it has a memory of its own and reaches others through a window only.
     #[must_use]
     pub fn behind_window(&self) -> bool {
         self.own_window().is_some()
@@ -473,7 +473,7 @@ impl Node {
         Some(OwnWindow { size_mib, doorbells, caches })
     }
 
-    /// The node whose kernel its programs run under.
+    /// Returns the node whose kernel its programs run under.
     pub(crate) fn kernel(&self) -> NodeId {
         match self.settings {
             NodeSettings::Vm(_) | NodeSettings::Bare(_) | NodeSettings::Attached(_) => self.id,
@@ -482,7 +482,7 @@ impl Node {
     }
 }
 
-/// The ways in which two nodes can be joined, best first; none when nothing can.
+/// Returns the ways in which two nodes can be joined, best first; none when nothing can.
 pub(crate) fn ways(
     windows: &CommonWindows<'_>,
     a: &Node,

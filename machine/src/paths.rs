@@ -8,8 +8,8 @@ use std::path::PathBuf;
 #[error("no folder for caches: set TOMBOLO_CACHE, XDG_CACHE_HOME or HOME to an absolute path")]
 pub struct NoCacheDir;
 
-/// The folder for caches: `$TOMBOLO_CACHE`, else `$XDG_CACHE_HOME/tombolo`, else `$HOME/.cache/tombolo`.
-/// It may not exist yet.
+/// Returns the folder for caches: `$TOMBOLO_CACHE`, else `$XDG_CACHE_HOME/tombolo`, else
+/// `$HOME/.cache/tombolo`. It may not exist yet.
 ///
 /// # Errors
 /// [`NoCacheDir`] when none of the variables is an absolute path.

@@ -3,7 +3,7 @@
 /// Longer words are not compared: they are not misspellings, and comparing takes time.
 const LONGEST_WORD_BYTES: usize = 64;
 
-/// The one of `allowed` that `word` was probably meant to be.
+/// Returns the one of `allowed` that `word` was probably meant to be.
 #[must_use]
 pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
@@ -20,7 +20,7 @@ pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Op
     scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// The instruction set that other systems call `word`.
+/// Returns the instruction set that other systems call `word`.
 pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
     match normal(word).as_str() {
         "arm64" | "armv8" | "armv8_a" | "arm" => Some("aarch64"),

@@ -59,7 +59,7 @@ impl Window {
     /// Allowed values of `read_ns` and `line_ns`.
     pub const MODELLED_NS: RangeInclusive<u32> = 0..=1_000_000;
 
-    /// The peer number of a member.
+    /// Returns the peer number of a member.
     #[must_use]
     pub fn peer(&self, node: NodeId) -> Option<u16> {
         self.members.iter().position(|member| *member == node).map(|position| position as u16)
@@ -79,7 +79,7 @@ pub(crate) struct OwnWindow {
     pub(crate) caches: Option<Caches>,
 }
 
-/// The windows between nodes and the host, in the order of the nodes.
+/// Returns the windows between nodes and the host, in the order of the nodes.
 pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
     let own = nodes.iter().filter_map(|node| Some((node, node.own_window()?))).zip(0..);
     own.map(|((node, OwnWindow { size_mib, doorbells, caches }), id)| Window {

@@ -62,7 +62,7 @@ impl ControlLink {
         ControlLink { carrier, queue: VecDeque::new(), queued_bytes: 0, gone: false }
     }
 
-    /// Whether the other end is gone.
+    /// Returns whether the other end is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone
@@ -116,7 +116,7 @@ impl ControlLink {
         }
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     pub fn receive(&mut self) -> Option<Arrived> {
         if self.gone {
             return None;
@@ -178,7 +178,7 @@ impl ControlLink {
     }
 }
 
-/// Whether a channel has taken a message.
+/// Returns whether a channel has taken a message.
 fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
     match outcome {
         Ok(()) => Ok(true),

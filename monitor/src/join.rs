@@ -65,7 +65,7 @@ pub struct JoinOptions {
 }
 
 impl JoinOptions {
-    /// The usual ones for a window.
+    /// Returns the usual ones for a window.
     #[must_use]
     pub fn new(window: WindowSource) -> Self {
         JoinOptions {
@@ -242,7 +242,7 @@ fn join_by<C: CacheMaintenance>(
     }))
 }
 
-/// A number of the kernel that runs here; another after each boot.
+/// Returns a number of the kernel that runs here; another after each boot.
 fn kernel() -> Result<u64, OsError> {
     let path = "/proc/sys/kernel/random/boot_id";
     let boot_id = std::fs::read(path).context(&format!("read {path}"))?;
@@ -333,7 +333,7 @@ fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
     counters.iter().map(|counter| counter.try_clone().context("copy a descriptor")).collect()
 }
 
-/// The header that the root has written for this node.
+/// Returns the header that the root has written for this node.
 fn read_header(opened: &OpenWindow, caches: Option<Caches>) -> Result<WindowHeader, NodeMonitorError> {
     let length = usize::try_from(opened.length_bytes).unwrap_or(usize::MAX);
     let whole = memory::map(&opened.file, opened.base_bytes, length)?;

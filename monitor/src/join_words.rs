@@ -10,7 +10,7 @@ use tombolod::join::{JoinError, JoinOptions};
 
 use crate::USAGE;
 
-/// The options of `join`; the outer error is one of usage.
+/// Returns the options of `join`; the outer error is one of usage.
 pub(crate) fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String> {
     let (mut window, mut file, mut node, mut key) = (None, None, None, None);
     let (mut size_mib, mut silence, mut timeout) = (None, None, None);

@@ -41,7 +41,7 @@ pub(crate) fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |count| count.get().try_into().unwrap_or(u16::MAX))
 }
 
-/// A random number that is not zero.
+/// Returns a random number that is not zero.
 fn random_nonce() -> Result<tombolo_link::rendezvous::Nonce, tombolo_platform::OsError> {
     loop {
         let mut bytes = [0; 8];

@@ -20,7 +20,8 @@ pub(crate) fn children() -> Vec<Kin> {
     listed_children().unwrap_or_else(all_processes).into_iter().filter_map(kin_of).collect()
 }
 
-/// The children of all threads of this process, as the kernel lists them; none where it has no such lists.
+/// Returns the children of all threads of this process, as the kernel lists them; none where it has no such
+/// lists.
 ///
 /// A list can miss a child if another is reaped while it is read. Here only the thread that reads also
 /// reaps, and processes that become children meanwhile come last.
@@ -46,7 +47,7 @@ fn parent_and_group(stat: &str) -> Option<(i32, i32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// A variable of the environment that a process was started with; an orphan has that of its domain.
+/// Returns a variable of the environment that a process was started with; an orphan has that of its domain.
 pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let wanted = format!("{name}=");

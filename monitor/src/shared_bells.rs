@@ -75,9 +75,9 @@ pub(crate) struct SharedBells {
 }
 
 impl SharedBells {
-    /// The event counter for one end of a channel in a memory, with the way in which its sides keep their
-    /// views of it. It is kept until it is [forgotten](Self::forget). `page` returns the page of the window
-    /// that begins there, and is asked for it once for each group.
+    /// Returns the event counter for one end of a channel in a memory, with the way in which its sides keep
+    /// their views of it. It is kept until it is [forgotten](Self::forget). `page` returns the page of the
+    /// window that begins there, and is asked for it once for each group.
     ///
     /// # Errors
     /// An error of the kernel; memory that is too short.
@@ -132,7 +132,7 @@ impl SharedBells {
         }
     }
 
-    /// Whether any end sleeps by the shared vector of a window.
+    /// Returns whether any end sleeps by the shared vector of a window.
     pub(crate) fn has_any(&self, window: WindowId) -> bool {
         self.windows.contains_key(&window)
     }

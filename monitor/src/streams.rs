@@ -137,7 +137,7 @@ impl LinkStreams {
         self.shared.over.as_fd()
     }
 
-    /// The streams whose end here is gone since this was asked last.
+    /// Returns the streams whose end here is gone since this was asked last.
     #[must_use]
     pub fn take_over(&self) -> Vec<ChannelId> {
         drain(&self.shared.over);

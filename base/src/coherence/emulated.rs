@@ -1,16 +1,16 @@
-//! An emulated cache: one side's view of a memory that is not coherent.
+//! Emulated cache: one side's view of memory that is not coherent.
 //!
-//! The side works on a copy of the memory, its cache, at the full speed of the processor. Only these move a
-//! line between the copy and the memory: the operations of [`CacheMaintenance`](super::CacheMaintenance), and
-//! evictions at random. What the copy held when it last met the memory is remembered, so that the emulation
-//! knows which words the side has stored since.
+//! The side works on its own copy of the memory, the cache, at full processor speed. Lines move between copy
+//! and memory only through the operations of [`CacheMaintenance`](super::CacheMaintenance) and through random
+//! evictions. The cache also keeps the contents that the two had in common at the last transfer, and so
+//! recognises words that the side has stored since.
 //!
-//! A missing write-back leaves the store in the copy, a missing invalidation leaves the old value there, for
-//! ever if there are no evictions. With many evictions lines move at every moment, which exposes stores in
-//! the wrong order. Both must be tried.
+//! A missing write-back leaves the store in the copy. A missing invalidation leaves the old value there,
+//! forever if there are no evictions. With frequent evictions lines move at any time, which exposes stores in
+//! the wrong order. Test with both.
 //!
-//! It is stricter than a cache in one respect: a line moves word by word, the last word last, so that another
-//! side can see a part of it. Only words are whole here.
+//! The emulation is stricter than a hardware cache in one respect: a line moves word by word, the last word
+//! last, so another side can observe a partially written line. Only single words are atomic here.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,20 +23,21 @@ use crate::random::{SPLIT_MIX_STEP, split_mix};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicBool, AtomicU64, Unobserved as Counter};
 
-/// Words of a line.
+/// Number of words per line.
 const LINE_WORDS: usize = CACHE_LINE_BYTES / 8;
 
-/// How many of the lines used last can be evicted. A cache evicts any line, but only lines in use matter.
+/// Number of most recently used lines that are candidates for eviction. A real cache evicts any line, but
+/// only lines in use matter.
 const RECENT_LINES: usize = 16;
 
-/// What an operation costs on the modelled processor, in cycles.
+/// Cost of each operation on the modelled processor, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheCosts {
-    /// To write a line back to memory.
+    /// Cost of writing a line back to memory.
     pub write_back_cycles: u64,
-    /// To invalidate a line.
+    /// Cost of invalidating a line.
     pub invalidate_cycles: u64,
-    /// To load a line from memory after it was invalidated.
+    /// Cost of loading a line from memory after it was invalidated.
     pub load_cycles: u64,
 }
 
@@ -47,7 +48,7 @@ impl CacheCosts {
     pub const SCC: CacheCosts = CacheCosts { write_back_cycles: 98, invalidate_cycles: 1, load_cycles: 80 };
 }
 
-/// What a cache has done, in lines.
+/// Operation counts of a cache, in lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
     /// Lines written back on request that held new stores.
@@ -56,15 +57,15 @@ pub struct CacheCounters {
     pub clean_write_backs: u64,
     /// Lines invalidated.
     pub invalidated: u64,
-    /// Of those invalidated, lines that held an old value: a load without the invalidation would have been
-    /// wrong.
+    /// Invalidated lines that held an old value: a load without the invalidation would have returned stale
+    /// data.
     pub stale: u64,
     /// Lines that the cache evicted or loaded by itself.
     pub evicted: u64,
 }
 
 impl CacheCounters {
-    /// An estimate of the time these took on a processor with such `costs`, in cycles.
+    /// Returns an estimate of the time that the operations took on a processor with these `costs`, in cycles.
     #[must_use]
     pub fn cycles(&self, costs: CacheCosts) -> u64 {
         self.written_back * costs.write_back_cycles
@@ -76,11 +77,11 @@ impl CacheCounters {
 pub struct EmulatedCache {
     /// The memory that all sides share.
     memory: SharedMemory,
-    /// What this side sees of it.
+    /// Copy of the memory that this side reads and writes.
     cached: SharedMemory,
     lines: Box<[Line]>,
     evictions: Evictions,
-    /// Operations so far, by which evictions are chosen.
+    /// Operation counter; evictions are drawn from it.
     operations: Counter,
     recent: [Counter; RECENT_LINES],
     counters: [Counter; 5],
@@ -88,14 +89,14 @@ pub struct EmulatedCache {
 
 /// The state of a line.
 struct Line {
-    /// Held while the line moves: the side's threads and an evicting thread may want it at the same time.
+    /// Lock held while the line moves: the side's threads and an evicting thread may use it concurrently.
     moving: AtomicBool,
-    /// What cache and memory held when they last met.
+    /// Words that cache and memory had in common at the last transfer.
     met: [Counter; LINE_WORDS],
 }
 
 impl EmulatedCache {
-    /// A side's view of `memory` through a cache of its own. The start of `memory` is the start of a line.
+    /// Returns a side's view of `memory` through its own cache. `memory` must start at a line boundary.
     #[must_use]
     pub fn view(memory: SharedMemory, evictions: Evictions) -> SharedMemory<Flushed> {
         let cached = SharedMemory::zeroed(memory.len_bytes());
@@ -115,7 +116,7 @@ impl EmulatedCache {
         Flushed::emulated(cached, cache)
     }
 
-    /// What it has done so far.
+    /// Returns the operation counts so far.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         let [written_back, clean_write_backs, invalidated, stale, evicted] =
@@ -123,7 +124,7 @@ impl EmulatedCache {
         CacheCounters { written_back, clean_write_backs, invalidated, stale, evicted }
     }
 
-    /// Moves a recently used line as an eviction does: for a thread that evicts while others work.
+    /// Moves a recently used line as an eviction does. Called by a thread that evicts while others work.
     pub fn evict_one(&self) {
         self.evict(self.operations.fetch_add(1, Relaxed));
     }
@@ -148,14 +149,14 @@ impl EmulatedCache {
         }
     }
 
-    /// Notes that the lines of `words` are in use; one may be evicted.
+    /// Records that the lines of `words` are in use; may evict one of them.
     pub(super) fn touch(&self, words: &[AtomicU64]) {
         for line in self.lines_of(words) {
             self.used(line);
         }
     }
 
-    /// The lines in which `words` lie, which are part of the cached copy.
+    /// Returns the lines that contain `words`, which must lie in the cached copy.
     fn lines_of(&self, words: &[AtomicU64]) -> Range<usize> {
         let start_bytes = words.as_ptr() as usize - self.cached.words().as_ptr() as usize;
         let end_bytes = start_bytes + size_of_val(words);
@@ -196,7 +197,7 @@ impl EmulatedCache {
         result
     }
 
-    /// Writes the line to memory if it holds a new store, as a whole. Returns whether it did.
+    /// Writes the whole line to memory if it holds a new store. Returns whether it did.
     fn store(&self, line: usize) -> bool {
         let words = self.words_of(line);
         let (cached, met) = (self.cached.words(), &self.lines[line].met);
@@ -216,12 +217,12 @@ impl EmulatedCache {
     fn load(&self, line: usize) -> bool {
         let (cached, met) = (self.cached.words(), &self.lines[line].met);
         let mut changed = false;
-        // From the last word to the first: a control word is the last of its line, and what precedes it must
-        // be as new as it is.
+        // From the last word to the first: the control word is the last of its line, and the words before it
+        // must be at least as new.
         for index in self.words_of(line).rev() {
             let word = self.memory.words()[index].load(Acquire);
             let before = met[index % LINE_WORDS].load(Relaxed);
-            // Fails where the side has stored meanwhile.
+            // Fails if the side has stored to the word in the meantime.
             let replace = |now| (now == before).then_some(word);
             if word != before && cached[index].fetch_update(Release, Relaxed, replace).is_ok() {
                 met[index % LINE_WORDS].store(word, Relaxed);
@@ -248,7 +249,8 @@ impl core::fmt::Debug for EmulatedCache {
     }
 }
 
-/// SplitMix64: each operation draws its own number, without a state that threads would have to share.
+/// Mixes one word with SplitMix64: each operation draws its own number, without generator state that threads
+/// would have to share.
 fn mix(word: u64) -> u64 {
     split_mix(word.wrapping_mul(SPLIT_MIX_STEP))
 }

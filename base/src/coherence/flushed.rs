@@ -1,4 +1,4 @@
-//! Memory whose caches are kept consistent by instructions, real or emulated.
+//! Memory whose caches are kept consistent by cache instructions, real or emulated.
 
 use alloc::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{CacheInstructions, CacheMaintenance, Caches};
 use crate::memory::SharedMemory;
 use crate::sync::AtomicU64;
 
-/// This processor has no instructions with which programs write back and invalidate cache lines.
+/// Error for processors without user-mode instructions that write back and invalidate cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "this processor has no cache instructions for programs, which memory that is not coherent needs; \
@@ -16,16 +16,16 @@ use crate::sync::AtomicU64;
 pub struct NoCacheInstructions;
 
 impl Caches {
-    /// One side's view of `memory`.
+    /// Returns one side's view of `memory`.
     ///
     /// # Errors
-    /// [`NoCacheInstructions`] with [`Caches::Processor`] where programs have none.
+    /// [`NoCacheInstructions`] with [`Caches::Processor`] if programs cannot execute cache instructions.
     pub fn view(self, memory: SharedMemory) -> Result<SharedMemory<Flushed>, NoCacheInstructions> {
         match self {
             Caches::Emulated(evictions) => Ok(EmulatedCache::view(memory, evictions)),
             Caches::Processor => {
                 let instructions = CacheInstructions::detect().ok_or(NoCacheInstructions)?;
-                // Lines may be left from an earlier use of the memory.
+                // Lines may be left over from an earlier use of the memory.
                 instructions.invalidate(memory.words());
                 Ok(memory.with_caches(Flushed { by: Means::Instructions(instructions) }))
             }
@@ -34,15 +34,15 @@ impl Caches {
 }
 
 impl Caches {
-    /// Makes visible what was stored to `memory` itself rather than to a [view](Self::view) of it. Past an
-    /// emulated cache that is so already.
+    /// Writes back stores made to `memory` directly rather than through a [view](Self::view). A no-op with an
+    /// emulated cache, where such stores are visible already.
     pub fn write_back(self, memory: &SharedMemory) {
         if let (Caches::Processor, Some(instructions)) = (self, CacheInstructions::detect()) {
             instructions.write_back(memory.words());
         }
     }
 
-    /// Makes loads from `memory` itself see what another side wrote back before.
+    /// Invalidates the lines of `memory`, so that direct loads see what another side has written back.
     pub fn invalidate(self, memory: &SharedMemory) {
         if let (Caches::Processor, Some(instructions)) = (self, CacheInstructions::detect()) {
             instructions.invalidate(memory.words());
@@ -50,7 +50,7 @@ impl Caches {
     }
 }
 
-/// Memory that is not coherent.
+/// Cache maintenance for memory that is not coherent.
 #[derive(Clone, Debug)]
 pub struct Flushed {
     by: Means,
@@ -63,12 +63,12 @@ enum Means {
 }
 
 impl Flushed {
-    /// The view of a memory through an emulated cache of its own.
+    /// Returns the view of a memory through its own emulated cache.
     pub(super) fn emulated(lines: SharedMemory, cache: Arc<EmulatedCache>) -> SharedMemory<Self> {
         lines.with_caches(Flushed { by: Means::Emulated(cache) })
     }
 
-    /// The emulated cache, for its counters; `None` where the processor's own caches are at work.
+    /// Returns the emulated cache, for its counters; `None` if the processor's own caches are used.
     #[must_use]
     pub fn cache(&self) -> Option<&EmulatedCache> {
         match &self.by {

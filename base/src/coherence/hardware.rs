@@ -1,29 +1,29 @@
-//! The instructions that keep caches consistent, on the processors that have some for programs.
+//! Cache maintenance instructions, on processors that let programs execute them.
 
 use crate::sync::AtomicU64;
 
 /// Proof that this processor lets programs write back and invalidate cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheInstructions {
-    /// The distance from one operation to the next, in bytes: the smallest line of any cache.
+    /// Stride between two operations, in bytes: the smallest line size of all caches.
     step_bytes: usize,
 }
 
 impl CacheInstructions {
-    /// The instructions of this processor; `None` where programs have none: on RISC-V, where the kernel
-    /// decides (Zicbom), and on s390x, whose memory is coherent with every device.
+    /// Detects the instructions of this processor. Returns `None` if programs cannot execute any: on RISC-V,
+    /// where the kernel decides (Zicbom), and on s390x, whose memory is coherent with every device.
     #[must_use]
     pub fn detect() -> Option<Self> {
         step_bytes().map(|step_bytes| CacheInstructions { step_bytes })
     }
 
-    /// Writes back the lines of `words` and waits until that is done.
+    /// Writes back the lines of `words` and waits for completion.
     pub fn write_back(self, words: &[AtomicU64]) {
         self.for_lines(words, write_back_line);
         wait();
     }
 
-    /// Writes back and invalidates the lines of `words` and waits until that is done.
+    /// Writes back and invalidates the lines of `words` and waits for completion.
     pub fn invalidate(self, words: &[AtomicU64]) {
         self.for_lines(words, invalidate_line);
         wait();
@@ -42,12 +42,12 @@ impl CacheInstructions {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn step_bytes() -> Option<usize> {
-    // Leaf 1, EBX bits 15 to 8: the line that CLFLUSH works on, in units of eight bytes.
+    // Leaf 1, EBX bits 15 to 8: line size of CLFLUSH, in units of eight bytes.
     let line_bytes = usize::from(core::arch::x86_64::__cpuid(1).ebx.to_le_bytes()[1]) * 8;
     line_bytes.is_power_of_two().then_some(line_bytes)
 }
 
-/// CLFLUSH: it also invalidates, which CLWB does not, but every x86-64 processor has it.
+/// Flushes a line with CLFLUSH. Unlike CLWB it also invalidates, but every x86-64 processor has it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn write_back_line(address: usize) {
     invalidate_line(address);
@@ -73,7 +73,7 @@ fn step_bytes() -> Option<usize> {
     unsafe {
         core::arch::asm!("mrs {}, ctr_el0", out(reg) cache_type, options(nomem, nostack, preserves_flags));
     }
-    // Bits 19 to 16: the binary logarithm of the words of four bytes in the smallest data line.
+    // Bits 19 to 16: log2 of the number of four-byte words in the smallest data cache line.
     Some(4 << (cache_type >> 16 & 0xf))
 }
 
@@ -126,7 +126,7 @@ mod tests {
         assert!(lines[0] <= first && first < lines[0] + 64);
         assert!(lines.last().is_some_and(|line| *line <= last && last < line + 64));
         assert!(lines.windows(2).all(|pair| pair[1] == pair[0] + 64));
-        // From the start of a line to the end of the next: no third one.
+        // Covers the end of one line and all of the next, but no third one.
         let skip = (words.as_ptr() as usize).wrapping_neg() % 64 / 8;
         let count = core::cell::Cell::new(0);
         instructions.for_lines(&words[skip..skip + 16], |_| count.set(count.get() + 1));

@@ -74,7 +74,7 @@ impl Brought {
         }
     }
 
-    /// The name of the machine.
+    /// Returns the name of the machine.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -180,8 +180,8 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
 /// The most that a virtual machine may take to start: a second on an idle host, much longer on a loaded one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of
-/// one that is up the settings are unknown: they are then assumed to be the defaults.
+/// Returns the virtual machines of the machine file, or of the machine that is up, each with the name of the
+/// host. Of one that is up the settings are unknown: they are then assumed to be the defaults.
 pub(super) fn virtual_machines(
     context: &Context,
     file: Option<&Path>,

@@ -351,7 +351,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// The command line that serves the far side of measurements on this host: this program.
+/// Returns the command line that serves the far side of measurements on this host: this program.
 pub(super) fn far_program() -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     Ok([&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec())

@@ -37,7 +37,7 @@ enum Command {
     Bench(command::Options),
 }
 
-/// The command-line grammar, for manual pages and completions.
+/// Returns the command-line grammar, for manual pages and completions.
 #[must_use]
 pub fn definition() -> clap::Command {
     Arguments::command()
@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// The failure of a measurement; an unknown peer is wrong usage.
+/// Returns the failure of a measurement; an unknown peer is wrong usage.
 fn as_usage(failure: Failure) -> Failure {
     match failure.cause() {
         Some(Error::UnknownPeer { .. }) => Failure::Usage { message: failure.to_string(), hint: None },

@@ -151,8 +151,8 @@ fn on_stacks(
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
-/// The nodes that workers are sent to, of another instruction set for which there are such programs: one that
-/// is emulated on this kernel, a virtual machine, and two of these, as far as they are up.
+/// Returns the nodes that workers are sent to, of another instruction set for which there are such programs:
+/// one that is emulated on this kernel, a virtual machine, and two of these, as far as they are up.
 fn foreign(nodes: &[NodeInfo]) -> Vec<Vec<String>> {
     let of_kind = |kind: NodeKind, count: usize| {
         let fits =

@@ -55,7 +55,8 @@ impl Output {
     }
 }
 
-/// The arguments with which this program takes part in a measurement on the same machine; the trial follows.
+/// Returns the arguments with which this program takes part in a measurement on the same machine; the trial
+/// follows.
 pub(super) fn member_arguments(context: &Context, bench: &str) -> Vec<OsString> {
     let machine = context.machine.iter().flat_map(|name| ["--machine", name]);
     machine.chain(["bench", bench, "--member"]).map(Into::into).collect()

@@ -165,7 +165,8 @@ fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Resu
     Err(Failure::system("measure RCCE")(why))
 }
 
-/// The rows of a run's output, in the order of lengths: of each figure what is chosen of its slices, sorted.
+/// Returns the rows of a run's output, in the order of lengths: of each figure what is chosen of its slices,
+/// sorted.
 fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
     let mut figures: BTreeMap<(u32, String), Vec<f64>> = BTreeMap::new();
     for line in said.lines() {

@@ -11,7 +11,8 @@ pub(super) fn show(report: &impl BenchReport, json: bool) -> Result<u8, Failure>
     Ok(status(report, json))
 }
 
-/// The exit status: 1 unless all was measured. The table says what was not; beside JSON standard error does.
+/// Returns the exit status: 1 unless all was measured. The table says what was not; beside JSON standard
+/// error does.
 pub(super) fn status(report: &impl BenchReport, json: bool) -> u8 {
     let failures = report.failures();
     if json {

@@ -125,7 +125,7 @@ impl Share {
         !self.peers.is_empty()
     }
 
-    /// The options of the suite, with the program `own` as the far side.
+    /// Returns the options of the suite, with the program `own` as the far side.
     pub(super) fn to_suite(&self, own: &Path) -> suite::Options {
         suite::Options {
             label: "this host".into(),
@@ -347,7 +347,7 @@ fn shows_progress(context: &Context) -> bool {
     io::stderr().is_terminal() && !context.quiet
 }
 
-/// The peers of `bench all`.
+/// Returns the peers of `bench all`.
 fn all_peers() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     all.extend(rpc::peers());

@@ -76,7 +76,7 @@ pub fn parse_words<P: Parser>(words: &[OsString]) -> P {
     try_parse(words).unwrap_or_else(|error| error.exit())
 }
 
-/// A usage error, which suggests the command that was probably meant.
+/// Returns a usage error, which suggests the command that was probably meant.
 pub fn try_parse<P: Parser>(words: &[OsString]) -> Result<P, Error> {
     P::try_parse_from(words).map_err(|error| with_suggestion(error, &P::command(), words))
 }

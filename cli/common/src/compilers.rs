@@ -43,13 +43,13 @@ pub struct Words {
 }
 
 impl Words {
-    /// Whether an option without a value was given.
+    /// Returns whether an option without a value was given.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// The values of an option, in their order.
+    /// Returns the values of an option, in their order.
     #[must_use]
     pub fn values(&self, option: &str) -> Vec<String> {
         self.values.iter().filter(|(name, _)| *name == option).map(|(_, value)| value.clone()).collect()
@@ -169,7 +169,8 @@ pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     }
 }
 
-/// The help of the command `name` of a program. clap's own option would not be seen behind gcc's words.
+/// Returns the help of the command `name` of a program. clap's own option would not be seen behind gcc's
+/// words.
 #[must_use]
 pub fn help<P: CommandFactory>(name: &str) -> String {
     let mut program = P::command();

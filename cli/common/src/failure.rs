@@ -142,13 +142,13 @@ impl Failure {
         move |source| Failure::System { operation: operation.into(), source }
     }
 
-    /// The same failure, with what to do about it.
+    /// Returns the same failure, with what to do about it.
     #[must_use]
     pub fn advised(self, advice: impl Into<String>) -> Failure {
         Failure::Advised { failure: Box::new(self), advice: advice.into() }
     }
 
-    /// The exit status that tells it.
+    /// Returns the exit status that tells it.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -160,7 +160,7 @@ impl Failure {
         }
     }
 
-    /// The error of a library that this is, if it is of that type.
+    /// Returns the error of a library that this is, if it is of that type.
     #[must_use]
     pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {

@@ -133,7 +133,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     usage(format!("cannot write {}: {error}", path.display()), hint)
 }
 
-/// The text of a machine file with these findings in it.
+/// Returns the text of a machine file with these findings in it.
 fn edited(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("it is not TOML: {error}"))?;
     let tables = document.entry("found").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
@@ -234,7 +234,7 @@ fn today() -> Date {
     date_of_day(since.as_secs() / 86_400)
 }
 
-/// The date of a day since 1970-01-01, in the Gregorian calendar.
+/// Returns the date of a day since 1970-01-01, in the Gregorian calendar.
 fn date_of_day(days: u64) -> Date {
     // Years that begin in March, so that a leap day is the last of its year; day 0 is 0000-03-01.
     let days = days + 719_468;

@@ -71,8 +71,8 @@ fn collect(command: &mut Command, texts: &mut Vec<String>) {
     command.get_subcommands_mut().for_each(|subcommand| collect(subcommand, texts));
 }
 
-/// The words of an example: a line that starts with the command, up to two blanks before its explanation or
-/// what a shell would take for itself.
+/// Returns the words of an example: a line that starts with the command, up to two blanks before its
+/// explanation or what a shell would take for itself.
 fn example(line: &str) -> Option<Vec<&str>> {
     let text = line.strip_prefix("  ")?;
     let start = text.find("tombolo ")?;

@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// How much is passed on at a time.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// Whether the standard input is there for us: reading from a terminal in the background would stop the job.
+/// Returns whether the standard input is there for us: reading from a terminal in the background would stop
+/// the job.
 pub fn is_ours() -> bool {
     let input = io::stdin();
     if !input.is_terminal() {

@@ -7,8 +7,8 @@ use tombolo_placement::{AUTO, Auto, Facts, Needs, Placement, PlacementError, pos
 
 use crate::failure::Failure;
 
-/// The node of that name. A name that the machine does not have is an error of the machine, with status 1,
-/// and not of the command line, whichever command it is given to.
+/// Returns the node of that name. A name that the machine does not have is an error of the machine, with
+/// status 1, and not of the command line, whichever command it is given to.
 ///
 /// # Errors
 /// [`Fault::NoSuchNode`](tombolo::error::Fault::NoSuchNode) with the names that there are.
@@ -41,7 +41,8 @@ pub fn needs(text: &str) -> Result<Needs, String> {
     })
 }
 
-/// The nodes of `--on` where there is also a `--needs`, which chooses for `auto`; needs alone mean `auto`.
+/// Returns the nodes of `--on` where there is also a `--needs`, which chooses for `auto`; needs alone mean
+/// `auto`.
 ///
 /// # Errors
 /// Needs for nodes that are all named.

@@ -110,8 +110,8 @@ impl<O: Write, E: Write> Printer<O, E> {
         written
     }
 
-    /// The lines that are complete now, each with its label if it has one; at the end of the stream also the
-    /// rest, to which nothing is added where there are no labels.
+    /// Returns the lines that are complete now, each with its label if it has one; at the end of the stream
+    /// also the rest, to which nothing is added where there are no labels.
     fn whole_lines(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let label = if self.show == Show::Labelled { self.label(domain) } else { String::new() };
         let bare = self.show == Show::Lines;

@@ -89,7 +89,7 @@ pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure
     Err(Failure::System { operation: format!("run {}", path.display()), source: error })
 }
 
-/// The path of `tombolo`, for a program beside it.
+/// Returns the path of `tombolo`, for a program beside it.
 ///
 /// # Errors
 /// [`Failure::System`] where this program's own path cannot be read.
@@ -129,7 +129,7 @@ pub fn build_part(context: &Context, what: &str, options: &[&str]) -> Result<(),
     finish(cargo).map_err(Failure::system(format!("build {what}")))
 }
 
-/// The source tree that this program was built in, if it lies in a build folder of one.
+/// Returns the source tree that this program was built in, if it lies in a build folder of one.
 ///
 /// # Errors
 /// [`Failure::System`] where this program's own path cannot be read.
@@ -137,7 +137,7 @@ pub fn own_source_tree() -> Result<Option<PathBuf>, Failure> {
     Ok(source_tree(&folder()?))
 }
 
-/// A folder below the prefix that this program would be installed in.
+/// Returns a folder below the prefix that this program would be installed in.
 ///
 /// # Errors
 /// [`Failure::System`] where this program's own path cannot be read.
@@ -146,7 +146,7 @@ pub fn installed_folder(relative: &str) -> Result<PathBuf, Failure> {
     Ok(folder.parent().unwrap_or(&folder).join(relative))
 }
 
-/// The source tree that a program in this folder was built in: a folder above it that has this crate.
+/// Returns the source tree that a program in this folder was built in: a folder above it that has this crate.
 fn source_tree(folder: &Path) -> Option<PathBuf> {
     let is_tree =
         |path: &&Path| path.join("cli/common/src/programs.rs").is_file() && path.join("Cargo.toml").is_file();

@@ -17,7 +17,7 @@ pub const PIPE: u8 = signal::SIGPIPE as u8;
 /// The greatest signal number of Linux.
 const MAX: u8 = 64;
 
-/// The name of a signal: `SIGTERM`, or `signal 40` for one without.
+/// Returns the name of a signal: `SIGTERM`, or `signal 40` for one without.
 pub fn name(number: u8) -> String {
     signal_name(i32::from(number)).map_or_else(|| format!("signal {number}"), str::to_owned)
 }

@@ -50,8 +50,8 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The command with all its subcommands, also those that other programs have. Programs hide what only they
-/// themselves start.
+/// Returns the command with all its subcommands, also those that other programs have. Programs hide what only
+/// they themselves start.
 fn whole() -> Command {
     let others = [
         tombolo_cli_bench::definition(),

@@ -176,8 +176,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The words of a command line, in which what other mpiruns call it is called as here: `-np 4`, `-host a,b`,
-/// `-env A B`.
+/// Returns the words of a command line, in which what other mpiruns call it is called as here: `-np 4`,
+/// `-host a,b`, `-env A B`.
 pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
     let definition = Arguments::command();
@@ -391,7 +391,7 @@ fn placed(
     place(count, &on, order, nodes, auto.as_mut()).map_err(refusal)
 }
 
-/// A program with the nodes of its ranks.
+/// Returns a program with the nodes of its ranks.
 fn part(asked: &Asked, options: &Options, nodes: Vec<usize>, here: &Path) -> Part {
     let said = &asked.options;
     let shared_memory = match options.shared_memory {

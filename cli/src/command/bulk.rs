@@ -126,7 +126,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
 }
 
-/// Whether its programs run on the host's kernel.
+/// Returns whether its programs run on the host's kernel.
 fn of_host_kernel(node: &NodeInfo) -> bool {
     matches!(node.kind, NodeKind::Host | NodeKind::User)
 }
@@ -142,7 +142,7 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// Whether some memory can be mapped by both.
+    /// Returns whether some memory can be mapped by both.
     fn related(&self) -> bool {
         self.from.id == self.to.id || of_host_kernel(self.from) || of_host_kernel(self.to)
     }

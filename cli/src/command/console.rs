@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// A descriptor from which each of the signals that end programs can be read.
+/// Returns a descriptor from which each of the signals that end programs can be read.
 fn signal_pipe() -> io::Result<Vec<(u8, UnixStream)>> {
     let listen = |signal: i32| {
         let (reader, writer) = UnixStream::pair()?;

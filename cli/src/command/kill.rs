@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     result
 }
 
-/// The signal to send, and the grace period until SIGKILL.
+/// Returns the signal to send, and the grace period until SIGKILL.
 fn order(signal: Option<u8>, grace: Option<Duration>) -> (u8, Duration) {
     match (signal, grace) {
         (_, Some(Duration::ZERO)) => (signals::KILL, Duration::ZERO),

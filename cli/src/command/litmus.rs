@@ -226,7 +226,7 @@ impl Told {
     }
 }
 
-/// The nodes that were named, or all.
+/// Returns the nodes that were named, or all.
 fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
     for name in names {
         named(&nodes, name)?;
@@ -292,7 +292,7 @@ impl Pair<'_> {
     }
 }
 
-/// Whether a program ended as one that tested: 0 for sound, 1 for not.
+/// Returns whether a program ended as one that tested: 0 for sound, 1 for not.
 fn is_an_answer(exit: &Exit) -> bool {
     matches!(exit, Exit::Exited { status: 0 | 1 })
 }

@@ -85,7 +85,7 @@ impl PageRow {
         self.ranks.iter().map(|rank| u64::from(of(rank))).sum()
     }
 
-    /// The ranks that the page goes back and forth between.
+    /// Returns the ranks that the page goes back and forth between.
     fn between(&self) -> String {
         let of = |rank: &RankRow| format!("{}@{} ×{}", rank.rank, rank.node, rank.returned);
         let ranks = self.ranks.iter().filter(|rank| self.ping_pong.contains(&rank.rank));

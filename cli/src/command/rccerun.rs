@@ -60,7 +60,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The words of the same job for `tombolo run`.
+    /// Returns the words of the same job for `tombolo run`.
     fn as_run(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["tombolo", "run", "-n"].map(OsString::from).into();
         words.push(self.nue.to_string().into());
@@ -86,7 +86,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The words of a command line, in which `-nue` is written as options are here.
+/// Returns the words of a command line, in which `-nue` is written as options are here.
 pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let Some(own) = words.iter().position(|word| word == "rccerun") else { return words };

@@ -210,7 +210,7 @@ impl Interruption {
         Ok(Interruption { signal: noted, stopped })
     }
 
-    /// The signal that interrupted it, once the machine is down.
+    /// Returns the signal that interrupted it, once the machine is down.
     fn signal(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::SeqCst);
         (signal != 0).then(|| {
@@ -219,7 +219,7 @@ impl Interruption {
         })
     }
 
-    /// An error if a signal came, once the machine is down. A later signal has no effect.
+    /// Returns an error if a signal came, once the machine is down. A later signal has no effect.
     fn finish(&self) -> Result<(), Failure> {
         match self.signal.compare_exchange(0, TOO_LATE, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) | Err(TOO_LATE) => Ok(()),

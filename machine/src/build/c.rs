@@ -38,8 +38,9 @@ const HEADERS: [&str; 11] = [
     "iRCCE.h",
 ];
 
-/// Whether a program uses the library, as the headers that it includes say; on boards all do. `arguments` are
-/// what it is compiled with. Files that the compiler cannot read include nothing: compiling them says why.
+/// Returns whether a program uses the library, as the headers that it includes say; on boards all do.
+/// `arguments` are what it is compiled with. Files that the compiler cannot read include nothing: compiling
+/// them says why.
 ///
 /// # Errors
 /// [`BuildError`]: the compiler for `target` is not installed or cannot be started.
@@ -68,7 +69,7 @@ impl<'a> Compiler<'a> {
         Ok(Compiler { program, request, scratch: Scratch::new()? })
     }
 
-    /// The arguments that build for `target` into `output`.
+    /// Returns the arguments that build for `target` into `output`.
     fn arguments(&self, target: Target, output: &Path) -> Vec<PathBuf> {
         let libraries = if target.bare { &self.request.board_libraries } else { &self.request.libraries };
         let library = libraries.iter().find(|library| library.isa == target.isa);
@@ -99,8 +100,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The words for a program on boards: picolibc is its C library, and what that asks of a system is compiled
-/// with the program, so that it is of the same version.
+/// Returns the words for a program on boards: picolibc is its C library, and what that asks of a system is
+/// compiled with the program, so that it is of the same version.
 fn for_board(isa: Isa, library: &Installed) -> Vec<PathBuf> {
     let part = |name: &str| library.folder.join("lib").join(name);
     let mut words = vec![format!("--specs={}", picolibc(isa).display()).into(), "-nostartfiles".into()];
@@ -112,7 +113,7 @@ fn for_board(isa: Isa, library: &Installed) -> Vec<PathBuf> {
     words
 }
 
-/// The C files, as arguments; `./` keeps a name that starts with a dash from being an option.
+/// Returns the C files, as arguments; `./` keeps a name that starts with a dash from being an option.
 fn files(program: &CProgram) -> impl Iterator<Item = PathBuf> {
     program.files.iter().map(|file| Path::new(".").join(file))
 }

@@ -26,7 +26,7 @@ impl<'a> Toolchain<'a> {
         Ok(Toolchain { program, request, scratch: Scratch::new()? })
     }
 
-    /// The build for one target. Without cgo a program is static and needs no C compiler.
+    /// Returns the build for one target. Without cgo a program is static and needs no C compiler.
     fn command(&self, target: Target, output: &PathBuf) -> Command {
         let mut command = Command::new(GO.0);
         command.current_dir(&self.program.folder);

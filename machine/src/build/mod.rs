@@ -55,7 +55,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A release build of `source` for `targets`, put into the current folder.
+    /// Returns a release build of `source` for `targets`, put into the current folder.
     #[must_use]
     pub fn new(source: Source, targets: &[Target]) -> Request {
         Request {

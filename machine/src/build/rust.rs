@@ -55,7 +55,7 @@ struct CargoTarget {
 }
 
 impl CargoTarget {
-    /// Whether its variables hold for other targets too.
+    /// Returns whether its variables hold for other targets too.
     fn has_flags_for_all(&self) -> bool {
         self.environment.iter().any(|(name, _)| ALL_FLAGS.contains(&name.as_str()))
     }
@@ -106,9 +106,9 @@ impl Builder for Cargo<'_> {
 }
 
 impl Cargo<'_> {
-    /// The targets that one run of cargo builds for: it keeps every processor busy, and compiles build
-    /// scripts and procedural macros once. Boards are apart, since one run enables what a dependency needs
-    /// for any of its targets; and flags that hold for all targets hold for one alone.
+    /// Returns the targets that one run of cargo builds for: it keeps every processor busy, and compiles
+    /// build scripts and procedural macros once. Boards are apart, since one run enables what a dependency
+    /// needs for any of its targets; and flags that hold for all targets hold for one alone.
     fn together(&self, targets: &[Target]) -> Vec<Vec<Target>> {
         let alone = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::has_flags_for_all);
         let (alone, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(alone);
@@ -146,8 +146,8 @@ fn cargo(folder: &Path) -> Command {
     command
 }
 
-/// The executable that cargo's messages, one JSON object per line, name for `program` and a target. They name
-/// a target by the path alone: `<target>/<profile>/<program>`, with a folder more for examples.
+/// Returns the executable that cargo's messages, one JSON object per line, name for `program` and a target.
+/// They name a target by the path alone: `<target>/<profile>/<program>`, with a folder more for examples.
 fn executable(messages: &[u8], program: &Program, triple: &str) -> Option<PathBuf> {
     let depth = if program.kind == "example" { 3 } else { 2 };
     let is_for = |path: &PathBuf| path.ancestors().nth(depth).is_some_and(|folder| folder.ends_with(triple));
@@ -204,7 +204,7 @@ fn programs_of_package(package: &Value) -> Vec<Program> {
     targets.iter().filter_map(program).collect()
 }
 
-/// The program that is meant.
+/// Returns the program that is meant.
 fn choose(manifest: &Path, programs: &[Program], wanted: &RustProgram) -> Result<Program, BuildError> {
     let named = |kind: &str, name: &str| -> Vec<&Program> {
         programs.iter().filter(|program| program.kind == kind && program.name == name).collect()
@@ -262,7 +262,7 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
     }))
 }
 
-/// The program that links for `candidate`, if it is installed.
+/// Returns the program that links for `candidate`, if it is installed.
 fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<String, BuildError> {
     match candidate.linker {
         Linker::Gcc => installed_compiler(Language::C, target.isa),
@@ -334,14 +334,15 @@ impl Rustc<'_> {
         }
     }
 
-    /// The target that it builds for when not told otherwise.
+    /// Returns the target that it builds for when not told otherwise.
     fn host(&self, target: Target) -> Result<String, BuildError> {
         let version = self.ask(target, &["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
     }
 
-    /// The folder of the compiler, and that of the standard library for `triple`, which may not exist.
+    /// Returns the folder of the compiler, and that of the standard library for `triple`, which may not
+    /// exist.
     fn installation(&self, target: Target, triple: &str) -> Result<(PathBuf, PathBuf), BuildError> {
         let sysroot = self.ask(target, &["--print", "sysroot"])?;
         let libraries = self.ask(target, &["--print", "target-libdir", "--target", triple])?;

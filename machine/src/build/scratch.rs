@@ -59,7 +59,7 @@ impl Scratch {
         }
     }
 
-    /// The path of the folder, which is deleted when this value is dropped.
+    /// Returns the path of the folder, which is deleted when this value is dropped.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -73,7 +73,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether the path leads to the folder that is open, and not to another that was made there since.
+/// Returns whether the path leads to the folder that is open, and not to another that was made there since.
 fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
     let (open, there) = (folder.metadata()?, fs::symlink_metadata(path)?);
     Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))

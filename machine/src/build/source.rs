@@ -79,13 +79,13 @@ impl Source {
     }
 }
 
-/// Whether a path has this extension.
+/// Returns whether a path has this extension.
 fn is(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
-/// A package of Go, or the C files and interface files of a folder; what lies in folders below is not the
-/// program's.
+/// Returns a package of Go, or the C files and interface files of a folder; what lies in folders below is not
+/// the program's.
 fn in_folder(folder: &Path) -> Result<Source, BuildError> {
     let unreadable = |source| BuildError::Read { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();

@@ -61,7 +61,7 @@ pub enum Language {
     Cxx,
 }
 
-/// The compiler for `isa`: the host's own, or Debian's cross compiler.
+/// Returns the compiler for `isa`: the host's own, or Debian's cross compiler.
 fn compiler(language: Language, isa: Isa) -> String {
     let name = if language == Language::C { "gcc" } else { "g++" };
     let machine = match isa {
@@ -73,7 +73,7 @@ fn compiler(language: Language, isa: Isa) -> String {
     format!("{machine}-{name}")
 }
 
-/// The Debian packages with the compiler and the C library for `isa`.
+/// Returns the Debian packages with the compiler and the C library for `isa`.
 fn packages(language: Language, isa: Isa) -> String {
     let name = if language == Language::C { "gcc" } else { "g++" };
     let (compiler, library) = match isa {
@@ -88,7 +88,7 @@ fn packages(language: Language, isa: Isa) -> String {
     format!("{name}-{compiler}-linux-gnu libc6-dev-{library}-cross")
 }
 
-/// The compiler for `isa`, if it is installed.
+/// Returns the compiler for `isa`, if it is installed.
 ///
 /// # Errors
 /// [`BuildError::MissingTool`] with the command that installs it.
@@ -110,12 +110,12 @@ const fn board_tools(isa: Isa) -> Option<&'static str> {
     }
 }
 
-/// The file by which a compiler finds picolibc, the C library of programs on boards.
+/// Returns the file by which a compiler finds picolibc, the C library of programs on boards.
 pub(super) fn picolibc(isa: Isa) -> PathBuf {
     ["/usr/lib/picolibc", board_tools(isa).unwrap_or_default(), "picolibc.specs"].iter().collect()
 }
 
-/// The compiler of C for boards of an instruction set, if it and its C library are installed.
+/// Returns the compiler of C for boards of an instruction set, if it and its C library are installed.
 ///
 /// # Errors
 /// [`BuildError::MissingTool`] with the command that installs them; [`BuildError::NotForBoards`].

@@ -41,7 +41,7 @@ fn read_number(reader: &mut Reader, table: &DeTable<'_>, key: &str, meaning: &st
     reader.number(key, value, (0, u32::MAX), meaning)
 }
 
-/// Whether lines have to be written back and invalidated.
+/// Returns whether lines have to be written back and invalidated.
 fn read_word(reader: &mut Reader, table: &DeTable<'_>) -> bool {
     let Some(value) = reader.value(table, "coherence") else { return false };
     let note = format!("coherence: one of {}", quoted_list(WORDS.into_iter()));

@@ -57,8 +57,8 @@ pub(super) fn read<'t, 'i: 't>(
     links
 }
 
-/// The two ends; `None` when they are wrong, which is then reported. `what` is what has them, with what to do
-/// about nodes that are unknown.
+/// Returns the two ends; `None` when they are wrong, which is then reported. `what` is what has them, with
+/// what to do about nodes that are unknown.
 pub(super) fn read_between(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -100,7 +100,7 @@ pub(super) fn read_between(
     Some((a, b))
 }
 
-/// The name of a node that the machine has.
+/// Returns the name of a node that the machine has.
 pub(super) fn read_node(
     reader: &mut Reader,
     key: &str,
@@ -148,7 +148,7 @@ struct Way<'a> {
     window: Option<(&'a Window, Range<usize>)>,
 }
 
-/// The window that a link names; `None` also when it is wrong, which is then reported.
+/// Returns the window that a link names; `None` also when it is wrong, which is then reported.
 fn read_window<'a>(
     reader: &mut Reader,
     table: &DeTable<'_>,

@@ -70,7 +70,7 @@ pub enum FileError {
 pub const DEFAULT_MACHINE_FILE: &str = include_str!("../../../machines/default.toml");
 
 impl Machine {
-    /// The machine of [`DEFAULT_MACHINE_FILE`].
+    /// Returns the machine of [`DEFAULT_MACHINE_FILE`].
     ///
     /// # Errors
     /// A [`Report`] when that machine cannot be made on a host of this instruction set.
@@ -170,7 +170,7 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     Some(Machine { name: name?.text, nodes, links, windows, found, limits })
 }
 
-/// The tables `[[key]]` of the file, with where each begins.
+/// Returns the tables `[[key]]` of the file, with where each begins.
 fn tables<'t, 'i>(
     reader: &mut Reader,
     root: &'t DeTable<'i>,

@@ -123,7 +123,7 @@ fn read_kind(reader: &mut Reader, table: &DeTable<'_>, header: Range<usize>) -> 
     known
 }
 
-/// The problem of a word that is not in `allowed`, with the nearest one as a hint.
+/// Returns the problem of a word that is not in `allowed`, with the nearest one as a hint.
 pub(super) fn unknown_word<'a>(
     text: &Text,
     what: &str,
@@ -353,7 +353,7 @@ pub(super) fn number(
     value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
 }
 
-/// The size of a window, and its doorbells.
+/// Returns the size of a window, and its doorbells.
 pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
     let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
     let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
@@ -361,7 +361,7 @@ pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32,
     (window_mib, u16::try_from(doorbells).unwrap_or(usual.1))
 }
 
-/// The ends of a range, as wide as values are read.
+/// Returns the ends of a range, as wide as values are read.
 pub(super) fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
     ((*range.start()).into(), (*range.end()).into())
 }

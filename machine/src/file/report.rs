@@ -48,13 +48,13 @@ impl Report {
         Report { origin: origin.to_owned(), text: text.to_owned(), problems }
     }
 
-    /// The mistakes; at least one.
+    /// Returns the mistakes; at least one.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The mistakes with their source lines, for people; `colour` adds terminal colours.
+    /// Returns the mistakes with their source lines, for people; `colour` adds terminal colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
@@ -82,7 +82,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// The part of a span that lies in its first line and in the text.
+/// Returns the part of a span that lies in its first line and in the text.
 fn first_line(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
     let line = text[start..].lines().next().unwrap_or_default();

@@ -34,7 +34,7 @@ pub(super) fn settle(
     }
 }
 
-/// The node that a link joins to the host by a `socket`.
+/// Returns the node that a link joins to the host by a `socket`.
 fn joined_by_socket<'t>(table: &'t DeTable<'_>, host: &str) -> Option<&'t str> {
     let text = |value: &'t DeValue<'_>| match value {
         DeValue::String(text) => Some(text.as_ref()),

@@ -16,13 +16,13 @@ fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
 }
 
-/// The report on a machine of a host and `rest`, which begins in line 5.
+/// Returns the report on a machine of a host and `rest`, which begins in line 5.
 fn mistake(rest: &str) -> String {
     let text = format!("name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n{rest}");
     parse(&text).expect_err("the file has a mistake")
 }
 
-/// The report on a machine of a host and a vm node with `line`, which is line 9.
+/// Returns the report on a machine of a host and a vm node with `line`, which is line 9.
 fn vm_mistake(line: &str) -> String {
     mistake(&format!("[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n{line}\n"))
 }
@@ -720,7 +720,7 @@ proptest! {
     }
 }
 
-/// The caches of the window with the host of a node of a kind with these keys, or the problems.
+/// Returns the caches of the window with the host of a node of a kind with these keys, or the problems.
 fn caches(kind: &str, keys: &str) -> Result<Option<Caches>, String> {
     let text = format!(
         "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"{kind}\"\nisa = \

@@ -44,7 +44,7 @@ impl Reader {
         self.problems.push(problem);
     }
 
-    /// The value of `key`, when the table has it.
+    /// Returns the value of `key`, when the table has it.
     pub(super) fn value<'t, 'i>(&self, table: &'t DeTable<'i>, key: &str) -> Option<&'t Value<'i>> {
         table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }

@@ -134,7 +134,7 @@ fn read_home(
     around.nodes.iter().find(|node| node.name == home.text).map(|node| node.id)
 }
 
-/// A name that no node and no other window has: regions are made in a window by its name.
+/// Returns a name that no node and no other window has: regions are made in a window by its name.
 fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Window]) -> Option<Text> {
     let label = if around.names.contains(&name.text) {
         format!("a node is called `{}`, and so is its window with the host", name.text)
@@ -151,7 +151,7 @@ fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Win
     None
 }
 
-/// The names of its nodes; `None` when one is wrong, which is then reported.
+/// Returns the names of its nodes; `None` when one is wrong, which is then reported.
 fn read_nodes(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -287,8 +287,8 @@ fn check_nodes(
     }
 }
 
-/// The addresses of a board that its windows take, in MiB: each begins at a multiple of its length and of a
-/// GiB.
+/// Returns the addresses of a board that its windows take, in MiB: each begins at a multiple of its length
+/// and of a GiB.
 fn addresses_mib(sizes_mib: impl Iterator<Item = u32>) -> u64 {
     sizes_mib.map(u64::from).fold(0, |end, size| end.next_multiple_of(size) + size.next_multiple_of(1024))
 }

@@ -124,8 +124,8 @@ pub(super) fn encode(name: &str, restartable: bool, programs: &[(Target, &[u8])]
     bytes
 }
 
-/// The image id: SHA-256 of header and section table with the id itself as zeros. The table holds the hash
-/// of every program, so the id stands for the whole content.
+/// Returns the image id: SHA-256 of header and section table with the id itself as zeros. The table holds the
+/// hash of every program, so the id stands for the whole content.
 fn hash_of_header(header: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(&header[..ID.start]);

@@ -59,7 +59,7 @@ const MAX_ENTRIES: usize = 4096;
 /// The longest name of a library, and the longest list of folders, in bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// Whether `bytes` begin like an ELF file.
+/// Returns whether `bytes` begin like an ELF file.
 #[must_use]
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
@@ -76,7 +76,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
     }
 }
 
-/// Whether the file says that its addresses have 32 bits.
+/// Returns whether the file says that its addresses have 32 bits.
 fn has_32_bits(bytes: &[u8]) -> bool {
     bytes.get(4) == Some(&1)
 }
@@ -126,7 +126,7 @@ pub struct Note<'a> {
     pub value: &'a [u8],
 }
 
-/// The notes of an executable, up to the first malformed one of each segment.
+/// Returns the notes of an executable, up to the first malformed one of each segment.
 pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_>> {
     let found = match has_32_bits(bytes) {
         true => File::<FileHeader32<Endianness>>::parse(bytes).map(notes_of),
@@ -198,7 +198,7 @@ fn linked_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<
     })
 }
 
-/// The zero-terminated string at an offset of a string table.
+/// Returns the zero-terminated string at an offset of a string table.
 fn string(text: &[u8], at: u64) -> Result<String, ElfError> {
     let start = usize::try_from(at).map_err(|_| ElfError::Malformed)?;
     let rest = text.get(start..).ok_or(ElfError::Malformed)?;
@@ -238,7 +238,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> File<'a, H> {
         Ok(self.header.program_headers(self.endian, self.bytes)?)
     }
 
-    /// The part of the file that is loaded at an address.
+    /// Returns the part of the file that is loaded at an address.
     fn loaded(&self, address: u64, length_bytes: u64) -> Result<&'a [u8], ElfError> {
         for segment in self.segments()?.iter().filter(|segment| segment.p_type(self.endian) == PT_LOAD) {
             let found = segment.data_range(self.endian, self.bytes, address, length_bytes);
@@ -250,8 +250,8 @@ impl<'a, H: FileHeader<Endian = Endianness>> File<'a, H> {
     }
 }
 
-/// The smallest file that counts as an executable for `isa`, for tests: a header and one empty segment. It
-/// cannot run.
+/// Returns the smallest file that counts as an executable for `isa`, for tests: a header and one empty
+/// segment. It cannot run.
 #[must_use]
 pub fn smallest(isa: Isa) -> Vec<u8> {
     let mut bytes = vec![0_u8; 120];

@@ -159,19 +159,19 @@ impl Image {
         &self.name
     }
 
-    /// The id, equal for equal content.
+    /// Returns the id, equal for equal content.
     #[must_use]
     pub fn id(&self) -> ImageId {
         self.id
     }
 
-    /// Whether its program declares that it may be ended and started again elsewhere.
+    /// Returns whether its program declares that it may be ended and started again elsewhere.
     #[must_use]
     pub fn is_restartable(&self) -> bool {
         self.restartable
     }
 
-    /// The whole file, as `tombolo build` writes it.
+    /// Returns the whole file, as `tombolo build` writes it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -193,7 +193,7 @@ impl Image {
         })
     }
 
-    /// The build for `target`.
+    /// Returns the build for `target`.
     ///
     /// # Errors
     /// [`NoBuildForIsa`], with the targets that it has builds for.
@@ -222,7 +222,7 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// An empty image. Characters that a name cannot have become `_`, and a long name is cut.
+    /// Returns an empty image. Characters that a name cannot have become `_`, and a long name is cut.
     #[must_use]
     pub fn new(name: &str) -> ImageBuilder {
         let mut name: String = name.chars().map(|c| if name_may_have(c) { c } else { '_' }).collect();
@@ -261,7 +261,7 @@ impl ImageBuilder {
     }
 }
 
-/// The name that a file gives to what is in it: the last part of its path without extension.
+/// Returns the name that a file gives to what is in it: the last part of its path without extension.
 fn name_from_path(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("program")
 }

@@ -21,7 +21,7 @@ fn refusal(bytes: Vec<u8>) -> FormatError {
     }
 }
 
-/// The image with `change` applied and its header hash made right again, as a forger would.
+/// Returns the image with `change` applied and its header hash made right again, as a forger would.
 fn forged(image: &Image, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = image.as_bytes().to_vec();
     change(&mut bytes);
@@ -69,7 +69,7 @@ fn a_program_that_can_be_restarted_says_so() {
     assert_eq!(unknown, FormatError::Damaged("it has a flag that this version does not know"));
 }
 
-/// The smallest executable with the note of a program for boards.
+/// Returns the smallest executable with the note of a program for boards.
 fn smallest_bare(isa: Isa) -> Vec<u8> {
     let mut bytes = smallest(isa);
     let note =
@@ -115,7 +115,7 @@ fn the_id_stands_for_the_content() {
     assert_ne!(one.id(), packed("a", &[Isa::X86_64, Isa::Aarch64]).id());
 }
 
-/// The bytes that the specification shows: its dump, with the lines left out that it says are zeros.
+/// Returns the bytes that the specification shows: its dump, with the lines left out that it says are zeros.
 fn golden_bytes() -> Vec<u8> {
     let specification = include_str!("../../../docs/specs/image.md");
     let dump = specification.split("```").nth(1).unwrap();

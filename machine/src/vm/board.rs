@@ -18,7 +18,7 @@ pub const MIN_MEMORY_MIB: u32 = 12;
 /// The most memory of a board, in MiB, which the monitor's page tables cover.
 pub const MAX_MEMORY_MIB: u32 = 1 << 10;
 
-/// The emulator for boards of an instruction set, and the Debian package that has it.
+/// Returns the emulator for boards of an instruction set, and the Debian package that has it.
 #[must_use]
 pub fn program(isa: Isa) -> (&'static str, &'static str) {
     match isa {
@@ -39,8 +39,8 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board of `isa` that `program` emulates and that boots `monitor`. It has one processor and a memory
-    /// from [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
+    /// Returns a board of `isa` that `program` emulates and that boots `monitor`. It has one processor and a
+    /// memory from [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
     #[must_use]
     pub fn new(
         isa: Isa,
@@ -60,7 +60,7 @@ impl Board {
         Board { instruction_clock: shift, ..self }
     }
 
-    /// The command to run, with `serial` as its console and `windows` as the sockets from
+    /// Returns the command to run, with `serial` as its console and `windows` as the sockets from
     /// [`Server::connect`](super::Server::connect). As with [`Qemu::launch`](super::Qemu::launch), the holder
     /// of the other end of `serial` must keep reading.
     #[must_use]

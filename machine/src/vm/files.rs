@@ -214,8 +214,8 @@ impl Files {
         Ok(())
     }
 
-    /// The memory of a node, in MiB, that has room for them. They are there twice when they are unpacked, and
-    /// the file system that they go to takes half of what is left at most.
+    /// Returns the memory of a node, in MiB, that has room for them. They are there twice when they are
+    /// unpacked, and the file system that they go to takes half of what is left at most.
     #[must_use]
     pub fn needed_memory_mib(&self) -> u64 {
         u64::from(MIN_MEMORY_MIB) + 3 * self.room_bytes().div_ceil(1 << 20)
@@ -243,7 +243,7 @@ impl Files {
         (!self.entries.contains_key(shell.as_bytes())).then_some(shell)
     }
 
-    /// Whether there is something at this path.
+    /// Returns whether there is something at this path.
     pub(super) fn has(&self, path: &str) -> bool {
         self.entries.contains_key(path.as_bytes())
     }
@@ -270,7 +270,7 @@ impl Files {
     }
 }
 
-/// Whether a node can have its files from there.
+/// Returns whether a node can have its files from there.
 ///
 /// # Errors
 /// [`FilesError::Read`] and [`FilesError::NotAFolder`].
@@ -279,7 +279,7 @@ pub fn check_folder(folder: &Path) -> Result<(), FilesError> {
     if is_folder { Ok(()) } else { Err(FilesError::NotAFolder { path: folder.to_owned() }) }
 }
 
-/// Whether a node has the memory that its files take.
+/// Returns whether a node has the memory that its files take.
 ///
 /// # Errors
 /// [`FilesError::TooLittleMemory`].

@@ -30,7 +30,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// The windows at these sockets, in the order of [`windows`](Self::windows).
+    /// Returns the windows at these sockets, in the order of [`windows`](Self::windows).
     pub(super) fn window_devices(&self, sockets: &[OwnedFd]) -> Vec<String> {
         let windows = self.windows.iter().zip(sockets).enumerate();
         windows
@@ -64,7 +64,7 @@ impl Hardware {
     }
 }
 
-/// The processors for `-smp`, at least two of them possible.
+/// Returns the processors for `-smp`, at least two of them possible.
 ///
 /// For a machine with at most one processor the emulator omits the guest's memory barriers and compiles its
 /// atomic operations to plain ones. That is correct for a machine alone, but not for one that shares memory

@@ -70,7 +70,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// An archive without entries.
+    /// Returns an archive without entries.
     #[must_use]
     pub fn new() -> Self {
         Archive::default()
@@ -196,7 +196,7 @@ fn pack_with(
     Ok(archive.finish())
 }
 
-/// A path as an archive has it.
+/// Returns a path as an archive has it.
 fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
@@ -216,7 +216,7 @@ fn pack_modules(archive: &mut Archive, source: &Path, target: &str) -> Result<()
     Ok(())
 }
 
-/// The directory that boot images are cached in: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.
+/// Returns the directory that boot images are cached in: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.
 ///
 /// # Errors
 /// [`InitramfsError::NoCache`] when the environment names neither.
@@ -245,7 +245,7 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
     Ok(path)
 }
 
-/// Whether an archive that was [kept](keep) still is, and marks it as used.
+/// Returns whether an archive that was [kept](keep) still is, and marks it as used.
 #[must_use]
 pub fn use_again(path: &Path) -> bool {
     File::options().append(true).open(path).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())

@@ -87,8 +87,8 @@ impl Server {
         })
     }
 
-    /// A window of memory that exists already: a file or a device of `length_bytes`. Its doorbells are event
-    /// counters of this kernel, which something has to pass on.
+    /// Returns a window of memory that exists already: a file or a device of `length_bytes`. Its doorbells
+    /// are event counters of this kernel, which something has to pass on.
     ///
     /// # Errors
     /// [`WindowError`].
@@ -103,7 +103,7 @@ impl Server {
         })
     }
 
-    /// The shared memory: a file whose size is sealed, or what [`over`](Self::over) was given.
+    /// Returns the shared memory: a file whose size is sealed, or what [`over`](Self::over) was given.
     #[must_use]
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
@@ -115,7 +115,8 @@ impl Server {
         self.length_bytes
     }
 
-    /// The counter by which a peer is rung on a vector: of the host, what becomes readable when it is rung.
+    /// Returns the counter by which a peer is rung on a vector: of the host, what becomes readable when it is
+    /// rung.
     #[must_use]
     pub fn bell(&self, peer: u16, vector: u16) -> Option<BorrowedFd<'_>> {
         Some(self.bells.get(usize::from(peer))?.get(usize::from(vector))?.as_fd())
@@ -164,7 +165,7 @@ impl Server {
     }
 }
 
-/// The counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
+/// Returns the counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
 fn counters(vectors: u16, peers: u16) -> Result<Vec<Vec<OwnedFd>>, WindowError> {
     let announced = peers.checked_mul(vectors).is_some_and(|all| all <= MAX_ANNOUNCED);
     if !(1..=MAX_VECTORS).contains(&vectors) || !announced {

@@ -88,7 +88,7 @@ impl VmKit {
         Ok(kit)
     }
 
-    /// The same with another kernel, and its modules: none are loaded of a kernel without any.
+    /// Returns the same with another kernel, and its modules: none are loaded of a kernel without any.
     ///
     /// # Errors
     /// The file or folder that is not there.
@@ -111,7 +111,7 @@ impl VmKit {
         })
     }
 
-    /// The same with the modules that its disks need, unless another kernel has brought its own.
+    /// Returns the same with the modules that its disks need, unless another kernel has brought its own.
     ///
     /// # Errors
     /// [`KitError`] when they are missing.
@@ -123,7 +123,7 @@ impl VmKit {
         Ok(self)
     }
 
-    /// The kernel's modules for a network, with their own order: for
+    /// Returns the kernel's modules for a network, with their own order: for
     /// [`pack_program`](super::initramfs::pack_program).
     ///
     /// # Errors

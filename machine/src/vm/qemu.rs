@@ -77,8 +77,8 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// A machine that `program` (the [program](Architecture::program) of the architecture) emulates and that
-    /// boots `kernel` with `initramfs`, of default memory and vectors and one processor.
+    /// Returns a machine that `program` (the [program](Architecture::program) of the architecture) emulates
+    /// and that boots `kernel` with `initramfs`, of default memory and vectors and one processor.
     #[must_use]
     pub fn new(
         architecture: &'static Architecture,
@@ -156,7 +156,7 @@ impl Qemu {
         self
     }
 
-    /// The command to run, with `serial` as its serial console and `windows` as the sockets from
+    /// Returns the command to run, with `serial` as its serial console and `windows` as the sockets from
     /// [`Server::connect`](super::Server::connect), one for each of its windows.
     ///
     /// The holder of the other end of `serial` must keep reading from it: QEMU blocks while it is full, and
@@ -170,9 +170,9 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited })
     }
 
-    /// The same with streams of bytes in place of windows, each a socket with the name by which the machine
-    /// finds its end of it: a port of a serial device, which needs no network. No other process can reach
-    /// them.
+    /// Returns the same with streams of bytes in place of windows, each a socket with the name by which the
+    /// machine finds its end of it: a port of a serial device, which needs no network. No other process can
+    /// reach them.
     ///
     /// # Errors
     /// [`QemuError`].
@@ -200,7 +200,7 @@ impl Qemu {
         [device].into_iter().chain(ports).collect()
     }
 
-    /// The same with a network in place of the window, for benchmarks.
+    /// Returns the same with a network in place of the window, for benchmarks.
     ///
     /// The emulator itself provides the network. The machine reaches nothing through it; a port of the host's
     /// loopback, which the kernel picks, is forwarded to `port` of the machine's `address`. The emulator
@@ -219,7 +219,7 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, control] })
     }
 
-    /// The same with a tap device of the host in place of the window, for benchmarks.
+    /// Returns the same with a tap device of the host in place of the window, for benchmarks.
     ///
     /// # Errors
     /// [`QemuError`].
@@ -284,7 +284,7 @@ impl Qemu {
     }
 }
 
-/// A path as a value of an option: a comma would end it.
+/// Returns a path as a value of an option: a comma would end it.
 fn escaped(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes().iter();
     let doubled = bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));

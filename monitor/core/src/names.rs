@@ -13,7 +13,7 @@ use tombolo_naming::{
 /// A client of an agent, by the agent's node and number for it.
 pub type Client = (NodeId, u32);
 
-/// The limits of a scope, with those that the machine file sets for each domain.
+/// Returns the limits of a scope, with those that the machine file sets for each domain.
 #[must_use]
 pub fn limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
     Limits {
@@ -51,13 +51,13 @@ impl NameDesk {
         }
     }
 
-    /// The node whose names these are; the host for the machine's, whose node it runs on.
+    /// Returns the node whose names these are; the host for the machine's, whose node it runs on.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.origin.unwrap_or(NodeId::HOST)
     }
 
-    /// The size of every table, by what is in it.
+    /// Returns the size of every table, by what is in it.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let own = [
@@ -153,8 +153,8 @@ impl NameDesk {
         messages
     }
 
-    /// The names of a node that are exported no more, as far as [`take_messages`](Self::take_messages) has
-    /// seen it.
+    /// Returns the names of a node that are exported no more, as far as
+    /// [`take_messages`](Self::take_messages) has seen it.
     pub fn take_withdrawn(&mut self) -> Vec<String> {
         std::mem::take(&mut self.withdrawn)
     }
@@ -187,7 +187,7 @@ impl NameDesk {
         self.naming.withdraw(Session::of_client(node, connection), listener);
     }
 
-    /// Whether a client exports a name under this number.
+    /// Returns whether a client exports a name under this number.
     #[must_use]
     pub fn has_listener(&self, (node, connection): Client, listener: u32) -> bool {
         self.naming.exported_as(Session::of_client(node, connection), listener).is_some()

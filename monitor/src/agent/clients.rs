@@ -46,7 +46,7 @@ impl ClientConnection {
     }
 }
 
-/// A descriptor to be given up when there is no other.
+/// Returns a descriptor to be given up when there is no other.
 pub(super) fn spare() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
@@ -156,7 +156,7 @@ impl Agent {
     }
 }
 
-/// Whether an error of a socket means that its other end is gone.
+/// Returns whether an error of a socket means that its other end is gone.
 fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
 }

@@ -78,7 +78,7 @@ pub enum GuestBells {
 }
 
 impl GuestBells {
-    /// The event counter that shows that the other side rang.
+    /// Returns the event counter that shows that the other side rang.
     #[must_use]
     pub fn incoming(&self, vector: u16) -> Option<BorrowedFd<'_>> {
         let counters = match self {
@@ -178,9 +178,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that serves the clients of `node`, or of the machine's host if none is named. Before it
-    /// changes the frequencies of processors, it writes the former ones to `ledger`, a memory file, for the
-    /// process that outlives it and restores them.
+    /// Returns an agent that serves the clients of `node`, or of the machine's host if none is named. Before
+    /// it changes the frequencies of processors, it writes the former ones to `ledger`, a memory file, for
+    /// the process that outlives it and restores them.
     ///
     /// # Errors
     /// `EADDRINUSE` when another serves them already; `EMFILE`.
@@ -256,7 +256,7 @@ impl Agent {
         self.core.let_clients_ask(may_ask);
     }
 
-    /// The next report to the root.
+    /// Returns the next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
         let report = self.core.next_report();
         self.handing_out(report.as_ref().map(|(report, _)| report));

@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-/// A memory file that holds a program.
+/// Returns a memory file that holds a program.
 ///
 /// # Errors
 /// Out of memory.

@@ -50,7 +50,7 @@ impl Agent {
         self.core.region_sealed(region, sealed.map_err(|error| error.to_string()));
     }
 
-    /// The memory of a region, for a domain.
+    /// Returns the memory of a region, for a domain.
     pub(crate) fn region_memory(&mut self, region: RegionId, writable: bool) -> Result<OwnedFd, OsError> {
         let missing = || OsError::new("map a region that is not here", Errno::NOENT);
         let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
@@ -65,7 +65,7 @@ impl Agent {
     }
 }
 
-/// A file that a domain passed: whether it can be read only.
+/// Returns a file that a domain passed: whether it can be read only.
 fn checked(file: OwnedFd, length_bytes: u64) -> Result<(OwnedFd, bool), OsError> {
     let unfit = |what: &str| OsError::new(what.to_owned(), Errno::INVAL);
     let found = rustix::fs::fstat(&file).context("look at a file")?;

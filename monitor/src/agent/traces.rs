@@ -52,7 +52,7 @@ impl TracePage {
 }
 
 impl Agent {
-    /// The page of a domain, which a second connection of it shares.
+    /// Returns the page of a domain, which a second connection of it shares.
     pub(super) fn trace_page(&mut self, domain: DomainId) -> Result<OwnedFd, OsError> {
         if !self.traces.contains_key(&domain) {
             self.traces.insert(domain, TracePage::create(self.trace_word)?);

@@ -100,7 +100,7 @@ impl<T: AsFd> Watched<T> {
         Ok(())
     }
 
-    /// The descriptor, or what has it.
+    /// Returns the descriptor, or what has it.
     pub(super) fn inner(&self) -> &T {
         &self.descriptor
     }

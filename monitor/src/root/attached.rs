@@ -66,7 +66,7 @@ impl JoinThread {
         self.shared.told.as_fd()
     }
 
-    /// The next of its events.
+    /// Returns the next of its events.
     pub(super) fn next_event(&self) -> Option<AttachEvent> {
         let mut events = unpoisoned(&self.shared.events);
         if events.is_empty() {

@@ -149,14 +149,14 @@ impl Root {
         }
     }
 
-    /// The doorbell vectors of the windows of a node.
+    /// Returns the doorbell vectors of the windows of a node.
     fn vectors_of(&self, node: NodeId) -> Vec<u16> {
         self.machine.windows_of(node).map(|window| window.doorbells).collect()
     }
 
-    /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and
-    /// to hash megabytes takes tens of milliseconds, in which no death would be told, so it is done when the
-    /// machine comes up: a node that starts again has the monitor and the files that it had.
+    /// Returns the boot image of virtual machines of an instruction set with files out of these folders. To
+    /// pack and to hash megabytes takes tens of milliseconds, in which no death would be told, so it is done
+    /// when the machine comes up: a node that starts again has the monitor and the files that it had.
     fn boot_image(
         &mut self,
         parts: &VmKit,
@@ -256,7 +256,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Whether the host's kernel lets this process run virtual machines.
+/// Returns whether the host's kernel lets this process run virtual machines.
 fn can_use_kvm() -> Result<(), String> {
     const DEVICE: &str = "/dev/kvm";
     let opened = File::options().read(true).write(true).open(DEVICE);

@@ -83,7 +83,7 @@ impl Hearing {
         self.all.as_fd()
     }
 
-    /// The nodes to look at.
+    /// Returns the nodes to look at.
     pub(super) fn stirring(&self) -> Vec<NodeId> {
         self.stirring.iter().copied().collect()
     }
@@ -139,7 +139,7 @@ impl Hearing {
         deaf
     }
 
-    /// Whether the root may sleep until the kernel tells of something.
+    /// Returns whether the root may sleep until the kernel tells of something.
     pub(super) fn is_armed(&self) -> bool {
         self.stirring.is_empty()
     }

@@ -81,7 +81,7 @@ impl<T: Send + 'static> ImageReader<T> {
         self.waiting >= MAX_WAITING
     }
 
-    /// The next that was read.
+    /// Returns the next that was read.
     pub(super) fn next(&mut self) -> Option<(T, Outcome)> {
         let read = self.images.try_recv().ok()?;
         self.waiting -= 1;
@@ -151,7 +151,8 @@ impl Known {
     }
 }
 
-/// The length of what a client passed, which may be anything: a pipe that never ends would never be read.
+/// Returns the length of what a client passed, which may be anything: a pipe that never ends would never be
+/// read.
 fn length_of(file: &File) -> Result<usize, String> {
     let kind = file.metadata().map_err(|error| error.to_string())?;
     if !kind.is_file() || kind.len() > MAX_IMAGE_BYTES {
@@ -160,7 +161,7 @@ fn length_of(file: &File) -> Result<usize, String> {
     usize::try_from(kind.len()).map_err(|error| error.to_string())
 }
 
-/// Whether a file begins with these bytes.
+/// Returns whether a file begins with these bytes.
 fn holds(file: &File, content: &[u8]) -> bool {
     let mut piece = vec![0; PIECE_BYTES.min(content.len())];
     content.chunks(PIECE_BYTES).enumerate().all(|(index, expected)| {
@@ -196,7 +197,7 @@ mod tests {
     use tombolo_platform::Deadline;
     use tombolo_platform::event::{Interest, poll};
 
-    /// An executable for x86-64 of which nothing is loaded, longer than a piece.
+    /// Returns an executable for x86-64 of which nothing is loaded, longer than a piece.
     fn program() -> Vec<u8> {
         let mut bytes = vec![0; PIECE_BYTES + 100];
         bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);

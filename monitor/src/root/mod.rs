@@ -122,7 +122,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// A root monitor for `machine`. It serves clients from now on, for as long as its `supervisor` lives.
+    /// Returns a root monitor for `machine`. It serves clients from now on, for as long as its `supervisor`
+    /// lives.
     ///
     /// # Errors
     /// [`RootError::AlreadyUp`].
@@ -488,7 +489,7 @@ impl Root {
         Ok(())
     }
 
-    /// The counters of the vectors that channels of this kernel share, by window.
+    /// Returns the counters of the vectors that channels of this kernel share, by window.
     fn shared_vectors(&self) -> Vec<(WindowId, BorrowedFd<'_>)> {
         let waits = |window: &&Window| self.shared_bells.has_any(window.id);
         let bell = |window: &Window| {
@@ -520,8 +521,8 @@ fn wall_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The connection and number of a request for a region of the file that comes with it. Other files are
-/// images.
+/// Returns the connection and number of a request for a region of the file that comes with it. Other files
+/// are images.
 fn offers_file(report: &Report) -> Option<(u32, u32)> {
     let Report::Asked { connection, message } = report else { return None };
     let asked = ClientMessage::from_bytes(message).ok()?;

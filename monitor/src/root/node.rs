@@ -136,7 +136,7 @@ impl RunningNode {
         Self::with(Life::Process(process), link, (way, serial), errors)
     }
 
-    /// A node that joins by itself.
+    /// Returns a node that joins by itself.
     pub(super) fn attached(thread: JoinThread, link: NodeLink, window: WindowSide) -> Self {
         Self::with(Life::Attached(thread), link, (Some(Way::Window(window)), None), None)
     }
@@ -183,7 +183,7 @@ impl RunningNode {
         }
     }
 
-    /// The next message of its agent, or why it is lost, with its last words.
+    /// Returns the next message of its agent, or why it is lost, with its last words.
     pub(super) fn hear(&mut self) -> Result<Option<Arrived>, String> {
         self.hear_or_lose().map_err(|cause| {
             self.take_complaint();
@@ -294,7 +294,7 @@ impl RunningNode {
         Ok(())
     }
 
-    /// The streams of channels on the link with it, if that is what joins it.
+    /// Returns the streams of channels on the link with it, if that is what joins it.
     pub(super) fn streams(&self) -> Option<&LinkStreams> {
         match &self.way {
             Some(Way::Streams(side)) => Some(&side.streams),
@@ -344,7 +344,7 @@ impl RunningNode {
         }
     }
 
-    /// Whether a descriptor was closed or made since this was asked last.
+    /// Returns whether a descriptor was closed or made since this was asked last.
     pub(super) fn take_other_sources(&mut self) -> bool {
         std::mem::take(&mut self.other_sources)
     }

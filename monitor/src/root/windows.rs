@@ -83,7 +83,7 @@ impl Windows {
         Ok(sockets)
     }
 
-    /// The window between the host and a node that joins by itself, in a file or device that is there
+    /// Returns the window between the host and a node that joins by itself, in a file or device that is there
     /// already; it begins at `base_bytes` of that. Returns it as this process has it mapped.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Windows {
         Ok(memory)
     }
 
-    /// The event counters that ring a peer, by vector.
+    /// Returns the event counters that ring a peer, by vector.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
@@ -127,7 +127,7 @@ impl Windows {
         self.windows.get(&id).map(|window| &window.memory)
     }
 
-    /// A part of it, and how its sides keep their views of it.
+    /// Returns a part of it, and how its sides keep their views of it.
     pub(super) fn part(
         &self,
         id: WindowId,
@@ -144,7 +144,7 @@ impl Windows {
         self.windows.get(&id).map(|window| window.server.memory())
     }
 
-    /// The event counter that rings a peer on a vector.
+    /// Returns the event counter that rings a peer on a vector.
     pub(super) fn bell(&self, id: WindowId, peer: u16, vector: u16) -> Option<BorrowedFd<'_>> {
         self.windows.get(&id)?.server.bell(peer, vector)
     }

@@ -15,7 +15,7 @@ fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> Res
     }
 }
 
-/// The number of bytes before the first whole word of a range.
+/// Returns the number of bytes before the first whole word of a range.
 fn edge(offset_bytes: usize, length_bytes: usize) -> usize {
     length_bytes.min(offset_bytes.wrapping_neg() % WORD_BYTES)
 }

@@ -26,7 +26,7 @@ impl<const N: usize> Default for Outgoing<N> {
 impl<const N: usize> Outgoing<N> {
     const ENOUGH: () = assert!(N.is_power_of_two() && N >= 4 * NOTE_BYTES);
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         let () = Self::ENOUGH;
@@ -65,19 +65,19 @@ impl<const N: usize> Outgoing<N> {
         Some(byte)
     }
 
-    /// The number of bytes waiting.
+    /// Returns the number of bytes waiting.
     #[must_use]
     pub fn len(&self) -> usize {
         self.written.wrapping_sub(self.taken)
     }
 
-    /// Whether no bytes wait, except perhaps a pending note of a loss.
+    /// Returns whether no bytes wait, except perhaps a pending note of a loss.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether neither bytes nor a note wait.
+    /// Returns whether neither bytes nor a note wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_empty() && self.unreported_bytes == 0

@@ -122,7 +122,7 @@ impl Executable {
         }
     }
 
-    /// The segments to load.
+    /// Returns the segments to load.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.segments.iter().flatten().copied()
     }
@@ -142,7 +142,7 @@ impl Executable {
     }
 }
 
-/// The version in the Tombolo note among `notes`.
+/// Returns the version in the Tombolo note among `notes`.
 #[must_use]
 pub fn note(notes: &[u8]) -> Option<u32> {
     let mut rest = notes;
@@ -192,7 +192,8 @@ mod tests {
     /// The offset of the note's value in the smallest program.
     const VERSION_AT: usize = HEADER_BYTES + 2 * SEGMENT_BYTES + 20;
 
-    /// A program of one segment, which is its own note, loaded at `FROM` with 64 bytes of zeros after it.
+    /// Returns a program of one segment, which is its own note, loaded at `FROM` with 64 bytes of zeros after
+    /// it.
     fn smallest() -> Vec<u8> {
         let note_at = (HEADER_BYTES + 2 * SEGMENT_BYTES) as u64;
         let mut bytes = vec![0; HEADER_BYTES + 2 * SEGMENT_BYTES];

@@ -12,13 +12,13 @@ const NOTHING: u32 = 4;
 /// Bytes of the header that are used.
 pub const HEADER_BYTES: usize = 40;
 
-/// The length of the tree that `header` begins, if it is valid.
+/// Returns the length of the tree that `header` begins, if it is valid.
 #[must_use]
 pub fn length_bytes(header: &[u8]) -> Option<usize> {
     (word(header, 0)? == MAGIC).then_some(word(header, 4)? as usize)
 }
 
-/// The first range of memory: address and length in bytes.
+/// Returns the first range of memory: address and length in bytes.
 ///
 /// Only supports trees whose root has two cells for each, as those of all 64-bit boards do.
 #[must_use]
@@ -73,7 +73,7 @@ fn text(tree: &[u8], at: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A tree with a `chosen` node first, and memory of 32 MiB at 0x4000_0000.
+    /// Returns a tree with a `chosen` node first, and memory of 32 MiB at 0x4000_0000.
     fn tree() -> Vec<u8> {
         let strings = b"reg\0";
         let mut body = Vec::new();

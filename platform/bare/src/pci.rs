@@ -185,7 +185,7 @@ fn set_up_slot(
     Ok(WindowDevice { places, window_bytes, vectors })
 }
 
-/// The length of a memory region: which bits of its address can be written.
+/// Returns the length of a memory region: which bits of its address can be written.
 fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u64, PciError> {
     let offset = BAR0 + 4 * u16::from(number);
     let kind = bus.read(slot, offset);

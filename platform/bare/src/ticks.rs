@@ -2,7 +2,7 @@
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The time of a number of ticks, in nanoseconds, rounded down.
+/// Returns the time of a number of ticks, in nanoseconds, rounded down.
 ///
 /// Where a tick is a whole number of them, which is usual, this takes the same few instructions for any
 /// number; other frequencies need a division of 128 bits, which is a loop.
@@ -14,7 +14,7 @@ pub fn ns_of(ticks: u64, frequency_hz: u64) -> u64 {
     }
 }
 
-/// The first tick at or after a time.
+/// Returns the first tick at or after a time.
 #[must_use]
 pub fn tick_at(ns: u64, frequency_hz: u64) -> u64 {
     match whole_ns_per_tick(frequency_hz) {

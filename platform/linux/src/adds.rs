@@ -1,31 +1,31 @@
-//! Additions, as fast as one processor does them: instructions that the compiler neither merges nor turns
-//! into others, for measurements.
+//! Additions at the processor's full rate, for measurements: instructions that the compiler neither merges
+//! nor replaces.
 
-/// A sort of addition.
+/// Kind of addition instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Adds {
-    /// One number of 32 bits per instruction.
+    /// One 32-bit number per instruction.
     Scalar32,
-    /// One number of 64 bits per instruction.
+    /// One 64-bit number per instruction.
     Scalar64,
-    /// Vectors of numbers of 32 bits, the widest of this processor that this module has.
+    /// Vectors of 32-bit numbers, the widest of this processor that this module implements.
     Vector32,
-    /// The same of 64 bits.
+    /// Vectors of 64-bit numbers.
     Vector64,
 }
 
-/// Instructions of a round: eight chains that do not depend on each other, each four times.
+/// Instructions per round: eight independent dependency chains of four additions each.
 const ROUND: u64 = 32;
 
 impl Adds {
-    /// Those of this processor.
+    /// Returns the kinds available on this processor.
     #[must_use]
     pub fn here() -> Vec<Adds> {
         let vectors = [Adds::Vector32, Adds::Vector64].into_iter().filter(|_| vector_bytes() > 0);
         [Adds::Scalar32, Adds::Scalar64].into_iter().chain(vectors).collect()
     }
 
-    /// Its name.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Adds {
         }
     }
 
-    /// Numbers that one instruction adds.
+    /// Returns the number of additions per instruction.
     #[must_use]
     pub fn lanes(self) -> u64 {
         match self {
@@ -46,7 +46,7 @@ impl Adds {
         }
     }
 
-    /// Does `rounds` rounds; how many numbers were added.
+    /// Executes `rounds` rounds and returns the number of additions.
     #[must_use]
     pub fn run(self, rounds: u32) -> u64 {
         if rounds == 0 {
@@ -63,10 +63,11 @@ impl Adds {
     }
 }
 
-/// A loop of four times the eight instructions, `rounds` times. `$counting` counts down and branches.
+/// Expands to a loop of `rounds` iterations over four times the eight instructions. `$counting` decrements
+/// the counter and branches.
 macro_rules! rounds {
     ($rounds:expr, [$($line:literal),+], [$($counting:literal),+], [$($clobbers:tt)*]) => {{
-        // At most what 32 bits hold, as the caller's number.
+        // Fits in 32 bits like the caller's number.
         let mut left: usize = $rounds as usize;
         // SAFETY: instructions on registers that are declared as overwritten, and on `left`, which ends the
         // loop at 0: callers pass at least 1. No memory is accessed.
@@ -84,7 +85,7 @@ macro_rules! rounds {
     }};
 }
 
-/// Bytes of the widest vectors that are used; 0 where none are.
+/// Returns the size of the widest vectors used, in bytes; 0 without vectors.
 #[must_use]
 pub fn vector_bytes() -> u64 {
     isa::vector_bytes()
@@ -221,12 +222,12 @@ mod isa {
         scalar64(rounds);
     }
 
-    /// Two chains: there are no registers for more.
+    /// Adds in two chains: there are not enough registers for more.
     pub(super) fn scalar32(rounds: u64) {
         rounds!(rounds, ["add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3"], ["sub {left}, 1", "jnz 2b"], [out("eax") _, out("ecx") _,]);
     }
 
-    /// One chain, of two instructions for each number.
+    /// Adds in one chain, with two instructions per number.
     pub(super) fn scalar64(rounds: u64) {
         rounds!(rounds, ["add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0"], ["sub {left}, 1", "jnz 2b"], [out("eax") _, out("ecx") _,]);
     }
@@ -246,7 +247,7 @@ mod isa {
         rounds!(rounds, ["add r0, r0, #3", "add r1, r1, #3", "add r2, r2, #3", "add r3, r3, #3", "add r4, r4, #3", "add r5, r5, #3", "add r8, r8, #3", "add r10, r10, #3"], ["subs {left}, {left}, #1", "bne 2b"], [out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("r10") _,]);
     }
 
-    /// Four chains, of two instructions for each number.
+    /// Adds in four chains, with two instructions per number.
     pub(super) fn scalar64(rounds: u64) {
         rounds!(rounds, ["adds r0, r0, #3; adc r1, r1, #0", "adds r2, r2, #3; adc r3, r3, #0", "adds r4, r4, #3; adc r5, r5, #0", "adds r8, r8, #3; adc r10, r10, #0", "adds r0, r0, #3; adc r1, r1, #0", "adds r2, r2, #3; adc r3, r3, #0", "adds r4, r4, #3; adc r5, r5, #0", "adds r8, r8, #3; adc r10, r10, #0"], ["subs {left}, {left}, #1", "bne 2b"], [out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("r10") _,]);
     }

@@ -1,7 +1,7 @@
-//! Counts the allocations of a thread, to prove that code allocates nothing.
+//! Counts the allocations of a thread, for tests that code does not allocate.
 //!
-//! A test declares `#[global_allocator] static COUNTING: Counting = Counting;` and compares the count
-//! before and after.
+//! A test declares `#[global_allocator] static COUNTING: Counting = Counting;` and compares the count before
+//! and after.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,7 +14,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Counting;
 
-/// How often this thread has allocated or reallocated; 0 unless [`Counting`] is the global allocator.
+/// Returns the number of allocations and reallocations of this thread; 0 unless [`Counting`] is the global
+/// allocator.
 #[must_use]
 pub fn so_far() -> u64 {
     COUNT.with(Cell::get)

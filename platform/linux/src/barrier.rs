@@ -1,8 +1,8 @@
-//! The barrier with which a sleeper spares its wakers a fence.
+//! Asymmetric barrier: the sleeper pays for it, so that its wakers need no fence.
 //!
-//! A waker that publishes and then checks whether its peer sleeps needs its store ordered before its load:
-//! a full fence per message. Between processes of one kernel the sleeper can pay instead: membarrier(2)
-//! makes every registered process execute a full barrier, so the waker only needs to keep the compiler from
+//! A waker that publishes and then checks whether its peer sleeps needs its store ordered before its load: a
+//! full fence per message. Between processes of one kernel the sleeper can pay instead: membarrier(2) makes
+//! every registered process execute a full barrier, so the waker only needs to keep the compiler from
 //! reordering.
 
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ pub fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
-/// Whether [`register`] was called and succeeded.
+/// Returns whether [`register`] was called and succeeded.
 #[must_use]
 pub fn is_registered() -> bool {
     REGISTERED.get().is_some_and(|registered| *registered)
@@ -29,7 +29,7 @@ pub fn is_registered() -> bool {
 
 /// Makes every running thread of every registered process of this kernel execute a full memory barrier.
 ///
-/// Falls back to the slow form when the kernel refuses; every kernel with membarrier supports that.
+/// Falls back to the slow variant if the kernel refuses; every kernel with membarrier supports that.
 pub fn everywhere() {
     if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         let _ = membarrier(MembarrierCommand::Global);

@@ -1,9 +1,8 @@
-//! Counts the system calls of a thread, to prove that code makes none.
+//! Counts the system calls of a thread, for tests that code makes none.
 //!
-//! The kernel itself counts, with a system call filter (seccomp) that reports each call to a second thread,
-//! which counts it and lets it continue. This needs neither a debugger nor privileges, and no call escapes
-//! it. Requests that are answered without entering the kernel, such as reading the clock, are not system
-//! calls.
+//! The kernel counts with a system call filter (seccomp) that reports each call to a second thread, which
+//! counts it and lets it continue. This needs neither a debugger nor privileges, and catches every call.
+//! Requests answered by the vDSO, such as reading the clock, are not system calls.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -16,13 +15,13 @@ use rustix::ioctl::{Opcode, Updater, opcode};
 use crate::error::OsError;
 use crate::event::{Interest, poll};
 
-/// The system calls of one thread, and of threads that it starts.
+/// Counter of the system calls of one thread and of the threads that it starts.
 #[derive(Debug)]
 pub struct Calls {
     count: Arc<AtomicU64>,
 }
 
-/// Stands for a listener that does not exist yet, or will not.
+/// Placeholder until the listener exists, or if it never will.
 const NOT_YET: i32 = -1;
 const NEVER: i32 = -2;
 
@@ -58,7 +57,7 @@ impl Calls {
         }
     }
 
-    /// The number of calls so far. Reading it makes no system call.
+    /// Returns the number of calls so far, without making a system call.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         self.count.load(Ordering::Acquire)

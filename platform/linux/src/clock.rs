@@ -1,10 +1,10 @@
-//! A clock for time stamps: the processor's counter where it is steady, otherwise the monotonic clock.
+//! Clock for time stamps: the processor's counter if it is steady, otherwise the monotonic clock.
 
 use std::sync::OnceLock;
 
 use crate::time::now_ns;
 
-/// Attempts to read both clocks at the same moment.
+/// Number of attempts to read both clocks simultaneously.
 const ANCHOR_TRIES: u32 = 5;
 
 /// The source of time stamps.
@@ -26,7 +26,7 @@ pub struct StampClock {
 }
 
 impl StampClock {
-    /// The best clock of this machine.
+    /// Selects the best clock of this machine.
     #[must_use]
     pub fn detect() -> StampClock {
         static DETECTED: OnceLock<StampClock> = OnceLock::new();
@@ -36,7 +36,7 @@ impl StampClock {
         })
     }
 
-    /// The time, in ticks since an arbitrary moment.
+    /// Returns the current time, in ticks since an arbitrary epoch.
     #[inline]
     #[must_use]
     pub fn ticks(self) -> u64 {
@@ -55,7 +55,7 @@ impl StampClock {
         }
     }
 
-    /// The same moment in ticks and in nanoseconds of the monotonic clock, as closely as can be read.
+    /// Returns one moment in ticks and in nanoseconds of the monotonic clock, as closely paired as possible.
     #[must_use]
     pub fn anchor(self) -> (u64, u64) {
         let sample = |_| {
@@ -78,11 +78,11 @@ impl StampClock {
 mod counter {
     use core::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// The CPUID leaf that tells whether the time stamp counter has a constant rate.
+    /// CPUID leaf that reports whether the time stamp counter has a constant rate.
     const POWER_LEAF: u32 = 0x8000_0007;
     const INVARIANT_TSC: u32 = 1 << 8;
 
-    /// `Some(0)` where the counter is steady: its rate cannot be read.
+    /// Returns `Some(0)` if the counter is steady: its rate cannot be read.
     pub(super) fn ticks_per_s() -> Option<u64> {
         let leaves = __cpuid(0x8000_0000).eax;
         let steady = leaves >= POWER_LEAF && __cpuid(POWER_LEAF).edx & INVARIANT_TSC != 0;
@@ -101,7 +101,7 @@ mod counter {
 mod counter {
     use core::arch::asm;
 
-    /// Linux lets programs read the virtual counter, which is steady by architecture.
+    /// Returns the rate of the virtual counter, which is steady by architecture and readable under Linux.
     pub(super) fn ticks_per_s() -> Option<u64> {
         let rate: u64;
         // SAFETY: reads a register that Linux makes readable to programs; touches nothing else.

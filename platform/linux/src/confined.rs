@@ -1,7 +1,7 @@
-//! Access to files below a folder and nothing outside of it, for paths from untrusted clients.
+//! Access to files below a folder and to no others, for paths from untrusted clients.
 //!
-//! The kernel resolves each path below a descriptor (`openat2`), so that `..`, symbolic links and
-//! concurrent renames cannot lead elsewhere.
+//! The kernel resolves each path below a descriptor (`openat2`), so that `..`, symbolic links and concurrent
+//! renames cannot lead elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,12 +18,12 @@ use crate::error::{Context, OsError};
 #[derive(Debug)]
 pub struct Confined {
     folder: OwnedFd,
-    /// The name of the single file in the folder, if it is one.
+    /// Name of the single file in the folder, if only one is accessible.
     only: Option<OsString>,
     path: PathBuf,
 }
 
-/// How a file is opened, besides for reading.
+/// Open flags of a file in addition to reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// Opened for writing too.
@@ -45,19 +45,18 @@ pub struct Listed {
     pub is_folder: bool,
 }
 
-/// How often a path is resolved again when folders on it are renamed at the same time.
+/// Maximum number of attempts to resolve a path while folders on it are renamed concurrently.
 const ATTEMPTS: u32 = 64;
 
-/// The permissions of a new file, before the process's mask applies.
+/// Permissions of a new file, before the process's umask applies.
 const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
 impl Confined {
-    /// Opens what `path` names now, through any links: from here on that folder or file is meant, wherever
-    /// it is moved. With `may_create`, a file that does not exist may be created later if its folder
-    /// exists.
+    /// Opens the file or folder that `path` names now, following links. Later renames do not affect it. With
+    /// `may_create`, a file that does not exist may be created later if its folder exists.
     ///
     /// # Errors
-    /// It does not exist, is neither file nor folder, or the kernel lacks `openat2` (before Linux 5.6).
+    /// The path does not exist, is neither file nor folder, or the kernel lacks `openat2` (before Linux 5.6).
     pub fn new(path: &Path, may_create: bool) -> Result<Confined, OsError> {
         let failed = |error: std::io::Error| OsError::from_io(format!("find {}", path.display()), &error);
         let found = match path.canonicalize() {
@@ -90,13 +89,13 @@ impl Confined {
         }
     }
 
-    /// The path when this was opened, without links.
+    /// Returns the path at the time of opening, with links resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a folder.
+    /// Returns whether it is a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.only.is_none()
@@ -107,7 +106,7 @@ impl Confined {
         let (path, resolve) = match &self.only {
             None if below.as_os_str().is_empty() => (OsStr::new("."), confined),
             None => (below.as_os_str(), confined),
-            // Not a different file, should a link take its place.
+            // Refuse a link that takes the file's place.
             Some(name) if below.as_os_str().is_empty() => (&**name, confined | ResolveFlags::NO_SYMLINKS),
             Some(_) => return Err(Errno::NOTDIR),
         };
@@ -148,7 +147,7 @@ impl Confined {
         }
     }
 
-    /// The metadata of a file or folder below the folder.
+    /// Returns the metadata of a file or folder below the folder.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -158,7 +157,7 @@ impl Confined {
         File::from(found).metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// The entries of a folder, in the order of the bytes of their names.
+    /// Returns the entries of a folder, in the order of the bytes of their names.
     ///
     /// # Errors
     /// As [`open`](Self::open); `ENOTDIR` for a file.
@@ -182,7 +181,8 @@ impl Confined {
     }
 }
 
-/// For file systems that do not report the type with the name. False for an entry that has vanished.
+/// Returns whether an entry is a folder, for file systems that do not report the type with the name. False
+/// for an entry that has vanished.
 fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
     match statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory),
@@ -194,7 +194,7 @@ fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
 fn regular(kind: FileType) -> Result<FileType, Errno> {
     match kind {
         FileType::RegularFile | FileType::Directory => Ok(kind),
-        // Links themselves are only seen where following is not allowed.
+        // Links themselves are visible only if following is not allowed.
         FileType::Symlink => Err(Errno::LOOP),
         _ => Err(Errno::NXIO),
     }

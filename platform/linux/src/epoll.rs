@@ -1,5 +1,5 @@
-//! Waiting for many descriptors at a cost that does not depend on their number: the kernel keeps the list
-//! of those that are ready.
+//! Waits for many descriptors at a cost that does not depend on their number: the kernel keeps the list of
+//! ready ones.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,40 +13,40 @@ use crate::error::{Context, OsError};
 use crate::event::{Interest, Ready};
 use crate::time::{Deadline, timespec};
 
-/// When a descriptor is reported.
+/// Trigger mode of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
-    /// By every wait while it is ready.
+    /// Reported by every wait while it is ready.
     Level,
-    /// Once for each event: the caller must handle it until nothing is left.
+    /// Reported once per event: the caller must handle it until nothing is left.
     Edge,
-    /// Once, until it is [changed](Epoll::change); then at once if it is ready.
+    /// Reported once, until the interest is [changed](Epoll::change); then immediately if it is ready.
     Once,
 }
 
-/// Descriptors to wait for, each under a key. Shareable: all operations take `&self`.
+/// Set of descriptors to wait for, each under a key. Shareable: all operations take `&self`.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
 }
 
-/// The most events of one wait; the next finds the rest.
+/// Maximum number of events per wait; the next wait returns the rest.
 const AT_ONCE: usize = 64;
 
-/// The result of a wait.
+/// Events returned by a wait.
 #[derive(Debug, Default)]
 pub struct Events {
     found: Vec<(u64, Ready)>,
 }
 
 impl Events {
-    /// Holds no events, and allocates nothing yet.
+    /// Creates an empty buffer without allocating.
     #[must_use]
     pub const fn new() -> Self {
         Events { found: Vec::new() }
     }
 
-    /// The keys of the ready descriptors, and what they are ready for.
+    /// Returns the keys of the ready descriptors, and what they are ready for.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Ready)> {
         self.found.iter().copied()
     }
@@ -79,7 +79,7 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
 }
 
 impl Epoll {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -88,14 +88,14 @@ impl Epoll {
         Ok(Epoll { fd })
     }
 
-    /// A set that becomes readable when the reading end of `fd` is closed. `None` for a file, which has no
-    /// such end.
+    /// Creates a set that becomes readable when the reading end of `fd` is closed. `None` for a file, which
+    /// has no such end.
     ///
     /// # Errors
     /// As [`Epoll::new`] and [`Epoll::add`].
     pub fn of_end(fd: impl AsFd) -> Result<Option<Self>, OsError> {
         let set = Epoll::new()?;
-        // The kernel always reports the end.
+        // The kernel always reports hang-ups.
         match epoll::add(&set.fd, fd, epoll::EventData::new_u64(0), epoll::EventFlags::empty()) {
             Ok(()) => Ok(Some(set)),
             Err(Errno::PERM) => Ok(None),
@@ -103,11 +103,11 @@ impl Epoll {
         }
     }
 
-    /// Waits for `fd` from now on, until its last duplicate is closed.
+    /// Adds `fd`, which stays in the set until its last duplicate is closed.
     ///
     /// # Errors
-    /// `EEXIST` when it is in the set; `EPERM` for a file that is always ready; `ENOSPC` when the
-    /// sets of this user hold as many as `/proc/sys/fs/epoll/max_user_watches` allows.
+    /// `EEXIST` if it is in the set; `EPERM` for a file, which is always ready; `ENOSPC` if the sets of this
+    /// user hold as many as `/proc/sys/fs/epoll/max_user_watches` allows.
     pub fn add(&self, fd: impl AsFd, interest: Interest, trigger: Trigger, key: u64) -> Result<(), OsError> {
         epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags(interest, trigger))
             .context("wait for a descriptor among many")
@@ -128,13 +128,13 @@ impl Epoll {
             .context("change what to wait for on a descriptor")
     }
 
-    /// Stops waiting for `fd`. Does nothing when it is not in the set.
+    /// Removes `fd`. Does nothing if it is not in the set.
     pub fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.fd, fd);
     }
 
     /// Sleeps until a descriptor is ready or `deadline` passes, and replaces the content of `events`: empty
-    /// when the deadline passed. Signal handlers do not end the wait.
+    /// if the deadline passed. Signal handlers do not end the wait.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -151,11 +151,11 @@ impl Epoll {
         }
     }
 
-    /// One sleep, which may end up to a millisecond early because that is the call's resolution. The
-    /// remainder is slept by a call with a finer one.
+    /// Sleeps once. May return up to a millisecond early, the resolution of the call; the remainder is slept
+    /// by a call with a finer one.
     fn wait_once(&self, events: &mut Events, remaining: Option<Duration>) -> rustix::io::Result<()> {
         let millis = remaining.map(|remaining| {
-            // The longest that the call accepts: 24 days.
+            // The call accepts at most 24 days.
             Duration::from_millis(u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).min(0x7fff_ffff))
         });
         let timeout: Option<Timespec> = millis.map(timespec);
@@ -174,7 +174,7 @@ impl Epoll {
 }
 
 impl AsFd for Epoll {
-    /// Readable while something in it is ready.
+    /// Returns a descriptor that is readable while something in the set is ready.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -188,7 +188,7 @@ pub struct TimerFd {
 }
 
 impl TimerFd {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -198,7 +198,7 @@ impl TimerFd {
         Ok(TimerFd { fd, set_to: None })
     }
 
-    /// Makes it readable at `deadline`, or never. Makes no system call when that is set already.
+    /// Makes the timer readable at `deadline`, or never. Makes no system call if it is set so already.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -206,7 +206,7 @@ impl TimerFd {
         if self.set_to == deadline {
             return Ok(());
         }
-        // Zero would unset it.
+        // Zero would disarm it.
         let at = deadline.map_or(Duration::ZERO, |at| Duration::from_nanos(at.as_ns().max(1)));
         let value =
             rustix::time::Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(at) };
@@ -215,7 +215,7 @@ impl TimerFd {
         Ok(())
     }
 
-    /// Records that it expired and is no longer set.
+    /// Records that the timer expired and is no longer set.
     pub fn went_off(&mut self) {
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
         self.set_to = None;

@@ -1,19 +1,19 @@
-//! An error of the operating system, with the operation that failed.
+//! Error of the operating system, with the operation that failed.
 
 use rustix::io::Errno;
 
-/// A system call failed.
+/// Error of a failed system call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("cannot {operation}: {errno}")]
 pub struct OsError {
-    /// The operation, phrased to follow "cannot".
+    /// Name of the operation, phrased to follow "cannot".
     pub operation: String,
     /// The kernel's error number.
     pub errno: Errno,
 }
 
 impl OsError {
-    /// An error of `operation`, phrased to follow "cannot".
+    /// Creates an error of `operation`, phrased to follow "cannot".
     pub fn new(operation: impl Into<String>, errno: Errno) -> Self {
         OsError { operation: operation.into(), errno }
     }

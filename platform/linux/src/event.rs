@@ -1,4 +1,4 @@
-//! What a sleeping domain waits for: event counters and file descriptors, always with a deadline.
+//! Wait primitives of a domain: event counters and file descriptors, always with a deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub fn signal(counter: impl AsFd) -> Result<(), OsError> {
     }
 }
 
-/// Resets an event counter to zero; returns whether it was signalled.
+/// Resets an event counter to zero. Returns whether it was signalled.
 pub fn drain(counter: impl AsFd) -> bool {
     rustix::io::read(counter, &mut [0_u8; 8]).is_ok()
 }
@@ -54,33 +54,33 @@ pub fn timer() -> Result<OwnedFd, OsError> {
 /// # Errors
 /// An error of the kernel.
 pub fn set_timer(timer: impl AsFd, delay: Duration) -> Result<(), OsError> {
-    // Zero would unset it.
+    // Zero would disarm it.
     let it_value = timespec(delay.max(Duration::from_nanos(1)));
     let setting = Itimerspec { it_interval: timespec(Duration::ZERO), it_value };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &setting).context("set a timer")?;
     Ok(())
 }
 
-/// The state of one descriptor after a [`poll`].
+/// State of one descriptor after a [`poll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ready {
-    /// There is data or the end to read.
+    /// Data or the end of the stream can be read.
     pub readable: bool,
     /// Writing would not block.
     pub writable: bool,
-    /// The other end is gone; data sent before can still be read.
+    /// The other end is closed; data sent before can still be read.
     pub hung_up: bool,
 }
 
 impl Ready {
-    /// Whether anything is set.
+    /// Returns whether any flag is set.
     #[must_use]
     pub fn any(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
 }
 
-/// The events to wait for on a descriptor.
+/// Events to wait for on a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// Data or the end to read.

@@ -8,12 +8,12 @@ use tombolo_base::sync::AtomicU64;
 use crate::error::OsError;
 use crate::time::{Deadline, timespec};
 
-/// How a sleep ended.
+/// Outcome of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slept {
-    /// Woken, or interrupted by a signal: check again.
+    /// Woken, or interrupted by a signal: check the condition again.
     Woken,
-    /// The word did not have the expected value, so there was no sleep.
+    /// The word did not have the expected value; the thread did not sleep.
     Changed,
     /// The deadline passed.
     TimedOut,
@@ -26,7 +26,7 @@ pub enum Slept {
 /// An error of the kernel.
 ///
 /// # Panics
-/// When `index` is out of range, a mistake of the caller.
+/// Panics if `index` is out of range, which is a caller error.
 pub fn wait(
     memory: &SharedMemory,
     index: usize,
@@ -54,7 +54,8 @@ pub fn wake(memory: &SharedMemory, index: usize, count: u32) -> Result<usize, Os
         .map_err(|errno| OsError::new("wake sleepers on shared memory", errno))
 }
 
-/// The four bytes that the kernel compares: the low half of a little-endian number comes first.
+/// Returns the four bytes that the kernel compares: the low half, which comes first in a little-endian
+/// number.
 fn low_half(word: &AtomicU64) -> &core::sync::atomic::AtomicU32 {
     // SAFETY: the word is valid for eight bytes, aligned to eight, for as long as the borrow. Nothing in this
     // process accesses memory through the result: only its address goes to the kernel, which loads it whole.
@@ -80,8 +81,8 @@ mod tests {
         assert_eq!(wake(&memory, 3, 1), Ok(0));
     }
 
-    /// Sleepers that a direct futex call found right after [`wake`] had missed them; this many mean
-    /// that [`wake`] does not work.
+    /// Number of sleepers found by a direct futex call right after [`wake`]; this many mean that [`wake`]
+    /// does not work.
     const MISSED: usize = 1000;
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
         let enough = std::sync::atomic::AtomicBool::new(false);
         let by_the_kernel = || futex::wake(low_half(&theirs.words()[0]), Flags::empty(), 1).unwrap();
         std::thread::scope(|scope| {
-            // The word never changes: only a wake ends a sleep before its deadline.
+            // The word never changes: only a wake-up ends a sleep before its deadline.
             let sleeper = scope.spawn(|| {
                 let mut slept = Slept::Woken;
                 while slept == Slept::Woken && !enough.load(Ordering::Relaxed) {

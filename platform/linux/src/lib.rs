@@ -26,7 +26,8 @@ pub mod socket;
 pub mod thread;
 pub mod time;
 
-/// Reports, past the test harness, which hides the output of passing tests, what this kernel cannot do.
+/// Reports a feature that this kernel lacks, bypassing the test harness, which hides the output of passing
+/// tests.
 #[cfg(test)]
 fn unsupported(what: &str) {
     let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("\nUNSUPPORTED {what}\n"));

@@ -1,4 +1,4 @@
-//! Locking without regard to poison.
+//! Mutex locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -22,7 +22,7 @@ pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_w
 pub use replace::{is_mapped, replace_private};
 pub use revocable::{MapOptions, Revocable};
 
-/// Bytes of a page of this kernel.
+/// Returns the page size of this kernel, in bytes.
 #[must_use]
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
@@ -66,14 +66,14 @@ pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
     Ok(())
 }
 
-/// What tells one file from another, for as long as a descriptor of it is open.
+/// Identity of a file, unique while a descriptor of it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// Which file a descriptor is of.
+/// Returns the identity of the file that a descriptor refers to.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -85,8 +85,8 @@ pub fn file_id(file: impl AsFd) -> Result<FileId, OsError> {
 /// Checks that the memory of a window is at least `length_bytes` long. Only a monitor passes such files.
 ///
 /// A memory file without a name must be sealed as in [`check_sealed`]. A file with a name cannot be sealed: a
-/// program that may write to it could cut it short, which ends the programs that map it with SIGBUS. A device
-/// has the length that it has.
+/// program with write access could truncate it, which kills the programs that map it with SIGBUS. The length
+/// of a device is fixed.
 ///
 /// # Errors
 /// As [`check_sealed`].

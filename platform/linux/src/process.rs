@@ -1,4 +1,4 @@
-//! Starts processes that cannot be left behind, and detects their end reliably.
+//! Starts processes that cannot outlive their parent, and detects their end reliably.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,12 +11,12 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::error::{Context, OsError};
 use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
 
-/// Added to a process's memory share, in thousandths, when the kernel chooses a process to kill for lack of
-/// memory (`oom_score_adj` in proc(5)).
+/// Added to a process's memory share, in thousandths, when the OOM killer selects a process (`oom_score_adj`
+/// in proc(5)).
 const GOES_FIRST: i32 = 500;
 const SCORE: &str = "/proc/self/oom_score_adj";
 
-/// How a process ended.
+/// Outcome of a process that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// It exited with this status.
@@ -25,8 +25,8 @@ pub enum Ended {
     Signalled(u8),
 }
 
-/// A child process: dies with its parent, leads a process group of its own, and is watched by a descriptor
-/// that names the process instead of a reusable number.
+/// A child process. It dies with its parent, leads its own process group, and is watched by a descriptor that
+/// identifies the process, unlike a reusable number.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -68,30 +68,30 @@ impl Process {
         Ok(Process { child, pidfd })
     }
 
-    /// The process id, for display and for matching credentials, not for signals.
+    /// Returns the process id, for display and for matching credentials, not for signals.
     #[must_use]
     pub fn pid(&self) -> i32 {
         Pid::from_child(&self.child).as_raw_nonzero().get()
     }
 
-    /// Readable once the process has ended.
+    /// Returns a descriptor that is readable once the process has ended.
     #[must_use]
     pub fn ended_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// The standard streams that were asked for as pipes.
+    /// Returns the child, for its standard streams that were requested as pipes.
     pub fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// Sends a signal to the whole process group. Does nothing once the process has ended.
     pub fn signal(&self, signal: Signal) {
-        // Not reaped yet, so its id, which is also the group's, is still its own.
+        // Not reaped yet, so its id, which is also the group's, cannot have been reused.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// How it ended, if it has. Kills whatever is left of its process group then.
+    /// Returns how the process ended, if it has, and then kills the rest of its process group.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -111,7 +111,7 @@ impl Process {
         }))
     }
 
-    /// Kills it and everything in its group, and waits for its end.
+    /// Kills the process and its group, and waits for its end.
     pub fn destroy(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
@@ -121,8 +121,8 @@ impl Process {
 /// Restricts `command` to `cpus`, if any are given, and sets its scheduling, if given. Its children inherit
 /// both.
 ///
-/// Starting the command fails with `EINVAL` when the node has none of these processors, with `EPERM` when
-/// this user may not use that priority.
+/// Starting the command fails with `EINVAL` if the node has none of these processors, with `EPERM` if this
+/// user may not use that priority.
 pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Scheduling>) {
     let prepare = move || {
         if !cpus.is_empty() {
@@ -137,8 +137,8 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Makes the kernel kill what `command` starts, and its descendants, before others when memory runs out, so
-/// that the watching process survives to report it. Has no effect where the kernel does not permit it.
+/// Makes the OOM killer select `command` and its descendants before others, so that the supervising process
+/// survives to report it. Has no effect if the kernel does not permit it.
 pub fn end_first_without_memory(command: &mut Command) {
     let inherited = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
     if inherited.is_none_or(|score| score >= GOES_FIRST) {
@@ -156,11 +156,11 @@ pub fn end_first_without_memory(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Takes ownership of a descriptor inherited under the number `number`. Programs that this process starts
-/// do not inherit it, under either number.
+/// Takes ownership of a descriptor inherited under the number `number`, and sets close-on-exec, so that child
+/// processes do not inherit it.
 ///
 /// # Errors
-/// `EBADF` when there is no such descriptor.
+/// `EBADF` if there is no such descriptor.
 pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
     if number < 0 {
         return Err(OsError::new("use an inherited descriptor", Errno::BADF));
@@ -175,7 +175,7 @@ pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
 /// Watches a process that is not a child; the descriptor becomes readable when it has ended.
 ///
 /// # Errors
-/// `ESRCH` when it does not exist.
+/// `ESRCH` if it does not exist.
 pub fn watch(pid: i32) -> Result<OwnedFd, OsError> {
     let pid = Pid::from_raw(pid).ok_or(OsError::new("watch a process", Errno::SRCH))?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")
@@ -186,8 +186,8 @@ pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
     let _ = rustix::process::pidfd_send_signal(pidfd, signal);
 }
 
-/// Keeps SIGTERM and SIGINT from ending this process: a descriptor becomes readable instead, and stays so.
-/// Programs that it starts take the signals as usual. Call before other threads are started.
+/// Blocks SIGTERM and SIGINT for this process and returns a descriptor that becomes, and stays, readable when
+/// one arrives. Programs that it starts handle the signals as usual. Call before other threads are started.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -214,7 +214,7 @@ pub fn termination() -> Result<OwnedFd, OsError> {
 /// Fills `bytes` with random numbers of the kernel.
 ///
 /// # Errors
-/// An error of the kernel, which is not ready just after a boot.
+/// An error of the kernel, whose generator may not be ready just after boot.
 pub fn random(bytes: &mut [u8]) -> Result<(), OsError> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -227,19 +227,20 @@ pub fn random(bytes: &mut [u8]) -> Result<(), OsError> {
     Ok(())
 }
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 #[must_use]
 pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Makes orphaned descendants of this process its children, so that none escapes.
+/// Makes this process the reaper of its orphaned descendants, so that none escapes.
 pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Gives memory of large buffers back to the kernel as soon as it is freed, for programs that are long there
-/// and read large files now and then. Otherwise glibc learns from such a buffer to keep twice as much.
+/// Makes the allocator return memory of large buffers to the kernel as soon as it is freed, for long-running
+/// programs that occasionally read large files. Otherwise glibc raises its threshold after such a buffer and
+/// retains up to twice as much.
 pub fn return_large_buffers() {
     #[cfg(target_env = "gnu")]
     {

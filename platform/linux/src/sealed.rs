@@ -1,12 +1,12 @@
-//! Memory that changes hands between processes that do not trust each other.
+//! Memory transferred between processes that do not trust each other.
 //!
-//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) it makes the kernel
-//! verify that no process has it mapped for writing, and rule that out from then on: its bytes can no
-//! longer change, and it may be sent. The receiver checks the seals ([`Sealed::receive`]), so a plain
-//! `&[u8]` over it is sound, and validated content stays valid. A process that needs to write maps it
-//! [`Private`]: no other process sees what is written there.
+//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) makes the kernel verify
+//! that no process has it mapped for writing, and prevent that from then on: its bytes can no longer change,
+//! and it may be sent. The receiver checks the seals ([`Sealed::receive`]), so a plain `&[u8]` over it is
+//! sound, and validated content stays valid. A process that needs to write maps it [`Private`], as
+//! copy-on-write.
 //!
-//! Seals do not keep out a debugger of the same user, which can access any memory of the process.
+//! Seals do not protect against a debugger of the same user, which can access any memory of the process.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,18 +18,18 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::{Context, OsError};
 
-/// No writes and no change of length, for good.
+/// Seals against writes and changes of length.
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The seals required on memory from others.
+/// Seals required on memory from other processes.
 const NEEDED: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK);
 
-/// The file system type of memory files with ordinary pages. Huge pages can run out, which is a fault at
-/// the first access.
+/// File system type of memory files with ordinary pages. Huge pages can run out, which causes a fault on the
+/// first access.
 const MEMORY_FILES: i64 = 0x0102_1994;
 
-/// Pages of this process, unmapped when dropped.
+/// Mapped pages of this process, unmapped when dropped.
 #[derive(Debug)]
 struct Pages {
     address: NonNull<u8>,
@@ -81,7 +81,7 @@ impl Pages {
     }
 }
 
-/// Memory that no other process has.
+/// Memory that is accessible to this process only.
 #[derive(Debug)]
 pub struct Fresh {
     pages: Pages,
@@ -89,7 +89,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Zeroed memory of `length_bytes`. `name` shows in `/proc/PID/maps`.
+    /// Allocates zeroed memory of `length_bytes`. `name` shows in `/proc/PID/maps`.
     ///
     /// # Errors
     /// Out of memory or too many open files; `EINVAL` for a length of zero.
@@ -101,10 +101,10 @@ impl Fresh {
         Ok(Fresh { pages, file })
     }
 
-    /// Seals it: no process can write to it any more, including this one.
+    /// Seals the memory: no process, including this one, can write to it any more.
     ///
     /// # Errors
-    /// `EBUSY` when some process has it mapped for writing; the memory is lost.
+    /// `EBUSY` if some process has it mapped for writing; the memory is lost.
     pub fn seal(self) -> Result<Sealed, OsError> {
         let Fresh { pages, file } = self;
         let length_bytes = pages.length_bytes;
@@ -132,7 +132,7 @@ impl DerefMut for Fresh {
     }
 }
 
-/// Memory that no one can write to.
+/// Immutable memory that no process can write to.
 #[derive(Debug)]
 pub struct Sealed {
     pages: Pages,
@@ -140,11 +140,11 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Accepts memory that another process sent.
+    /// Accepts memory sent by another process.
     ///
     /// # Errors
-    /// `EPERM` when it can still be written or shortened, or is not a memory file of ordinary
-    /// pages; `EOVERFLOW` when it is shorter than `length_bytes`.
+    /// `EPERM` if it can still be written or shortened, or is not a memory file of ordinary pages;
+    /// `EOVERFLOW` if it is shorter than `length_bytes`.
     pub fn receive(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| match errno {
             Errno::INVAL => OsError::new("accept a buffer that is not a memory file", Errno::PERM),
@@ -171,18 +171,18 @@ impl Sealed {
     }
 
     fn map(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
-        // A shared mapping would do as well, but not on kernels before 6.7.
+        // A shared mapping would also work, but not on kernels before 6.7.
         let pages = Pages::map(&file, length_bytes, ProtFlags::READ, MapFlags::PRIVATE)?;
         Ok(Sealed { pages, file })
     }
 
-    /// The descriptor, for sending it on.
+    /// Returns the descriptor, for sending it on.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Makes its bytes writable for this process; other holders do not see the changes.
+    /// Makes the bytes writable for this process; other holders do not see the changes.
     ///
     /// # Errors
     /// Out of memory.
@@ -206,7 +206,7 @@ impl Deref for Sealed {
     }
 }
 
-/// A private copy of sealed memory, made page by page on write.
+/// A private copy-on-write mapping of sealed memory.
 #[derive(Debug)]
 pub struct Private {
     pages: Pages,
@@ -215,7 +215,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// Seals it again: the same memory if nothing was written, otherwise a copy.
+    /// Seals the memory again: the same file if nothing was written, otherwise a copy.
     ///
     /// # Errors
     /// Out of memory.
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!((&private[..4], &kept[..4]), (&b"mine"[..], &[7; 4][..]));
         let again = private.seal().unwrap();
         assert_eq!((&again[..5], kept[0]), (&b"mine\x07"[..], 7));
-        // Unwritten memory is the same, not a copy.
+        // Unwritten memory is the same file, not a copy.
         let inode = |sealed: &Sealed| rustix::fs::fstat(sealed.descriptor()).unwrap().st_ino;
         let before = inode(&again);
         assert_eq!(inode(&again.into_private().unwrap().seal().unwrap()), before);

@@ -1,6 +1,6 @@
-//! Memory that another system shares with this one: where it is, and how it is opened.
+//! Location and opening of memory that another system shares with this one.
 //!
-//! A window that Tombolo did not make is named by a text in a machine file or on a command line, such as
+//! A window that Tombolo did not create is given by a text in a machine file or on a command line, such as
 //! `file:/dev/shm/card0` or `pci:0000:03:00.0/2`.
 
 use std::fmt;
@@ -14,22 +14,22 @@ use crate::error::{Context, OsError};
 use crate::guest::pci::{self, WindowDevice};
 use crate::guest::{read_attribute, write_attribute};
 
-/// Where a window is.
+/// Location of a window's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WindowSource {
     /// A file that both sides map: in `/dev/shm`, or the backing file of an emulator's device.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where the window begins in it, a multiple of 4096; it has the rest of the file. A device may keep
-        /// the first part for itself.
+        /// Offset of the window in the file, a multiple of 4096; it extends to the end of the file. A device
+        /// may keep the first part for itself.
         offset_bytes: u64,
     },
     /// A memory BAR of a PCI device: its address and the number of the BAR.
     Pci {
-        /// Such as `0000:03:00.0`.
+        /// PCI address, such as `0000:03:00.0`.
         address: String,
-        /// 0 to 5.
+        /// Number of the BAR, 0 to 5.
         bar: u8,
     },
     /// The first `ivshmem` device, as QEMU, ACRN and Jailhouse present it: BAR 2 of 1af4:1110.
@@ -38,20 +38,20 @@ pub enum WindowSource {
     Dax(PathBuf),
     /// A memory map of a UIO device.
     Uio {
-        /// The device, `/dev/uio0`.
+        /// Path of the device, such as `/dev/uio0`.
         path: PathBuf,
-        /// The number of the map, 0 to 4.
+        /// Index of the map, 0 to 4.
         map: u8,
     },
-    /// Memory at a physical address that the kernel was told to leave alone.
+    /// Memory at a physical address that is reserved in the kernel.
     Physical(u64),
 }
 
-/// The forms that a source is written in, for messages.
+/// Notations of a source, for messages.
 pub const SOURCE_FORMS: &str =
     "file:PATH[+0xOFFSET], pci:ADDRESS/BAR, ivshmem, dax:PATH, uio:PATH/MAP or memory:0xADDRESS";
 
-/// A text that names no window.
+/// Error for a text that does not denote a window.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid window '{text}'; {why}; write {SOURCE_FORMS}")]
 pub struct InvalidSource {
@@ -59,14 +59,14 @@ pub struct InvalidSource {
     why: &'static str,
 }
 
-/// A window that is open. Programs map `file` from `base_bytes` on.
+/// An open window. Programs map `file` from `base_bytes` on.
 #[derive(Debug)]
 pub struct OpenWindow {
-    /// What is mapped.
+    /// File or device to map.
     pub file: OwnedFd,
-    /// Where the window begins in it, a multiple of the page size.
+    /// Offset of the window in the file, a multiple of the page size.
     pub base_bytes: u64,
-    /// Its length.
+    /// Length of the window, in bytes.
     pub length_bytes: u64,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for WindowSource {
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The address or offset of a page from its hexadecimal digits.
+/// Parses the hexadecimal address or offset of a page.
 fn page_address(digits: &str) -> Result<u64, &'static str> {
     match u64::from_str_radix(&digits.replace('_', ""), 16) {
         Ok(address) if address.is_multiple_of(PAGE_BYTES) => Ok(address),
@@ -141,7 +141,7 @@ fn page_address(digits: &str) -> Result<u64, &'static str> {
     }
 }
 
-/// Domain, bus, device and function, in hexadecimal digits.
+/// Checks for domain, bus, device and function in hexadecimal digits.
 fn is_pci_address(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_separator = |index: usize| match index {
@@ -157,7 +157,7 @@ fn is_pci_address(text: &str) -> bool {
 }
 
 impl WindowSource {
-    /// A path that is relative starts at `folder`.
+    /// Resolves a relative path against `folder`.
     #[must_use]
     pub fn below(self, folder: &Path) -> Self {
         match self {
@@ -168,11 +168,11 @@ impl WindowSource {
         }
     }
 
-    /// Opens it. `length_bytes` is what the other side has, if this side is to check that; memory at an
-    /// address has no length of its own and needs it.
+    /// Opens the window. `length_bytes` is the other side's length, for comparison; memory at a physical
+    /// address has no length of its own and requires it.
     ///
     /// # Errors
-    /// What the kernel refused; `EINVAL` for a window of another length, or of none that is known.
+    /// An error of the kernel; `EINVAL` for a window of another or of unknown length.
     pub fn open(&self, length_bytes: Option<u64>) -> Result<OpenWindow, OsError> {
         let window = match self {
             WindowSource::File { path, offset_bytes } => open_file(path, *offset_bytes)?,
@@ -190,7 +190,7 @@ impl WindowSource {
             WindowSource::Uio { path, map } => {
                 let name = path.file_name().unwrap_or_default();
                 let about = Path::new("/sys/class/uio").join(name).join(format!("maps/map{map}"));
-                // The kernel numbers the maps of a device by the page that is asked for.
+                // UIO selects the map of a device by the page offset.
                 let base_bytes = u64::from(*map) * PAGE_BYTES;
                 let length_bytes = number(&about.join("size"))?;
                 OpenWindow { file: pci::open(path)?.into(), base_bytes, length_bytes }
@@ -218,7 +218,7 @@ impl WindowSource {
     }
 }
 
-/// A number of sysfs, decimal or hexadecimal.
+/// Reads a decimal or hexadecimal number from sysfs.
 fn number(path: &Path) -> Result<u64, OsError> {
     let text = read_attribute(path)?;
     let parsed = match text.strip_prefix("0x") {
@@ -228,8 +228,7 @@ fn number(path: &Path) -> Result<u64, OsError> {
     parsed.ok_or_else(|| OsError::new(format!("read a number from {}", path.display()), Errno::INVAL))
 }
 
-/// Opens a file. A block device of persistent memory is not the same memory: the kernel maps copies of its
-/// blocks.
+/// Opens a file. Refuses a block device of persistent memory: the kernel maps copies of its blocks.
 fn open_file(path: &Path, offset_bytes: u64) -> Result<OpenWindow, OsError> {
     let file = pci::open(path)?;
     let status = file.metadata().context(&format!("size {}", path.display()))?;
@@ -245,7 +244,7 @@ fn open_file(path: &Path, offset_bytes: u64) -> Result<OpenWindow, OsError> {
     Ok(OpenWindow { file: file.into(), base_bytes: offset_bytes, length_bytes })
 }
 
-/// Opens a device of the DAX driver, of which `devices` has the attributes. Programs map single pages of the
+/// Opens a device of the DAX driver, whose attributes are in `devices`. Programs map single pages of the
 /// window, which the driver must allow.
 fn open_dax(path: &Path, devices: &Path) -> Result<OpenWindow, OsError> {
     let name = path.file_name().unwrap_or_default();
@@ -268,14 +267,14 @@ fn open_bar(sysfs: &Path, bar: u8) -> Result<OpenWindow, OsError> {
     let range = pci::parse_bar(&table, bar.into()).ok_or_else(|| {
         OsError::new(format!("find BAR {bar} of the device {}", sysfs.display()), Errno::NODEV)
     })?;
-    // Refused while a driver has the device, which has enabled it then.
+    // Refused while a driver is bound, which has enabled the device then.
     match write_attribute(&sysfs.join("enable"), "1") {
         Err(error) if error.errno != Errno::BUSY => return Err(error),
         _ => {}
     }
     let combining = sysfs.join(format!("resource{bar}_wc"));
-    // x86 processors do not keep the order of stores to write-combining memory, on which rings rely; on
-    // others a release store orders them, and uncached memory could not take unaligned accesses.
+    // x86 processors do not preserve the order of stores to write-combining memory, on which rings rely; on
+    // others a release store orders them, and uncached memory would not allow unaligned accesses.
     let path = match cfg!(not(target_arch = "x86_64")) && combining.exists() {
         true => combining,
         false => sysfs.join(format!("resource{bar}")),

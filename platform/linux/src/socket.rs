@@ -1,7 +1,7 @@
-//! Local sockets that leave nothing behind: abstract names, socket pairs, passed descriptors.
+//! Local sockets that leave no files behind: abstract names, socket pairs, passed descriptors.
 //!
-//! An abstract name vanishes with the socket that holds it, so a process killed at any instruction leaves
-//! no file. It has no permissions either: both ends check the other's user by its credentials.
+//! An abstract name vanishes with its socket, so a process killed at any instruction leaves no file. It has
+//! no permissions either: both ends check the other's user by its credentials.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,13 +17,13 @@ use rustix::net::{
 
 use crate::error::{Context, OsError};
 
-/// The most descriptors with one message.
+/// Maximum number of descriptors per message.
 pub const MAX_FDS: usize = 8;
 
-/// The longest control message, in bytes.
+/// Maximum length of a control message, in bytes.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 
-/// The kind of a local socket.
+/// Type of a local socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SocketKind {
     /// Keeps message boundaries (`SOCK_SEQPACKET`).
@@ -41,12 +41,12 @@ impl SocketKind {
     }
 }
 
-/// The process at the other end, according to the kernel.
+/// Credentials of the process at the other end, according to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// The process id when it connected.
+    /// Process id at the time of connecting.
     pub pid: i32,
-    /// The effective user id when it connected.
+    /// Effective user id at the time of connecting.
     pub uid: u32,
 }
 
@@ -102,7 +102,7 @@ pub fn pair(kind: SocketKind) -> Result<(OwnedFd, OwnedFd), OsError> {
         .context("create a socket pair")
 }
 
-/// The credentials of the process at the other end.
+/// Returns the credentials of the process at the other end.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -134,18 +134,18 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 /// A message with its descriptors.
 #[derive(Debug)]
 pub struct Received {
-    /// The number of bytes in the buffer; 0 means that the other end is gone.
+    /// Number of bytes in the buffer; 0 if the other end is closed.
     pub length: usize,
-    /// The descriptors received with it.
+    /// Descriptors received with the message.
     pub fds: Vec<OwnedFd>,
-    /// Whether it exceeded the buffer or had more than [`MAX_FDS`] descriptors, and was truncated.
+    /// Whether the message was truncated: it exceeded the buffer or had more than [`MAX_FDS`] descriptors.
     pub truncated: bool,
 }
 
 /// Receives one message with its descriptors, without blocking.
 ///
 /// # Errors
-/// `EAGAIN` when there is none, `ECONNRESET` when the other end is gone.
+/// `EAGAIN` if there is none, `ECONNRESET` if the other end is closed.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -168,18 +168,19 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> 
     Ok(Received { length: message.bytes, fds, truncated })
 }
 
-/// Lets [`sleep`] block on this socket, for up to `length` at a time. All other functions here never block.
+/// Sets a receive timeout of `length`, so that [`sleep`] blocks on this socket. All other functions here
+/// never block.
 ///
 /// # Errors
-/// Some emulators do not support such a limit.
+/// Some emulators do not support such a timeout.
 pub fn let_sleep(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
     rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(length))
         .context("limit how long a socket blocks")?;
     rustix::io::ioctl_fionbio(&socket, false).context("make a socket blocking")
 }
 
-/// Sleeps until something arrives, and receives it: one system call instead of `poll` and [`receive`].
-/// Returns true when something arrived or the other end is gone; false after the length given to
+/// Sleeps until a message arrives, and receives it: one system call instead of `poll` and [`receive`].
+/// Returns true if a message arrived or the other end is closed; false after the timeout set by
 /// [`let_sleep`], or on a signal.
 pub fn sleep(socket: impl AsFd, buffer: &mut [u8]) -> bool {
     !matches!(rustix::net::recv(socket, buffer, RecvFlags::empty()), Err(Errno::AGAIN | Errno::INTR))
@@ -216,7 +217,7 @@ mod tests {
         assert!(!sleep(&right, &mut buffer));
         send(&left, &[1], &[]).unwrap();
         assert!(sleep(&right, &mut buffer));
-        // Functions that never block still do not.
+        // Non-blocking functions stay non-blocking.
         assert_eq!(receive(&right, &mut buffer).unwrap_err(), Errno::AGAIN);
         drop(left);
         assert!(sleep(&right, &mut buffer));

@@ -1,23 +1,22 @@
-//! The placement and scheduling of threads.
+//! Placement and scheduling of threads.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Context, OsError};
 
-/// The scheduling of a thread.
+/// Scheduling class of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheduling {
     /// Shares the processor with all other threads: the default (`SCHED_OTHER`).
     Fair,
-    /// Precedes all fair threads and lower priorities, for as long as it wants to run (`SCHED_FIFO`). From
-    /// 1 to 99.
+    /// Runs before all fair threads and lower priorities until it blocks (`SCHED_FIFO`). From 1 to 99.
     Fifo(u8),
-    /// As `Fifo`, but takes turns with others of its priority (`SCHED_RR`). From 1 to 99.
+    /// Like `Fifo`, but takes turns with threads of the same priority (`SCHED_RR`). From 1 to 99.
     RoundRobin(u8),
 }
 
-/// The exact scheduling of a thread, including policies that [`Scheduling`] does not name.
+/// Exact scheduling of a thread, including policies that [`Scheduling`] cannot express.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     policy: libc::c_int,
@@ -69,14 +68,14 @@ pub(crate) fn set_policy_here(policy: Policy) -> Result<(), Errno> {
     result(answer).map(|_| ())
 }
 
-/// What `SCHED_DEADLINE` reserves for a thread: time of a processor in each period, in nanoseconds.
+/// Reservation of a thread under `SCHED_DEADLINE`: processor time in each period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// How long it may run in each period.
+    /// Run time in each period, in nanoseconds.
     pub runtime_ns: u64,
-    /// By when after the beginning of a period it has run so long.
+    /// Deadline relative to the start of the period, in nanoseconds.
     pub deadline_ns: u64,
-    /// The period.
+    /// Length of the period, in nanoseconds.
     pub period_ns: u64,
 }
 
@@ -93,12 +92,12 @@ struct Attributes {
     period_ns: u64,
 }
 
-/// Lets this thread precede all others with a later deadline, for as long as it reserves in each period
-/// (`SCHED_DEADLINE`). [`set_policy`] ends it.
+/// Schedules this thread by earliest deadline with a reserved run time per period (`SCHED_DEADLINE`).
+/// [`set_policy`] ends it.
 ///
 /// # Errors
-/// `EPERM` without the capability `CAP_SYS_NICE`, or for a thread that is kept on some of the processors;
-/// `EBUSY` when others have reserved too much already; `EINVAL` for a run time above the deadline, or a
+/// `EPERM` without the capability `CAP_SYS_NICE`, or for a thread restricted to some of the processors;
+/// `EBUSY` if others have reserved too much already; `EINVAL` for a run time above the deadline, or a
 /// deadline above the period; `ENOSYS` on emulators without real-time scheduling.
 pub fn set_reservation(reservation: Reservation) -> Result<(), OsError> {
     let Reservation { runtime_ns, deadline_ns, period_ns } = reservation;
@@ -118,7 +117,7 @@ pub fn set_reservation(reservation: Reservation) -> Result<(), OsError> {
     result(answer).map(|_| ()).context("reserve time of a processor for a thread")
 }
 
-/// The scheduling of this thread.
+/// Returns the scheduling of this thread.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -148,7 +147,7 @@ fn set_of(cpus: &[usize]) -> Result<CpuSet, Errno> {
 /// Restricts this thread to some processors.
 ///
 /// # Errors
-/// `EINVAL` when this process may use none of them.
+/// `EINVAL` if this process may use none of them.
 pub fn set_cpus(cpus: &[usize]) -> Result<(), OsError> {
     set_cpus_here(cpus).context("restrict a thread to some processors")
 }
@@ -158,7 +157,7 @@ pub(crate) fn set_cpus_here(cpus: &[usize]) -> Result<(), Errno> {
     sched_setaffinity(None, &set_of(cpus)?)
 }
 
-/// The processors that this thread may run on, in order.
+/// Returns the processors that this thread may run on, in order.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -173,8 +172,8 @@ pub fn yield_now() {
     rustix::thread::sched_yield();
 }
 
-/// The number of context switches of this thread so far, voluntary and involuntary; 0 where the kernel does
-/// not report it.
+/// Returns the number of context switches of this thread so far, voluntary and involuntary; 0 where the
+/// kernel does not report it.
 #[must_use]
 pub fn switches() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec};
 
-/// The time on this kernel's monotonic clock at which a wait gives up.
+/// Absolute time on this kernel's monotonic clock at which a wait times out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Deadline(u64);
 
-/// The time on this kernel's monotonic clock, in nanoseconds.
+/// Returns the time on this kernel's monotonic clock, in nanoseconds.
 #[must_use]
 pub fn now_ns() -> u64 {
     // The clock starts at zero with the system.
     nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic))
 }
 
-/// The processor time of this thread, in nanoseconds.
+/// Returns the processor time of this thread, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     // The clock starts at zero with the thread.
     nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// The processor time of all threads of this process, in nanoseconds.
+/// Returns the processor time of all threads of this process, in nanoseconds.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     // The clock starts at zero with the process.
@@ -35,38 +35,38 @@ const fn nanoseconds(reading: Timespec) -> u64 {
 }
 
 impl Deadline {
-    /// `timeout` from now, saturating at the end of the clock.
+    /// Creates a deadline `timeout` from now, saturating at the end of the clock.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
         Deadline(now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// A deadline at `at_ns` of [`now_ns`].
+    /// Creates a deadline at the time `at_ns` of [`now_ns`].
     #[must_use]
     pub const fn at_ns(at_ns: u64) -> Self {
         Deadline(at_ns)
     }
 
-    /// The deadline in nanoseconds of [`now_ns`].
+    /// Returns the deadline in nanoseconds of [`now_ns`].
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// The time left; zero when it has passed.
+    /// Returns the time left; zero if it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(now_ns()))
     }
 
-    /// Whether it has passed.
+    /// Returns whether the deadline has passed.
     #[must_use]
     pub fn passed(self) -> bool {
         now_ns() >= self.0
     }
 }
 
-/// A time-out that starts with the first look at it, so that a wait which is over soon reads no clock.
+/// A timeout that starts when its deadline is first requested, so that a short wait reads no clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout(Start);
 
@@ -77,19 +77,19 @@ enum Start {
 }
 
 impl Timeout {
-    /// One that has not started.
+    /// Creates a timeout that has not started.
     #[must_use]
     pub const fn new(timeout: Duration) -> Self {
         Timeout(Start::Never(timeout))
     }
 
-    /// Whether it leaves no time at all.
+    /// Returns whether the timeout is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         matches!(self.0, Start::Never(Duration::ZERO))
     }
 
-    /// The time at which it ends; the first call starts it.
+    /// Returns the deadline; the first call starts the timeout.
     pub fn deadline(&mut self) -> Deadline {
         match self.0 {
             Start::At(deadline) => deadline,
@@ -125,7 +125,7 @@ mod tests {
         assert!(Timeout::new(Duration::ZERO).is_zero() && !timeout.is_zero());
     }
 
-    /// The reading of the kernel's clock, added up with std's types.
+    /// Returns the reading of the kernel's clock, computed with std's types.
     fn clock_ns(clock: ClockId) -> u64 {
         let now = rustix::time::clock_gettime(clock);
         let since = Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap());

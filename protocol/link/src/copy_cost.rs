@@ -1,24 +1,24 @@
-//! What copies cost, as it is kept among a machine's names: a curve for each engine and route.
+//! Cost of copies, as stored among a machine's names: a curve for each engine and route.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// Times measured for some lengths, interpolated linearly.
+/// Measured times for several lengths, interpolated linearly.
 ///
-/// A single line, as for the cost of messages, does not describe a copy: one that fits a cache is several
-/// times as fast as one that does not.
+/// A straight line, as used for the cost of messages, does not describe copies: one that fits in a cache is
+/// several times as fast as one that does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Curve {
-    /// Lengths in bytes, increasing, and times in nanoseconds, never decreasing. At least one.
+    /// Lengths in bytes, strictly increasing, and times in nanoseconds, non-decreasing. At least one point.
     points: Vec<(u64, u64)>,
 }
 
-/// The most points of a curve.
+/// Maximum number of points of a curve.
 pub const MAX_POINTS: usize = 32;
 
-/// Why a curve is invalid.
+/// Reason why a curve is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CurveError {
@@ -31,8 +31,9 @@ pub enum CurveError {
 }
 
 impl Curve {
-    /// The curve through points (length in bytes, time in nanoseconds) in any order. For equal lengths the
-    /// fastest counts; a time below that of a shorter length is noise and is raised to it.
+    /// Builds the curve through points (length in bytes, time in nanoseconds) in any order. Of several times
+    /// for one length the shortest counts. A time below that of a shorter length is noise and is raised to
+    /// it.
     ///
     /// # Errors
     /// There are no points, or more than 32.
@@ -51,8 +52,8 @@ impl Curve {
         }
     }
 
-    /// The time for `length_bytes`, in nanoseconds. Extrapolated from the last two points beyond the
-    /// longest length.
+    /// Returns the time for `length_bytes`, in nanoseconds. Beyond the longest length it is extrapolated from
+    /// the last two points.
     #[must_use]
     pub fn time_ns(&self, length_bytes: u64) -> u64 {
         let after = self.points.partition_point(|(bytes, _)| *bytes < length_bytes);
@@ -60,7 +61,7 @@ impl Curve {
             return self.points[0].1;
         }
         let above = after.min(self.points.len() - 1);
-        // With a single point only a rate is known.
+        // A single point determines only a rate.
         let (from_bytes, from_ns) = above.checked_sub(1).map_or((0, 0), |below| self.points[below]);
         let (to_bytes, to_ns) = self.points[above];
         let more = u128::from(length_bytes - from_bytes) * u128::from(to_ns - from_ns);
@@ -68,7 +69,7 @@ impl Curve {
         u64::try_from(u128::from(from_ns) + more_ns).unwrap_or(u64::MAX)
     }
 
-    /// The points: lengths in bytes, times in nanoseconds.
+    /// Returns the points: lengths in bytes, times in nanoseconds.
     #[must_use]
     pub fn points(&self) -> &[(u64, u64)] {
         &self.points
@@ -76,7 +77,7 @@ impl Curve {
 }
 
 impl fmt::Display for Curve {
-    /// The stored form: `BYTES:NANOSECONDS …`.
+    /// Formats the curve in its stored form: `BYTES:NANOSECONDS …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (bytes, time_ns)) in self.points.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
@@ -102,7 +103,7 @@ impl FromStr for Curve {
     }
 }
 
-/// How a location can be reached.
+/// Way in which a location can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reach {
     /// With instructions of this process.
@@ -126,7 +127,7 @@ impl fmt::Display for Reach {
     }
 }
 
-/// What an engine does.
+/// Kind of operation of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OperationKind {
     /// Copy from one location to another.
@@ -135,8 +136,8 @@ pub enum OperationKind {
     Fill,
 }
 
-/// How the source and target of an operation are reached, which determines its cost besides the length. The
-/// source of a fill is its target.
+/// How the source and the target of an operation are reached. Together with the length it determines the
+/// cost. The source of a fill is its target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
     /// Copy or fill.
@@ -148,13 +149,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// The route of a copy.
+    /// Returns the route of a copy.
     #[must_use]
     pub const fn copy(source: Reach, target: Reach) -> Route {
         Route { kind: OperationKind::Copy, source, target }
     }
 
-    /// The route of a fill.
+    /// Returns the route of a fill.
     #[must_use]
     pub const fn fill(target: Reach) -> Route {
         Route { kind: OperationKind::Fill, source: target, target }

@@ -1,24 +1,24 @@
-//! The cost of sending bytes across a link: a latency and a rate, for each direction.
+//! Cost of sending bytes across a link: a latency and a rate for each direction.
 
-/// The cost of a message in one direction: a fixed part plus a part for each byte.
+/// Cost of a message in one direction: a fixed part plus a part proportional to its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostCurve {
-    /// The cost of an empty message, in nanoseconds.
+    /// Cost of an empty message, in nanoseconds.
     pub latency_ns: u64,
-    /// The rate of a long message, in bytes per second; at least 1.
+    /// Rate of a long message, in bytes per second; at least 1.
     pub bytes_per_s: u64,
 }
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// Saturates at the largest `u64`.
+/// Converts to `u64`, saturating at its maximum.
 fn narrow(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 impl CostCurve {
-    /// Fits a curve through the times of a short and a longer message. If the longer one took no more time,
-    /// assumes that the difference took one nanosecond.
+    /// Fits a curve through the times of a short and a longer message. If the longer one took no longer, the
+    /// difference is taken to be one nanosecond.
     #[must_use]
     pub fn through((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
         let more_bytes = long_bytes.saturating_sub(short_bytes).max(1);
@@ -28,21 +28,21 @@ impl CostCurve {
         CostCurve { latency_ns: short_ns.saturating_sub(of_short_ns), bytes_per_s }
     }
 
-    /// The time for a message of `length_bytes`, in nanoseconds.
+    /// Returns the time for a message of `length_bytes`, in nanoseconds.
     #[must_use]
     pub fn time_ns(self, length_bytes: u64) -> u64 {
         let bytes_ns = u128::from(length_bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
         narrow(u128::from(self.latency_ns) + bytes_ns)
     }
 
-    /// The length whose transfer takes as long as the latency, in bytes: shorter messages pay mostly for
-    /// the latency.
+    /// Returns the length at which the transfer takes as long as the latency, in bytes. The cost of shorter
+    /// messages is dominated by the latency.
     #[must_use]
     pub fn half_rate_bytes(self) -> u64 {
         narrow(u128::from(self.latency_ns) * u128::from(self.bytes_per_s) / NS_PER_S)
     }
 
-    /// The length from which `other` is cheaper, in bytes; `None` when it never is.
+    /// Returns the length from which `other` is cheaper, in bytes, or `None` if it never is.
     #[must_use]
     pub fn cheaper_from(self, other: CostCurve) -> Option<u64> {
         if other.latency_ns < self.latency_ns {
@@ -60,23 +60,23 @@ impl CostCurve {
     }
 }
 
-/// Where a cost comes from.
+/// Origin of a cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CostOrigin {
-    /// An order of magnitude for links of this kind: good enough for choosing until the link is measured.
+    /// An order of magnitude for links of this kind, good enough for choosing until the link is measured.
     Declared,
     /// Measured on this link with round trips.
     Measured,
 }
 
-/// The cost of a link in both directions.
+/// Cost of a link in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkCost {
-    /// The cost of messages to the peer.
+    /// Cost of messages to the peer.
     pub to_peer: CostCurve,
-    /// The cost of messages from the peer.
+    /// Cost of messages from the peer.
     pub from_peer: CostCurve,
-    /// Whether it was measured.
+    /// Whether the cost was declared or measured.
     pub origin: CostOrigin,
 }
 

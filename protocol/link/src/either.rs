@@ -1,7 +1,8 @@
-//! A channel in memory that is coherent or is not, for programs that learn at run time which it is.
+//! Channels in coherent or incoherent memory, for programs that learn the kind at run time.
 //!
-//! Everything else here has the kind of its memory as a parameter, so that code for coherent memory has no
-//! branch for it. A board, and what rings across a window, decide by the window that they were given.
+//! All other types of this crate have the kind of memory as a parameter, so code for coherent memory has no
+//! branch for it. Boards, and programs that place rings in a window, choose the kind by the window that they
+//! were given.
 
 use alloc::vec::Vec;
 
@@ -16,7 +17,7 @@ use crate::layout::AttachError;
 use crate::open::{OpenError, Opening, Park};
 use crate::{Hello, RingCounter, Side};
 
-/// Does the same with what is in either variant.
+/// Evaluates the same expression for either variant.
 macro_rules! of {
     ($either:expr, $inner:ident => $then:expr) => {
         match $either {
@@ -26,7 +27,7 @@ macro_rules! of {
     };
 }
 
-/// What is the same but for the memory that it is in.
+/// Value over either kind of memory.
 #[derive(Clone, Debug)]
 pub enum Either<A, B> {
     /// Memory that is coherent.
@@ -36,7 +37,8 @@ pub enum Either<A, B> {
 }
 
 impl<A, B> Either<A, B> {
-    /// What is over coherent memory; `None` over memory whose lines are written back and invalidated.
+    /// Returns the value over coherent memory, or `None` over memory whose lines are written back and
+    /// invalidated.
     #[must_use]
     pub fn coherent(self) -> Option<A> {
         match self {
@@ -46,14 +48,14 @@ impl<A, B> Either<A, B> {
     }
 }
 
-/// The memory of a channel.
+/// Memory of a channel, of either kind.
 pub type EitherMemory = Either<SharedMemory, SharedMemory<Flushed>>;
 
 impl EitherMemory {
-    /// One side's view of `memory`, which is coherent unless it says how its caches are kept consistent.
+    /// Creates one side's view of `memory`. The memory is coherent unless `caches` is given.
     ///
     /// # Errors
-    /// [`NoCacheInstructions`], see [`Caches::view`].
+    /// [`NoCacheInstructions`]; see [`Caches::view`].
     pub fn view(memory: SharedMemory, caches: Option<Caches>) -> Result<Self, NoCacheInstructions> {
         Ok(match caches {
             None => Either::Coherent(memory),
@@ -61,7 +63,7 @@ impl EitherMemory {
         })
     }
 
-    /// Counts the rings of `side`.
+    /// Creates the ring counter of `side`.
     ///
     /// # Errors
     /// As [`RingCounter::new`].
@@ -72,7 +74,7 @@ impl EitherMemory {
         })
     }
 
-    /// Begins to open a channel, as [`Opening::start`] does.
+    /// Starts to open a channel, as [`Opening::start`] does.
     ///
     /// # Errors
     /// As [`Opening::start`].
@@ -88,18 +90,18 @@ impl EitherMemory {
         })
     }
 
-    /// As [`far_end::told`].
+    /// Same as [`far_end::told`].
     #[must_use]
     pub fn told(&self, side: Side) -> Option<FarEnd> {
         of!(self, memory => far_end::told(memory, side))
     }
 }
 
-/// Counts the rings of one side.
+/// Counter of the doorbell rings of one side.
 pub type EitherRings = Either<RingCounter, RingCounter<Flushed>>;
 
 impl EitherRings {
-    /// Call it before each ring.
+    /// Counts a ring. Call it before each ring.
     pub fn count(&mut self) {
         of!(self, rings => rings.count());
     }
@@ -109,7 +111,7 @@ impl EitherRings {
 pub type EitherOpening = Either<Opening, Opening<Flushed>>;
 
 impl EitherOpening {
-    /// As [`Opening::step`].
+    /// Same as [`Opening::step`].
     ///
     /// # Errors
     /// As [`Opening::step`].
@@ -117,7 +119,7 @@ impl EitherOpening {
         of!(self, opening => opening.step(signals))
     }
 
-    /// As [`Opening::wait`].
+    /// Same as [`Opening::wait`].
     ///
     /// # Errors
     /// As [`Opening::wait`].
@@ -125,7 +127,7 @@ impl EitherOpening {
         of!(self, opening => opening.wait(signals, until_ns))
     }
 
-    /// As [`Opening::end`].
+    /// Same as [`Opening::end`].
     ///
     /// # Errors
     /// As [`Opening::end`].
@@ -137,7 +139,7 @@ impl EitherOpening {
     }
 }
 
-/// One end of a channel: [`ChannelEnd`], whose methods these are.
+/// One end of a channel, with the methods of [`ChannelEnd`].
 pub type EitherEnd<S> = Either<ChannelEnd<S>, ChannelEnd<S, Flushed>>;
 
 #[expect(missing_docs, reason = "the documentation is that of `ChannelEnd`")]
@@ -148,13 +150,13 @@ impl<S: Signals> EitherEnd<S> {
         of!(self, end => end.try_send(message))
     }
 
-    /// Receives a message in place of what `buffer` held, and returns its length; see
+    /// Receives a message into `buffer`, replacing its contents, and returns the length. See
     /// [`ChannelEnd::try_recv`].
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         of!(self, end => end.try_recv(|message| {
             buffer.resize(message.len(), 0);
-            // The buffer has just been given the message's length.
+            // The buffer was just resized to the length of the message.
             message.copy_to(buffer).unwrap_or(0)
         }))
     }
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn both_kinds_open_and_carry_messages() {
-        // Few slots: an interpreter takes seconds for each that an emulated cache writes back.
+        // Few slots: an interpreter takes seconds for each slot that an emulated cache writes back.
         let config = ChannelConfig { slots: 4, ..ChannelConfig::default() };
         for caches in [None, Some(Caches::Emulated(Evictions::default()))] {
             let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());

@@ -1,8 +1,8 @@
-//! How a relay reports why the end behind it ended, before it releases a channel.
+//! Reports of a relay about the end behind it, before it releases a channel.
 //!
-//! An end of a relayed channel sees its lifeline hang up when the relay releases its end, in whatever way. A
-//! live relay writes the reason to the word of its verdict; a relay that died cannot. The word
-//! therefore distinguishes the death of the end from the death of the relay, without a third party.
+//! An end of a relayed channel sees its lifeline hang up when the relay releases its end for any reason. A
+//! live relay writes the reason to its verdict word; a relay that died cannot. The word therefore
+//! distinguishes the death of the end from the death of the relay, without a third party.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, NodeId, OutOfRange, SharedMemory};
@@ -11,24 +11,24 @@ use crate::handshake::VERDICT_WORD;
 use crate::layout::{ChannelLayout, Side};
 use crate::verdict::GONE;
 
-/// Why a relay releases a channel that was not closed in order.
+/// Reason why a relay releases a channel that was not closed in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FarEnd {
     /// The domain at the far end died, or its node was lost.
     Died,
-    /// Another relay died, on this node.
+    /// Another relay, on this node, died.
     RelayDied(NodeId),
-    /// The domain at the far end, or something in its place, broke the protocol.
+    /// The domain at the far end, or something in its place, violated the protocol.
     Broken,
 }
 
-/// Codes in bits 32 to 48; a node's number is in bits 48 to 64.
+/// Codes are in bits 32 to 48; a node's number is in bits 48 to 64.
 const DIED: u64 = 0;
 const RELAY_DIED: u64 = 1;
 const BROKEN: u64 = 2;
 
 impl FarEnd {
-    /// The word that encodes it, in memory and on streams.
+    /// Encodes the reason as a word, for memory and streams.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         GONE | match self {
@@ -38,7 +38,7 @@ impl FarEnd {
         }
     }
 
-    /// Decodes a peer's word; `None` if it encodes no reason.
+    /// Decodes a peer's word. Returns `None` if it encodes no reason.
     #[must_use]
     pub fn of_word(word: u64) -> Option<FarEnd> {
         if word & 0xffff_ffff != GONE {
@@ -53,7 +53,7 @@ impl FarEnd {
     }
 }
 
-/// Reports, as `side` of the channel in `memory`, why this side is about to release it.
+/// Reports the reason why `side` of the channel in `memory` is about to be released.
 ///
 /// # Errors
 /// [`OutOfRange`] when the memory is too short for the line.
@@ -70,7 +70,7 @@ pub fn tell<C: CacheMaintenance>(
     Ok(())
 }
 
-/// Why the peer of `side` released the channel, if it reported that.
+/// Returns the reason why the peer of `side` released the channel, if it reported one.
 #[must_use]
 pub fn told<C: CacheMaintenance>(memory: &SharedMemory<C>, side: Side) -> Option<FarEnd> {
     let line = ChannelLayout::hello_line(memory, side.other()).ok()?;

@@ -1,8 +1,8 @@
-//! Opening a channel in memory that both sides reach. Either side may come first.
+//! Opening a channel in memory that both sides can reach. Either side may come first.
 //!
 //! Each side writes its hello into its own line and publishes it with the last word, waits for the other's
-//! hello, compares, and publishes its verdict. The channel is open when both accepted. The caller wakes the
-//! peer after every step that returns [`Progress::Changed`] and decides how long to wait.
+//! hello, compares the two, and publishes its verdict. The channel is open when both accepted. The caller
+//! wakes the peer after every step that returns [`Progress::Changed`] and decides how long to wait.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
@@ -12,27 +12,27 @@ use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
 use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 
-/// The word of a hello line that publishes the hello.
+/// Index of the word in a hello line that publishes the hello.
 const PRESENT_WORD: usize = 7;
-/// The word of a hello line that holds the verdict on the peer.
+/// Index of the word in a hello line that holds the verdict on the peer.
 pub(crate) const VERDICT_WORD: usize = 8;
 
 const PRESENT: u64 = 1;
 
-/// Why a channel does not open.
+/// Reason why a channel does not open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum HandshakeError {
     /// The two hellos do not agree.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The peer's program declined; the meaning of the reason is the interface's.
+    /// The peer's program declined. The interface defines the meaning of the reason.
     #[error("the peer declined the channel (reason {reason})")]
     Declined { reason: u32 },
-    /// The peer refuses what this side accepts; only the peer's error says why.
+    /// The peer refuses what this side accepts. Only the peer's error gives the reason.
     #[error("the peer refused the channel although this side found no difference; see the peer's error")]
     Refuted,
-    /// The peer waited for this side until its deadline. It is alive.
+    /// The peer waited for this side until its deadline, and is alive.
     #[error(
         "the peer stopped waiting for this side to open the channel; open it earlier or raise the peer's timeout"
     )]
@@ -42,7 +42,7 @@ pub enum HandshakeError {
     Nonsense { found: u64 },
 }
 
-/// The state of a handshake.
+/// Result of a step of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// No change: wait for the peer.
@@ -64,7 +64,7 @@ pub struct Handshake<C: CacheMaintenance = Coherent> {
 }
 
 impl<C: CacheMaintenance> Handshake<C> {
-    /// Publishes `hello` as `side` of the channel in `memory`; wake the peer afterwards.
+    /// Publishes `hello` as `side` of the channel in `memory`. Wake the peer afterwards.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the lines.
@@ -83,11 +83,11 @@ impl<C: CacheMaintenance> Handshake<C> {
         Ok(Handshake { ours: hello, own_line, peer_line, theirs: None, agreed: None })
     }
 
-    /// The peer's hello as side `side` of the channel in `memory` finds it, once the peer has written it.
+    /// Returns the peer's hello as seen by `side` of the channel in `memory`, once the peer has written it.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the memory is too short for the lines; inside, [`HandshakeError::Withdrawn`] or
-    /// [`HandshakeError::Nonsense`].
+    /// [`OutOfRange`] when the memory is too short for the lines. The inner error is
+    /// [`HandshakeError::Withdrawn`] or [`HandshakeError::Nonsense`].
     pub fn peek(
         memory: &SharedMemory<C>,
         side: Side,
@@ -98,17 +98,17 @@ impl<C: CacheMaintenance> Handshake<C> {
     /// Whether the peer of `side` stopped waiting.
     ///
     /// # Errors
-    /// As [`peek`](Self::peek).
+    /// Same as [`peek`](Self::peek).
     pub fn has_withdrawn(memory: &SharedMemory<C>, side: Side) -> Result<bool, OutOfRange> {
         let line = ChannelLayout::hello_line(memory, side.other())?;
         Ok(line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN)
     }
 
-    /// Publishes the hello of a peer that refuses `side.other()`, for a relay between the two, with that
-    /// peer's verdict. Wake the other side afterwards.
+    /// Publishes the hello of a peer that refuses `side.other()` together with that peer's verdict, for a
+    /// relay between the two. Wake the other side afterwards.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub fn pass_on_refusal(memory: &SharedMemory<C>, side: Side, hello: &[u64; 8]) -> Result<(), OutOfRange> {
         let line = ChannelLayout::hello_line(memory, side)?;
         for (index, word) in hello.iter().enumerate().take(PRESENT_WORD) {
@@ -119,29 +119,29 @@ impl<C: CacheMaintenance> Handshake<C> {
         Ok(())
     }
 
-    /// The peer's hello, once it was compared.
+    /// Returns the peer's hello, once it was compared.
     #[must_use]
     pub fn peer_hello(&self) -> Option<&[u64; 8]> {
         self.theirs.as_ref()
     }
 
-    /// Tells the peer that this side will never start a handshake. Wake the peer afterwards.
+    /// Notifies the peer that this side will never start a handshake. Wake the peer afterwards.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub fn refrain(memory: &SharedMemory<C>, side: Side) -> Result<(), OutOfRange> {
         ChannelLayout::hello_line(memory, side)?.store_through_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         Ok(())
     }
 
-    /// Tells the peer that this side's program declines the channel. Wake the peer afterwards.
+    /// Notifies the peer that this side's program declines the channel. Wake the peer afterwards.
     pub fn decline(self, reason: u32) {
         self.own_line.store_through_le(VERDICT_WORD, declined(reason), Ordering::Release);
     }
 
-    /// Tells the peer that this side has stopped waiting. Wake the peer afterwards.
+    /// Notifies the peer that this side has stopped waiting. Wake the peer afterwards.
     ///
-    /// Returns true if this side had accepted: the peer may have seen that and use the channel already, so
+    /// Returns true if this side had accepted. The peer may have seen that and use the channel already, so
     /// the caller must close it.
     #[must_use = "a peer that uses the channel already does not look here any more"]
     pub fn withdraw(&mut self) -> bool {
@@ -149,19 +149,19 @@ impl<C: CacheMaintenance> Handshake<C> {
         self.agreed.is_some()
     }
 
-    /// Reads the peer's line and takes the next step.
+    /// Reads the peer's line and advances the handshake.
     ///
     /// # Errors
-    /// [`HandshakeError`]: the channel will not open. When this side refuses, its verdict is
-    /// written: wake the peer.
+    /// [`HandshakeError`]; the channel will not open. If this side refuses, its verdict is already written:
+    /// wake the peer.
     pub fn step(&mut self) -> Result<Progress, HandshakeError> {
         let Some(agreed) = self.agreed else {
             return self.compare();
         };
         // Pairs with the release store of the peer's verdict.
         let verdict = self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire);
-        // A relay whose other end is gone says so in place of a verdict, even of one that was not read yet,
-        // and then hangs up: that ends the wait, and who is gone is read there.
+        // A relay whose other end is gone writes the reason in place of a verdict, even over one that was not
+        // read yet, and then hangs up. The hang-up ends the wait, and the reason is read then.
         if verdict == 0 || FarEnd::of_word(verdict).is_some() {
             return Ok(Progress::Waiting);
         }
@@ -185,7 +185,7 @@ impl<C: CacheMaintenance> Handshake<C> {
     }
 }
 
-/// The hello in a line of a peer, once it is written.
+/// Returns the hello in a peer's line, once it is written.
 fn hello_in<C: CacheMaintenance>(line: &SharedMemory<C>) -> Result<Option<[u64; 8]>, HandshakeError> {
     // Pairs with the release store that publishes the peer's hello.
     match line.load_current_le(PRESENT_WORD, Ordering::Acquire) {
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(b.step(), Ok(Progress::Changed));
         assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
 
-        // The peer may have seen the acceptance and opened before.
+        // The peer may have seen the acceptance and opened the channel before.
         let (_memory, mut a, mut b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));
         assert_eq!(b.step(), Ok(Progress::Changed));

@@ -1,36 +1,36 @@
-//! The message by which each side of a new channel describes itself, and what makes the other refuse it.
+//! Hello message, in which each side of a new channel describes itself, and the reasons to refuse one.
 
 use tombolo_base::DomainId;
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::layout::ChannelConfig;
 
-/// The version of everything in shared memory on which two sides must agree.
+/// Version of everything in shared memory on which two sides must agree.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The length of an encoded [`Hello`], in bytes.
+/// Length of an encoded [`Hello`], in bytes.
 pub const HELLO_BYTES: usize = 64;
 
-/// "TMBLHELO" read as little-endian bytes.
+/// The bytes "TMBLHELO" as a little-endian word.
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBLHELO");
 
-/// One side's description of itself and of the channel it expects.
+/// Description of one side and of the channel that it expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The protocol version.
+    /// Protocol version of the sender.
     pub version: u32,
-    /// The expected shape of both rings.
+    /// Expected configuration of both rings.
     pub config: ChannelConfig,
-    /// The hash of the interface; 0 for raw messages.
+    /// Hash of the interface; 0 for raw messages.
     pub interface_hash: u64,
-    /// The id that the sender claims. Unverified: only the monitors know it for certain.
+    /// Id that the sender claims. Unverified: only the monitors know it for certain.
     pub domain: Option<DomainId>,
     /// Whether this side registered for expedited barriers, so that its peer may leave the fence to the
     /// sleeper.
     pub expedited_barrier: bool,
 }
 
-/// The first difference between two hellos.
+/// First difference between two hellos.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
@@ -54,7 +54,7 @@ pub enum Refusal {
     Interface { ours: u64, theirs: u64 },
 }
 
-/// The number of a ring variant on the wire.
+/// Returns the number of a ring variant on the wire.
 #[must_use]
 pub const fn variant_code(variant: Variant) -> u32 {
     match variant {
@@ -64,13 +64,13 @@ pub const fn variant_code(variant: Variant) -> u32 {
 }
 
 impl Hello {
-    /// A hello of this version.
+    /// Creates a hello of this version.
     #[must_use]
     pub fn new(config: ChannelConfig, interface_hash: u64, domain: Option<DomainId>) -> Self {
         Hello { version: PROTOCOL_VERSION, config, interface_hash, domain, expedited_barrier: false }
     }
 
-    /// The words of its encoding; word 7 is zero and left to the carrier.
+    /// Encodes the hello as words. Word 7 is zero and left to the carrier.
     #[must_use]
     pub fn to_words(&self) -> [u64; 8] {
         let slot_bytes = self.config.slot.bytes() as u64;
@@ -88,7 +88,7 @@ impl Hello {
         ]
     }
 
-    /// The encoding as bytes.
+    /// Encodes the hello as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
@@ -98,10 +98,10 @@ impl Hello {
         bytes
     }
 
-    /// Reads what the peer says and compares it with what this side expects.
+    /// Decodes the peer's hello and compares it with what this side expects.
     ///
-    /// The comparison is on the raw words, so that a version from the future, whose other fields may mean
-    /// something else, is refused by its version.
+    /// The comparison is on the raw words, so that a future version, whose other fields may have another
+    /// meaning, is refused by its version.
     ///
     /// # Errors
     /// The first [`Refusal`] in the order version, slot size, slot count, variant, interface.
@@ -134,9 +134,9 @@ impl Hello {
         })
     }
 
-    /// Reads what a connecting peer proposes, to take over the shape of its rings. `None` when there is no
-    /// such shape, or its version is another and the fields may mean something else: [`agree`](Self::agree)
-    /// says which, and checks everything else.
+    /// Returns the ring configuration that a connecting peer proposes, to be adopted by this side. Returns
+    /// `None` if the configuration is invalid, or if the version differs and the fields may have another
+    /// meaning; [`agree`](Self::agree) reports which, and checks everything else.
     #[must_use]
     pub fn proposed_config(theirs: &[u64; 8]) -> Option<ChannelConfig> {
         if theirs[0] != MAGIC || theirs[1] as u32 != PROTOCOL_VERSION {
@@ -152,19 +152,19 @@ impl Hello {
     }
 }
 
-/// The words of an encoded hello.
+/// Returns the words of an encoded hello.
 #[must_use]
 pub fn words_from_bytes(bytes: &[u8; HELLO_BYTES]) -> [u64; 8] {
     let (chunks, _) = bytes.as_chunks::<8>();
     core::array::from_fn(|index| u64::from_le_bytes(chunks[index]))
 }
 
-/// What two hellos agree on.
+/// Result of two hellos that agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreed {
-    /// Who the peer says it is.
+    /// Id that the peer claims.
     pub peer: Option<DomainId>,
-    /// Both take part in expedited barriers.
+    /// Whether both sides take part in expedited barriers.
     pub expedited_barrier: bool,
 }
 

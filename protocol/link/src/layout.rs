@@ -1,4 +1,4 @@
-//! The layout of a channel's memory.
+//! Layout of a channel's memory.
 //!
 //! ```text
 //! line 0   hello of side A            written by A
@@ -28,26 +28,26 @@ use tombolo_ring::{
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 8 * LINE_BYTES;
 
-/// Offset in a doorbell line of the word that announces a sleep for room, and in a producer line of that
-/// which counts rings: in its own cache line where lines have 64 bytes.
+/// Offset of the word that announces a sleep for room in a doorbell line, and of the word that counts rings
+/// in a producer line. Lies in a cache line of its own if cache lines have 64 bytes.
 const ROOM_OFFSET_BYTES: usize = 64;
 
-/// Channel memory is allocated in multiples of this: the page size of every machine known to share one.
+/// Allocation unit of channel memory: the page size of every machine that is known to share one.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The shape of a channel's two rings.
+/// Configuration of a channel's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelConfig {
-    /// The size of a slot.
+    /// Size of a slot.
     pub slot: SlotSize,
-    /// The slots of each ring: a power of two from 2 to 65,536.
+    /// Number of slots in each ring: a power of two from 2 to 65,536.
     pub slots: u32,
     /// How slots return to the producer.
     pub variant: Variant,
 }
 
 impl ChannelConfig {
-    /// A shape with `slots` slots in each ring.
+    /// Creates a configuration with `slots` slots in each ring.
     ///
     /// # Errors
     /// [`LayoutError`] unless `slots` is a power of two from 2 to 65,536.
@@ -62,14 +62,14 @@ impl ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 64 slots of 64 bytes each way, two pages plus a header: enough for a steady stream and for bursts,
-    /// and small enough that both rings stay in the first-level cache.
+    /// Returns 64 slots of 64 bytes in each direction, two pages plus a header: enough for a steady stream
+    /// and for bursts, and small enough that both rings stay in the first-level cache.
     fn default() -> Self {
         ChannelConfig { slot: SlotSize::B64, slots: 64, variant: Variant::EpochCredit }
     }
 }
 
-/// One of a channel's two sides.
+/// Side of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The side that connected.
@@ -79,7 +79,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The side at the other end.
+    /// Returns the side at the other end.
     #[must_use]
     pub const fn other(self) -> Side {
         match self {
@@ -96,7 +96,7 @@ impl Side {
     }
 }
 
-/// The memory does not hold a channel of this shape.
+/// Error of attaching to memory that cannot hold the channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AttachError {
     /// The memory is too small.
@@ -107,12 +107,12 @@ pub enum AttachError {
     Ring(#[from] LayoutError),
 }
 
-/// One side's half of each structure in a channel's memory.
+/// One side's halves of the structures in a channel's memory.
 #[derive(Debug)]
 pub struct Ends<C: CacheMaintenance = Coherent> {
-    /// Sends to the peer.
+    /// Sending end of the ring to the peer.
     pub producer: Producer<C>,
-    /// Receives from the peer.
+    /// Receiving end of the ring from the peer.
     pub consumer: Consumer<C>,
     /// Announces this side's sleep for a message.
     pub sleeper: Sleeper<C>,
@@ -125,22 +125,22 @@ pub struct Ends<C: CacheMaintenance = Coherent> {
 }
 
 impl<C: CacheMaintenance> Ends<C> {
-    /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely on
-    /// sending being over too, because both stores are releases.
+    /// Closes both halves, the consumer first: a peer that finds the end of the messages can rely on sending
+    /// being over too, because both stores are releases.
     pub fn close(&mut self) {
         self.consumer.close();
         self.producer.close();
     }
 }
 
-/// The layout of a channel with a given shape.
+/// Layout of a channel with a given configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelLayout {
     config: ChannelConfig,
 }
 
 impl ChannelLayout {
-    /// The layout of a channel with the shape `config`.
+    /// Computes the layout of a channel with the configuration `config`.
     #[must_use]
     pub fn new(config: ChannelConfig) -> Self {
         ChannelLayout { config }
@@ -150,7 +150,7 @@ impl ChannelLayout {
         self.config.slots as usize * self.config.slot.bytes()
     }
 
-    /// The memory that a channel takes, in bytes; a multiple of [`PAGE_BYTES`].
+    /// Returns the size of the channel's memory, in bytes; a multiple of [`PAGE_BYTES`].
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         (HEADER_BYTES + 2 * self.slots_bytes()).next_multiple_of(PAGE_BYTES)
@@ -163,12 +163,12 @@ impl ChannelLayout {
         memory.slice(side.index() * LINE_BYTES, LINE_BYTES)
     }
 
-    /// Attaches to one side of the channel in `memory`. Both sides must pass the same `order`.
+    /// Attaches to `side` of the channel in `memory`. Both sides must pass the same `order`.
     ///
-    /// Call it once per side: two producers of one ring corrupt that ring, though nothing else.
+    /// Call it once per side: two producers of one ring corrupt that ring, but nothing else.
     ///
     /// # Errors
-    /// [`AttachError`] when the memory is too small for the shape or the shape is invalid.
+    /// [`AttachError`] when the memory is too small for the configuration or the configuration is invalid.
     pub fn attach<C: CacheMaintenance>(
         &self,
         memory: &SharedMemory<C>,
@@ -198,8 +198,8 @@ impl ChannelLayout {
     }
 }
 
-/// The words in which `side` counts its rings: beside the end of its messages, in a cache line of their own
-/// where lines have 64 bytes.
+/// Returns the words in which `side` counts its rings: beside the end of its messages, in a cache line of
+/// their own if cache lines have 64 bytes.
 pub(crate) fn rung_line<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
@@ -222,7 +222,7 @@ mod tests {
         (memory, a, b)
     }
 
-    /// The words that are not zero: offset in bytes, and the eight bytes there.
+    /// Returns all nonzero words: offset in bytes, and the eight bytes there.
     fn written(memory: &SharedMemory) -> std::vec::Vec<(usize, [u8; 8])> {
         let word = |index| memory.load_le(index, Ordering::Relaxed).to_le_bytes();
         (0..memory.len_bytes() / 8)

@@ -1,5 +1,5 @@
-//! How two nodes reach each other: the properties of a link, the layout of a channel's memory, the handshake,
-//! the end of a channel with sending, receiving, waiting and closing, and the division of a window.
+//! Links between nodes: their properties, the layout of channel memory, the handshake, channel ends with
+//! sending, receiving, waiting and closing, and the division of a window.
 //!
 //! `no_std`, no I/O, no `unsafe`. The format is specified in `docs/specs/channel.md`.
 #![cfg_attr(not(any(test, loom)), no_std)]

@@ -1,10 +1,10 @@
-//! The kinds of links and their properties.
+//! Kinds of links and their properties.
 
 use core::fmt;
 
 use crate::cost::{CostCurve, CostOrigin, LinkCost};
 
-/// How bytes get from one node to another.
+/// Way in which bytes get from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TransportKind {
     /// Memory of one kernel, mapped by both processes.
@@ -16,10 +16,10 @@ pub enum TransportKind {
 }
 
 impl TransportKind {
-    /// Every transport, in the order in which tables list them.
+    /// All transports, in the order in which tables list them.
     pub const ALL: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Window, TransportKind::Socket];
 
-    /// The name used in machine files and output.
+    /// Returns the name used in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,13 +29,13 @@ impl TransportKind {
         }
     }
 
-    /// The transport with this name.
+    /// Returns the transport with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         TransportKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The properties of a link of this kind.
+    /// Returns the properties of a link of this kind.
     #[must_use]
     pub const fn traits(self) -> LinkTraits {
         match self {
@@ -51,8 +51,8 @@ impl TransportKind {
         }
     }
 
-    /// The cost of a link of this kind, in orders of magnitude: good enough for choosing until the link is
-    /// measured.
+    /// Returns the cost of a link of this kind, as orders of magnitude: good enough for choosing until the
+    /// link is measured.
     #[must_use]
     pub const fn declared_cost(self) -> LinkCost {
         let curve = match self {
@@ -70,7 +70,7 @@ impl fmt::Display for TransportKind {
     }
 }
 
-/// When one side sees the other's stores; a greater value needs less work.
+/// Condition under which one side sees the other's stores. Greater values need less work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Coherence {
     /// Never: bytes are copied.
@@ -82,7 +82,7 @@ pub enum Coherence {
 }
 
 impl Coherence {
-    /// The name used in machine files and output.
+    /// Returns the name used in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Coherence {
     }
 }
 
-/// How a sleeping side is woken.
+/// Mechanism that wakes a sleeping side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doorbell {
     /// A byte on a socket of the same kernel.
@@ -102,14 +102,14 @@ pub enum Doorbell {
     Interrupt,
 }
 
-/// The properties of a link, apart from its cost.
+/// Properties of a link, apart from its cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkTraits {
-    /// Whether stores become visible across it.
+    /// Condition under which stores become visible across the link.
     pub coherence: Coherence,
-    /// Whether an atomic read-modify-write is atomic across it. Rings never need that.
+    /// Whether an atomic read-modify-write is atomic across the link. Rings never need that.
     pub atomics: bool,
-    /// How a sleeping side is woken.
+    /// Mechanism that wakes a sleeping side.
     pub doorbell: Doorbell,
 }
 

@@ -1,9 +1,9 @@
-//! Opens one side of a channel in memory: the handshake with its doorbell and deadline, and then the
-//! [`ChannelEnd`].
+//! Opens one side of a channel in memory: runs the handshake with its doorbell and deadline, and then creates
+//! the [`ChannelEnd`].
 //!
-//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end itself.
-//! Callers that can sleep open a channel with [`wait`](Opening::wait); the simulator and a board's monitor,
-//! which have other work meanwhile, with single [`step`](Opening::step)s.
+//! The differences between Linux, boards and the simulator are behind [`Signals`], as for the end itself.
+//! Callers that can sleep open a channel with [`wait`](Opening::wait). The simulator and a board's monitor,
+//! which have other work meanwhile, use single [`step`](Opening::step)s.
 
 use core::convert::Infallible;
 
@@ -28,19 +28,19 @@ pub trait Park: Signals {
     fn park(&mut self, until_ns: u64) -> Result<(), Self::Error>;
 }
 
-/// Why a channel did not open.
+/// Reason why a channel did not open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError<E = Infallible> {
-    /// The two sides do not agree, or one of them declined.
+    /// The two sides disagree, or one of them declined.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// The peer died and wrote nothing more.
+    /// The peer died before it completed the handshake.
     #[error("the peer died before the channel was open")]
     PeerGone,
-    /// The peer did not answer before the deadline. It was told that this side stopped waiting.
+    /// The peer did not answer before the deadline. It was notified that this side stopped waiting.
     #[error("the peer did not answer the handshake in time")]
     TimedOut,
-    /// This side could not sleep.
+    /// This side failed to sleep.
     #[error("{0}")]
     Park(E),
 }
@@ -82,14 +82,13 @@ impl<C: CacheMaintenance> Opening<C> {
         Ok(Opening { handshake, memory: memory.clone(), side, config: hello.config })
     }
 
-    /// Advances as far as the peer's answers allow; `None` when it is the peer's turn.
+    /// Advances as far as the peer's answers allow. Returns `None` while it is the peer's turn.
     ///
     /// # Errors
-    /// [`OpenError::Handshake`], which the peer has been told, and [`OpenError::PeerGone`].
+    /// [`OpenError::Handshake`], which was reported to the peer, and [`OpenError::PeerGone`].
     pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
         loop {
-            // Asked before the memory is read: a peer that is gone by now has written everything it ever
-            // will.
+            // Read before the memory: a peer that is gone by now has already written everything.
             let peer_gone = signals.peer_gone();
             match self.handshake.step() {
                 Ok(Progress::Open(agreed)) => return Ok(Some(agreed)),
@@ -134,13 +133,13 @@ impl<C: CacheMaintenance> Opening<C> {
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
 
-    /// The peer's hello, once it was compared.
+    /// Returns the peer's hello, once it was compared.
     #[must_use]
     pub fn peer_hello(&self) -> Option<&[u64; 8]> {
         self.handshake.peer_hello()
     }
 
-    /// Tells the peer that this side stopped waiting. A peer that uses the channel already, because it saw
+    /// Notifies the peer that this side stopped waiting. A peer that already uses the channel, because it saw
     /// this side accept, finds it closed.
     pub fn withdraw(&mut self, signals: &mut impl Signals) {
         if self.handshake.withdraw()
@@ -156,7 +155,7 @@ impl<C: CacheMaintenance> Opening<C> {
 /// Declines a channel that a peer opens in `memory`, with a reason defined by the interface.
 ///
 /// # Errors
-/// As [`Opening::start`].
+/// Same as [`Opening::start`].
 pub fn decline<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
@@ -169,10 +168,10 @@ pub fn decline<C: CacheMaintenance>(
     Ok(())
 }
 
-/// Tells the peer that this side will never start the handshake.
+/// Notifies the peer that this side will never start the handshake.
 ///
 /// # Errors
-/// As [`Opening::start`].
+/// Same as [`Opening::start`].
 pub fn refrain<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
@@ -194,7 +193,7 @@ mod tests {
     const SMALL: ChannelConfig =
         ChannelConfig { slot: SlotSize::B32, slots: 2, variant: Variant::EpochCredit };
 
-    /// A side with a clock that only its sleeps advance; the test decides what happens during each.
+    /// Side with a clock that only its sleeps advance. The test decides what happens during each sleep.
     struct Scripted<'a> {
         now_ns: u64,
         gone: bool,
@@ -308,7 +307,7 @@ mod tests {
         assert_eq!((signals.now_ns, signals.rings), (3, 2));
         let mut late = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
         let withdrawn = OpenError::Handshake(HandshakeError::Withdrawn);
-        // Its own step, by which it accepts, comes before it sees the verdict.
+        // Its own step, in which it accepts, comes before it sees the verdict.
         assert_eq!(late.wait(&mut signals, 100).err(), Some(withdrawn));
     }
 

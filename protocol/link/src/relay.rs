@@ -1,8 +1,8 @@
-//! What a relay does between two channels that it joins: moves messages, and passes on how an end ended.
+//! Core of a relay that joins two channels: moves messages, and propagates how an end ended.
 //!
-//! [`Route`] holds at most one message each way: it receives from one hop what the other has room for, so
-//! that back-pressure passes through. It passes on an end only after all messages that came before it. It
-//! performs no I/O: the two [`Hop`]s are the ends of two ordinary channels.
+//! [`Route`] holds at most one message in each direction: it receives from one hop only what the other has
+//! room for, so back-pressure propagates. It propagates an end only after all messages that came before it.
+//! It performs no I/O: the two [`Hop`]s are the ends of two ordinary channels.
 
 use alloc::vec::Vec;
 
@@ -11,37 +11,37 @@ use tombolo_base::NodeId;
 use crate::end::EndError;
 use crate::far_end::FarEnd;
 
-/// Messages that a step moves each way at most, so that a busy route does not keep others waiting.
+/// Maximum number of messages moved per step and direction, so that a busy route does not starve others.
 pub const BURST: usize = 32;
 
-/// The relay's end of one of the two channels.
+/// Relay's end of one of the two channels.
 pub trait Hop {
-    /// Receives a message in place of what `buffer` held; whether there was one.
+    /// Receives a message into `buffer`, replacing its contents. Returns whether there was one.
     ///
     /// # Errors
     /// The end of the channel, after everything sent before was received.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<bool, EndError>;
 
-    /// Sends a message, whole or not at all.
+    /// Sends a whole message, or nothing.
     ///
     /// # Errors
-    /// [`EndError::Full`] when there is no room; the others are final.
+    /// [`EndError::Full`] when there is no room; all other errors are final.
     fn send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// Whether messages that were accepted still wait in this process.
+    /// Whether accepted messages are still queued in this process.
     fn has_unsent(&mut self) -> bool;
 
-    /// Why the peer released its end, if it is a relay that reported it.
+    /// Returns the reason why the peer released its end, if the peer is a relay that reported it.
     fn told(&self) -> Option<FarEnd>;
 
     /// Closes the channel in order.
     fn close(&mut self);
 
-    /// Ends the channel otherwise, and says why.
+    /// Ends the channel abnormally and reports the reason.
     fn leave(&mut self, why: FarEnd);
 }
 
-/// What is directly at the other end of a hop.
+/// Party directly at the other end of a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beyond {
     /// The domain at the end of the route.
@@ -57,58 +57,58 @@ enum Departure {
     Gone(FarEnd),
 }
 
-/// What to wait for on a hop.
+/// Conditions to wait for on a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// A message, or the end.
     pub message: bool,
-    /// Room for a message, or that the kernel takes what was accepted.
+    /// Room for a message, or progress of the kernel on accepted messages.
     pub room: bool,
 }
 
-/// What a step found.
+/// Result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Step {
-    /// Messages that were moved.
+    /// Number of messages moved.
     pub moved: u64,
-    /// There may be more to move at once.
+    /// Whether more may be moved at once.
     pub more: bool,
-    /// What to wait for on each hop.
+    /// Conditions to wait for on each hop.
     pub needs: [Needs; 2],
-    /// Both channels have ended: drop them.
+    /// Whether both channels have ended and can be dropped.
     pub over: bool,
 }
 
-/// Messages on their way from one hop to the other.
+/// One direction of a route.
 #[derive(Debug, Default)]
 struct Way {
-    /// A message that was received and not sent yet.
+    /// Message that was received and not sent yet.
     held: Option<Vec<u8>>,
-    /// The buffer of the next.
+    /// Buffer for the next message.
     spare: Vec<u8>,
-    /// How the hop that messages come from ended.
+    /// How the source hop ended.
     departure: Option<Departure>,
-    /// The hop that messages go to takes no more.
+    /// Whether the sink hop accepts no more messages.
     blind: bool,
 }
 
 /// Two hops that a relay joins.
 #[derive(Debug)]
 pub struct Route {
-    /// By the hop that messages come from.
+    /// Directions, indexed by their source hop.
     ways: [Way; 2],
     beyond: [Beyond; 2],
     over: bool,
 }
 
 impl Route {
-    /// A route between two channels that are open.
+    /// Creates a route between two open channels.
     #[must_use]
     pub fn new(beyond: [Beyond; 2]) -> Self {
         Route { ways: [Way::default(), Way::default()], beyond, over: false }
     }
 
-    /// Moves what can be moved, and ends the hops when the time has come.
+    /// Moves as many messages as possible, and ends the hops when due.
     pub fn step<H: Hop>(&mut self, hops: [&mut H; 2]) -> Step {
         let mut step = Step::default();
         let [first, second] = hops;
@@ -121,7 +121,7 @@ impl Route {
             self.end_if_due(from, source, sink);
         }
         if self.ways.iter().all(|way| way.blind) {
-            // Both ends are gone, and neither has to be told of the other.
+            // Both ends are gone, so neither has to be notified.
             first.close();
             second.close();
             self.over = true;
@@ -138,7 +138,7 @@ impl Route {
         step
     }
 
-    /// Passes on how `source` ended, once all that it sent is delivered.
+    /// Propagates the end of `source`, once everything that it sent is delivered.
     fn end_if_due<H: Hop>(&mut self, from: usize, source: &mut H, sink: &mut H) {
         let way = &self.ways[from];
         let Some(departure) = way.departure else { return };
@@ -156,7 +156,7 @@ impl Route {
 }
 
 impl Way {
-    /// Moves messages; says how many.
+    /// Moves messages from `source` to `sink` and returns their number.
     fn advance<H: Hop>(&mut self, source: &mut H, sink: &mut H, beyond: Beyond) -> u64 {
         let mut moved = 0;
         while moved < BURST as u64 && !self.blind {
@@ -178,9 +178,9 @@ impl Way {
                     }
                     break;
                 }
-                // Both hops have the same limit: who sent it follows another.
+                // Both hops have the same limit, so the sender violated it.
                 Err(EndError::TooLong) => self.departure = Some(Departure::Gone(FarEnd::Broken)),
-                // How it ended shows when its last messages are received.
+                // The reason shows once its last messages are received.
                 Err(EndError::Closed | EndError::PeerDied | EndError::Broken) => self.blind = true,
             }
         }

@@ -1,27 +1,27 @@
-//! Whether further messages have been published, from how many came before.
+//! Predicts from the recent message rate whether further messages have been published.
 //!
-//! Each slot is a cache miss for its consumer, and the processor looks only a few messages ahead by itself. A
-//! prefetch of a slot that is still being written would take its line from the producer, so it needs a sign
-//! that more is there (ADR 0141).
+//! Each slot is a cache miss for its consumer, and the processor's out-of-order window covers only a few
+//! messages. Prefetching a slot that is still being written would steal its line from the producer, so the
+//! consumer prefetches only when more messages are likely (ADR 0141).
 
-/// Slots without an empty poll between them that are such a sign: for the slots after them, and for the next
-/// burst from its first slot on, as where messages come in batches.
+/// Slots without an empty poll in between that make a burst long. Prefetching then starts, both for the
+/// following slots and for the next burst from its first slot on, because messages often come in batches.
 const LONG_SLOTS: u64 = 16;
 
-/// The slots consumed since the last empty poll.
+/// Slots consumed since the last empty poll.
 #[derive(Debug)]
 pub(crate) struct Burst {
-    /// The position at the last empty poll.
+    /// Position at the last empty poll.
     from: u64,
-    /// The position from which on more is expected.
+    /// Position from which further messages are expected.
     long_from: u64,
 }
 
 impl Burst {
-    /// Before the first message.
+    /// State before the first message.
     pub(crate) const FIRST: Burst = Burst { from: 0, long_from: LONG_SLOTS };
 
-    /// To be called at an empty poll, at the consumer's position.
+    /// Records an empty poll at the consumer's position.
     #[inline(always)]
     pub(crate) fn end(&mut self, position: u64) {
         let slots = position - self.from;
@@ -37,7 +37,7 @@ impl Burst {
         position >= self.long_from
     }
 
-    /// Whether the message at `position` is the first.
+    /// Whether the message at `position` is the first of its burst.
     #[inline(always)]
     pub(crate) fn begins(&self, position: u64) -> bool {
         position == self.from

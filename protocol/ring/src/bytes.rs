@@ -1,19 +1,19 @@
 //! Copies payload between byte slices and the words of a slot.
 //!
-//! Words move by relaxed atomic accesses, two at a time where the processor can, and each is accessed once.
-//! Bytes keep their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and
-//! 1 bytes: the compiler would turn a copy of unknown length into a call.
+//! Words are moved by relaxed atomic accesses, two at a time where the processor supports it, and each word
+//! is accessed once. Bytes keep their address order on every processor. A tail shorter than eight bytes is
+//! copied as 4, 2 and 1 bytes, because the compiler would turn a copy of unknown length into a call.
 
 use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_block, store_both};
 
-/// Stores `source` at the start of a slot's payload and zeroes the rest of the last word touched.
+/// Stores `source` at the start of a slot's payload and zeroes the rest of the last word written.
 ///
-/// Callers keep `source` within the payload; the excess is not stored. The loops here and in [`load`] run
-/// over the slot and leave at the end of the message: the compiler unrolls those completely, while a loop
-/// of the message's length costs more to set up than to run.
+/// Callers keep `source` within the payload; any excess is not stored. The loops here and in [`load`] iterate
+/// over the slot and exit at the end of the message: the compiler unrolls them completely, whereas a loop
+/// over the message length costs more to set up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
-    // By constants, so that a block needs no register but the two that hold where words and source begin.
+    // Constant indices, so that a block needs only two registers: the base addresses of `words` and `source`.
     let _ = store_block::<0, WORDS>(words, source)
         && store_block::<1, WORDS>(words, source)
         && store_block::<2, WORDS>(words, source)
@@ -24,12 +24,12 @@ pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8
     store_rest(words, source);
 }
 
-/// Stores what the blocks leave of a message, fewer than sixteen bytes.
+/// Stores the last bytes of a message after its 16-byte blocks, fewer than sixteen.
 #[inline(always)]
 fn store_rest<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     let (_, rest) = source.as_chunks::<16>();
     let (chunks, tail) = rest.as_chunks::<8>();
-    // Slots have 3, 7 or 15 words of payload: with this mask the index needs no check.
+    // Slots have 3, 7 or 15 payload words, so the mask makes the bounds check redundant.
     let mut index = (source.len() / 8) & !1 & (WORDS - 1);
     if let [chunk, ..] = chunks {
         words[index].store(u64::from_ne_bytes(*chunk), Relaxed);
@@ -42,9 +42,9 @@ fn store_rest<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     }
 }
 
-/// Stores `numbers` from the one with that index on in the payload of a slot of 64 bytes, as many as fit.
+/// Stores `numbers[FIRST..]` in the payload of a 64-byte slot, as many as fit.
 ///
-/// By constants throughout: where the array is inlined, the numbers come from registers.
+/// All indices are constants: if the array is inlined, its numbers are stored from registers.
 #[inline(always)]
 pub(crate) fn store_numbers<const FIRST: usize, const N: usize>(words: &[AtomicU64; 7], numbers: &[u64; N]) {
     let ([pair_0, pair_2, pair_4], [last]) = words.as_chunks::<2>() else { return };
@@ -56,7 +56,7 @@ pub(crate) fn store_numbers<const FIRST: usize, const N: usize>(words: &[AtomicU
     }
 }
 
-/// Stores the numbers of two words, or of the first if that is the last.
+/// Stores the numbers of two adjacent words, or only the first if the array ends there.
 #[inline(always)]
 fn store_two<const FIRST: usize, const N: usize>(words: &[AtomicU64; 2], numbers: &[u64; N], at: usize) {
     if FIRST + at + 1 < N {
@@ -66,7 +66,7 @@ fn store_two<const FIRST: usize, const N: usize>(words: &[AtomicU64; 2], numbers
     }
 }
 
-/// Loads from the start of a slot's payload into `target`, within the bounds of [`store`].
+/// Loads the start of a slot's payload into `target`, with the same bounds as [`store`].
 #[inline(always)]
 pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut [u8]) {
     let (pairs, last) = words.as_chunks::<2>();
@@ -95,9 +95,9 @@ fn load_words(words: &[AtomicU64], target: &mut [u8]) {
     }
 }
 
-/// Stores `source` at any byte offset and keeps the bytes around it.
+/// Stores `source` at any byte offset without changing the bytes around it.
 ///
-/// `source` must lie within `words`. Words that are written in part are loaded first.
+/// `source` must lie within `words`. Partially written words are loaded first.
 pub(crate) fn store_at(words: &[AtomicU64], offset_bytes: usize, source: &[u8]) {
     let skip = offset_bytes % 8;
     let (head, rest) = source.split_at(if skip == 0 { 0 } else { source.len().min(8 - skip) });
@@ -142,7 +142,7 @@ pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8
     }
 }
 
-/// Replaces the bytes of `word` from `skip` on, up to the end of the word.
+/// Replaces bytes of `word` from `skip` on.
 fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
     let mut bytes = word.load(Relaxed).to_ne_bytes();
     for (byte, new) in bytes[skip..].iter_mut().zip(part) {
@@ -151,7 +151,7 @@ fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
     word.store(u64::from_ne_bytes(bytes), Relaxed);
 }
 
-/// Up to seven bytes as a number, the first least significant.
+/// Packs up to seven bytes into a number, the first byte least significant.
 #[inline(always)]
 fn low_bytes(bytes: &[u8]) -> u64 {
     let (fours, rest) = bytes.as_chunks::<4>();
@@ -171,7 +171,7 @@ fn low_bytes(bytes: &[u8]) -> u64 {
     value
 }
 
-/// The reverse of [`low_bytes`]: up to seven of the least significant bytes of `value`.
+/// Unpacks up to seven of the least significant bytes of `value`; the inverse of [`low_bytes`].
 #[inline(always)]
 fn put_low_bytes(mut value: u64, bytes: &mut [u8]) {
     let (fours, rest) = bytes.as_chunks_mut::<4>();
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn copies_at_any_offset_leave_their_surroundings() {
-        // Under miri, steps that still cover every position in a word as a start and as an end.
+        // Under miri, uses a step that still covers every start and end position within a word.
         let step = if cfg!(miri) { 3 } else { 1 };
         for offset in (0..24).step_by(step) {
             for length in (0..=24 - offset).step_by(step) {

@@ -1,10 +1,10 @@
-//! The parameters that both ends of a ring agree on before they use it.
+//! Parameters that both ends of a ring must agree on.
 
 use core::fmt;
 
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
-/// The size of a slot. Its last eight bytes are the control word; the rest is payload.
+/// Size of a slot. Its last eight bytes are the control word; the rest is payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotSize {
     /// 32 bytes, 24 of them payload: two slots to a 64-byte cache line.
@@ -17,10 +17,10 @@ pub enum SlotSize {
 }
 
 impl SlotSize {
-    /// Every size, smallest first.
+    /// All slot sizes, smallest first.
     pub const ALL: [SlotSize; 3] = [SlotSize::B32, SlotSize::B64, SlotSize::B128];
 
-    /// The size in bytes, control word included.
+    /// Returns the size in bytes, including the control word.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -30,13 +30,13 @@ impl SlotSize {
         }
     }
 
-    /// Bytes of a slot that carry payload: all but the control word.
+    /// Returns the payload bytes of a slot: all but the control word.
     #[must_use]
     pub const fn payload_bytes(self) -> usize {
         self.bytes() - 8
     }
 
-    /// The size of `bytes` bytes, if it is one.
+    /// Returns the variant for a size in bytes, or `None` if the ring does not support that size.
     #[must_use]
     pub const fn from_bytes(bytes: usize) -> Option<Self> {
         match bytes {
@@ -48,17 +48,17 @@ impl SlotSize {
     }
 }
 
-/// The number of slots in a ring: a power of two from 2 to 65,536.
+/// Number of slots in a ring: a power of two from 2 to 65,536.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotCount(u32);
 
 impl SlotCount {
-    /// The slots of the smallest ring.
+    /// Slot count of the smallest ring.
     pub const MIN: SlotCount = SlotCount(2);
-    /// The slots of the largest ring.
+    /// Slot count of the largest ring.
     pub const MAX: SlotCount = SlotCount(65_536);
 
-    /// A count of `slots`.
+    /// Validates `slots` as a slot count.
     ///
     /// # Errors
     /// [`LayoutError::SlotCount`] unless it is a power of two from 2 to 65,536.
@@ -70,7 +70,7 @@ impl SlotCount {
         }
     }
 
-    /// The count as a number.
+    /// Returns the count as a number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -87,18 +87,18 @@ impl fmt::Display for SlotCount {
     }
 }
 
-/// How the producer learns that a slot may be used again.
+/// Method by which consumed slots return to the producer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
-    /// The consumer counts the slots that it has consumed in its own credit line; only the producer writes
-    /// slots. Each side writes only its own memory, so this is the default across a window.
+    /// The consumer publishes the number of slots that it has consumed in its own credit line; only the
+    /// producer writes slots. Each side writes only its own memory, so this is the default across a window.
     EpochCredit,
-    /// The consumer frees a slot by storing zero in its control word, each slot at once. The producer polls
-    /// the slots. For coherent memory.
+    /// The consumer frees each slot individually by storing zero in its control word, and the producer polls
+    /// the slots. Requires coherent memory.
     UsedFlag,
 }
 
-/// The shape of a ring. Both ends must use the same.
+/// Geometry and limits of a ring. Both ends must use the same configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RingConfig {
     slot_size: SlotSize,
@@ -108,18 +108,18 @@ pub struct RingConfig {
 }
 
 impl RingConfig {
-    /// A ring that may be filled by a single message.
+    /// Creates a configuration in which one message may fill the whole ring.
     ///
-    /// Use few slots for requests and replies: the cost of a round trip beyond two cache-line transfers
-    /// grows with the number of slots it cycles through, up to about sixteen (measured in ADR 0026 and
-    /// 0029). Use more for bursts.
+    /// Use few slots for request-reply traffic: beyond two cache-line transfers, the cost of a round trip
+    /// grows with the number of slots in rotation, up to about sixteen (measured in ADR 0026 and 0029). Use
+    /// more slots for bursts.
     #[must_use]
     pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
         let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
         RingConfig { slot_size, slot_count, variant, max_message_bytes }
     }
 
-    /// Lowers the limit on the length of a message; a limit above the ring's capacity becomes the capacity.
+    /// Limits the length of a message. A limit above the ring's capacity is clamped to the capacity.
     ///
     /// A message that fills most of the ring has to wait until nearly everything before it is consumed; a
     /// limit of a quarter of the ring or less keeps both ends busy.
@@ -130,69 +130,70 @@ impl RingConfig {
         self
     }
 
-    /// The size of a slot.
+    /// Returns the size of a slot.
     #[must_use]
     pub const fn slot_size(&self) -> SlotSize {
         self.slot_size
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     #[must_use]
     pub const fn slot_count(&self) -> SlotCount {
         self.slot_count
     }
 
-    /// How slots return to the producer.
+    /// Returns how slots return to the producer.
     #[must_use]
     pub const fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// The longest message, in bytes.
+    /// Returns the length limit of a message, in bytes.
     #[must_use]
     pub const fn max_message_bytes(&self) -> usize {
         self.max_message_bytes
     }
 
-    /// The memory that the slots take, in bytes.
+    /// Returns the size of the slot memory, in bytes.
     #[must_use]
     pub const fn slots_bytes(&self) -> usize {
         self.slot_size.bytes() * self.slot_count.get() as usize
     }
 
-    /// The longest message that fits in one slot, in bytes.
+    /// Returns the length of the longest message that fits in one slot, in bytes.
     pub(crate) fn single_max_bytes(&self) -> usize {
         self.slot_size.payload_bytes().min(self.max_message_bytes)
     }
 }
 
-/// Bytes used of the producer line. Allocate [`LINE_BYTES`](tombolo_base::LINE_BYTES) for it, so that it
-/// shares no cache line with another writer.
+/// Bytes of the producer line that are used. Allocate [`LINE_BYTES`](tombolo_base::LINE_BYTES) for it so that
+/// it shares no cache line with another writer.
 pub const PRODUCER_LINE_BYTES: usize = 16;
-/// Bytes used of the credit line; allocate as for [`PRODUCER_LINE_BYTES`].
+/// Bytes of the credit line that are used; allocate as for [`PRODUCER_LINE_BYTES`].
 pub const CREDIT_LINE_BYTES: usize = 16;
 
-/// The memory of a ring, as three views that may lie on different sides of a link.
+/// Memory of a ring, as three views that may lie on different sides of a link.
 ///
-/// All of it must be zero before either end is created, and one side writes each part: the producer `slots`
+/// All of it must be zero before either end is created. Each part has one writer: the producer writes `slots`
 /// and `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also clears
-/// control words.) In memory that is not [`Coherent`] no two of them may share a cache line. Align `slots` to
+/// control words.) In memory that is not [`Coherent`], no two parts may share a cache line. Align `slots` to
 /// the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES) for speed; correctness does not
 /// depend on it.
 #[derive(Clone, Debug)]
 pub struct RingMemory<C: CacheMaintenance = Coherent> {
-    /// The slots: exactly [`RingConfig::slots_bytes`].
+    /// Slot memory, of exactly [`RingConfig::slots_bytes`].
     pub slots: SharedMemory<C>,
-    /// The producer marks here that it has closed: at least [`PRODUCER_LINE_BYTES`].
+    /// Line in which the producer records that it has closed, of at least [`PRODUCER_LINE_BYTES`].
     pub producer_line: SharedMemory<C>,
-    /// The consumer returns credit and marks here that it has closed: at least [`CREDIT_LINE_BYTES`].
+    /// Line in which the consumer returns credit and records that it has closed, of at least
+    /// [`CREDIT_LINE_BYTES`].
     pub credit_line: SharedMemory<C>,
 }
 
 impl<C: CacheMaintenance> RingMemory<C> {
     pub(crate) fn check(&self, config: &RingConfig) -> Result<(), LayoutError> {
-        // The consumer clears a word of the line that the producer fills next. The producer's cache may hold
-        // the word as it was, and evict it with the first bytes of the next message.
+        // The consumer clears a word of a line that the producer fills next. The producer's cache may still
+        // hold the old word and evict it together with the first bytes of the next message.
         if !C::COHERENT && config.variant == Variant::UsedFlag {
             return Err(LayoutError::SharedLines);
         }
@@ -217,11 +218,11 @@ pub(crate) fn check_line<C: CacheMaintenance>(
     Ok(())
 }
 
-/// A ring cannot be created in the memory given, or with this many slots.
+/// Error of creating a ring: unsuitable memory or an invalid slot count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LayoutError {
-    /// The slot count is not a power of two or out of range.
+    /// The slot count is out of range or not a power of two.
     #[error("invalid slot count {slots}; use a power of two from 2 to 65536")]
     SlotCount { slots: u32 },
     /// The slot memory differs from the configured size.
@@ -230,7 +231,7 @@ pub enum LayoutError {
     /// A line is too short.
     #[error("the {line} line has {have_bytes} bytes; it needs at least {need_bytes}")]
     LineLength { line: &'static str, have_bytes: usize, need_bytes: usize },
-    /// Both sides would write the same cache line, in memory that is not coherent.
+    /// Both sides would write the same cache line in incoherent memory.
     #[error("returning slots by a used flag needs coherent memory; return them by credit")]
     SharedLines,
 }

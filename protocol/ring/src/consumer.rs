@@ -1,4 +1,4 @@
-//! The receiving end.
+//! Receiving end of a ring.
 
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
@@ -11,22 +11,22 @@ use crate::message::{Head, Message, View};
 use crate::slots::Slots;
 use crate::tally::Tally;
 
-/// How far ahead a consumer prefetches.
+/// Prefetch distance of a consumer, in slots.
 const PREFETCH_SLOTS: u64 = 8;
 
-/// What a consumer has done since it was created.
+/// Counters of a consumer since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerCounters {
     /// Messages consumed.
     pub messages: u64,
     /// Bytes of payload consumed.
     pub bytes: u64,
-    /// How often slots were returned to the producer. When this grows, a producer that sleeps for room is
-    /// worth a wake.
+    /// Number of times that slots were returned to the producer. When this grows, a producer that sleeps for
+    /// room should be woken.
     pub credit_stores: u64,
 }
 
-/// A message at the consumer's position with all its slots checked. Zero slots: no message.
+/// Message at the consumer's position, with all its slots validated. Zero slots mean no message.
 #[derive(Clone, Copy)]
 struct Found {
     slots: u64,
@@ -37,49 +37,49 @@ impl Found {
     const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
-/// The result of [`Consumer::look`].
+/// Result of [`Consumer::look`].
 #[derive(Debug)]
 pub enum Look {
-    /// There is a message.
+    /// A message is available.
     Message(Head),
-    /// No message. All slots consumed so far have been returned.
+    /// No message is available. All slots consumed so far have been returned.
     Empty,
-    /// Anything else: an error or the end. [`Consumer::try_recv`] handles it.
+    /// Any other case, such as an error or the end of the ring. [`Consumer::try_recv`] handles it.
     Other,
 }
 
-/// The receiving end of a ring.
+/// Receiving end of a ring.
 ///
 /// Dropping a consumer does not [close](Self::close) it.
 pub struct Consumer<C: CacheMaintenance = Coherent> {
     pub(crate) slots: Slots<C>,
-    /// The next slot to be read.
+    /// Position of the next slot to read.
     pub(crate) position: u64,
-    /// The tag of `position`; [`IMPOSSIBLE`] once the ring is closed or failed.
+    /// Tag that publishes `position`; [`IMPOSSIBLE`] once the ring is closed or has failed.
     expected: u64,
-    /// The tag of the slot before it is published; [`IMPOSSIBLE`] likewise.
+    /// Tag of the slot before it is published; [`IMPOSSIBLE`] in the same cases.
     idle: u64,
     single_max_bytes: usize,
-    /// The position at which the next rare work is due: returning slots, or the tags of a new lap.
+    /// Position at which slow work is next due: returning slots, or computing the tags of a new lap.
     checkpoint: u64,
-    /// Slots returned so far.
+    /// Number of slots returned so far.
     credited: u64,
-    /// Consumed slots that force a return without waiting for an idle moment: half the ring, or each.
+    /// Number of consumed slots that forces a return before the next empty poll: half the ring, or one.
     credit_step: u64,
     reverse_credit: u32,
     burst: Burst,
-    /// What was consumed.
+    /// Messages and bytes consumed.
     tally: Tally,
     credit_stores: u64,
     producer_line: SharedWords<1, C>,
     credit_line: SharedMemory<C>,
     config: RingConfig,
-    /// Why nothing more can be received.
+    /// Reason why nothing more can be received.
     ended: Option<RecvError>,
 }
 
 impl<C: CacheMaintenance> Consumer<C> {
-    /// The receiving end of the ring in `memory`, which must be zero before either end is created.
+    /// Creates the receiving end of the ring in `memory`, which must be zero before either end is created.
     ///
     /// # Errors
     /// [`LayoutError`] when the size of `memory` does not match `config`.
@@ -110,13 +110,13 @@ impl<C: CacheMaintenance> Consumer<C> {
         })
     }
 
-    /// The shape of the ring.
+    /// Returns the configuration of the ring.
     #[must_use]
     pub fn config(&self) -> &RingConfig {
         &self.config
     }
 
-    /// What this end has done so far.
+    /// Returns a snapshot of the counters.
     #[inline]
     #[must_use]
     pub fn counters(&self) -> ConsumerCounters {
@@ -127,13 +127,13 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// The next message, read in place; `None` when there is none now.
+    /// Returns the next message, to be read in place, or `None` if none is available.
     ///
     /// Dropping the [`Message`] consumes it and returns its slots; a leaked one is received again. An empty
-    /// poll returns to the producer all slots consumed so far.
+    /// poll returns all slots consumed so far to the producer.
     ///
     /// # Errors
-    /// [`RecvError`]; the same from then on.
+    /// [`RecvError`], and the same error on every later call.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_, C>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
@@ -159,11 +159,11 @@ impl<C: CacheMaintenance> Consumer<C> {
         self.ended.map_or(Ok(None), Err)
     }
 
-    /// The fast path of [`try_recv`](Self::try_recv): a message or the lack of one. Whatever is rarer is
-    /// left to `try_recv`.
+    /// Fast path of [`try_recv`](Self::try_recv): distinguishes a message from an empty ring and leaves all
+    /// rarer cases to `try_recv`.
     ///
-    /// For callers whose fast path would otherwise keep room for an error in memory, and which read the
-    /// message in one place for all transports: it is read by [`view`](Self::view) and stays until
+    /// For callers whose fast path must not reserve stack space for an error, and which read messages of all
+    /// transports at one place. Read the message through [`view`](Self::view); it stays in the ring until
     /// [`consume`](Self::consume).
     #[inline(always)]
     pub fn look(&mut self) -> Look {
@@ -192,35 +192,35 @@ impl<C: CacheMaintenance> Consumer<C> {
         Look::Empty
     }
 
-    /// The content of the message that [`look`](Self::look) found.
+    /// Returns the content of a message found by [`look`](Self::look).
     #[inline(always)]
     #[must_use]
     pub fn view(&self, head: &Head) -> View<'_, C> {
         View::new(self, head)
     }
 
-    /// Consumes the message that [`look`](Self::look) found. Whether that returned slots.
+    /// Consumes a message found by [`look`](Self::look). Returns whether slots were returned to the producer.
     #[inline(always)]
     pub fn consume(&mut self, head: Head) -> bool {
         let (slots, len_bytes) = head.into_parts();
         self.advance(slots, len_bytes)
     }
 
-    /// Whether `word` is the first of several slots of this lap.
+    /// Whether `word` is the control word of the first of several slots in the current lap.
     #[inline(always)]
     fn continues(&self, word: u64) -> bool {
         word & SINGLE_MASK == self.expected | MORE
     }
 
-    /// The length of the message that [begins](Self::continues) with this word, if it takes exactly two
-    /// slots and is valid.
+    /// Returns the length of the message that [starts](Self::continues) with `word`, if it is valid and takes
+    /// exactly two slots.
     #[inline(always)]
     fn pair_bytes(&self, word: u64) -> Option<usize> {
         let payload_bytes = self.slots.payload_bytes();
         if control::length_bytes(word) != payload_bytes {
             return None;
         }
-        // Published by the first slot's word, whose acquire covers this load.
+        // Published together with the first slot, whose acquire load orders this one.
         let second = self.slots.load_control(self.position + 1, Relaxed);
         let rest_bytes = control::length_bytes(second);
         let len_bytes = payload_bytes + rest_bytes;
@@ -231,13 +231,13 @@ impl<C: CacheMaintenance> Consumer<C> {
         (is_last && fits).then_some(len_bytes)
     }
 
-    /// In one comparison: this lap, a single slot, no reserved bits.
+    /// Checks three conditions with one comparison: current lap, single slot, reserved bits zero.
     #[inline(always)]
     fn is_single(&self, word: u64) -> bool {
         word & SINGLE_MASK == self.expected && control::length_bytes(word) <= self.single_max_bytes
     }
 
-    /// Prepares to read a message announced by a control word that is [single](Self::is_single).
+    /// Prepares to read the message of a [single-slot](Self::is_single) control word.
     #[inline(always)]
     fn announced(&mut self, word: u64) {
         self.note_credit(word);
@@ -245,7 +245,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         self.slots.invalidate_payload(self.position);
     }
 
-    /// Prefetches the slots of a message that has yet to be read, if one has probably been published.
+    /// Prefetches slots ahead of the current message if further messages have probably been published.
     #[inline(always)]
     fn prefetch_ahead<const SLOTS: u64>(&self) {
         if self.burst.goes_on(self.position) {
@@ -266,18 +266,18 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// Stores the credit that came with a message.
+    /// Stores the credit that arrived with a message.
     #[inline(always)]
     fn note_credit(&mut self, word: u64) {
         let credit = control::reverse_credit(word);
-        // With one-way traffic the credit never changes, and a store costs more than a comparison.
+        // Credit never changes under one-way traffic, and a store costs more than a comparison.
         if self.reverse_credit != credit {
             self.reverse_credit = credit;
         }
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return a message or an error. Returns slots as `try_recv`
-    /// does.
+    /// Whether [`try_recv`](Self::try_recv) would return a message or an error. Returns slots to the producer
+    /// as `try_recv` does.
     #[inline]
     pub fn poll(&mut self) -> bool {
         let word = self.slots.load_control(self.position, Acquire);
@@ -287,7 +287,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         !self.nothing_new(word) && (self.examine(word).slots != 0 || self.ended.is_some())
     }
 
-    /// The common empty poll: an idle slot, no slots to return, and a producer that has not closed.
+    /// Detects the common empty poll: an idle slot, no slots to return, and a producer that has not closed.
     #[inline(always)]
     fn nothing_new(&self, word: u64) -> bool {
         word & TAG_MASK == self.idle
@@ -295,10 +295,10 @@ impl<C: CacheMaintenance> Consumer<C> {
             && self.producer_line.load_current_le::<0>(Acquire) == 0
     }
 
-    /// Handles everything except single-slot messages and common empty polls. Returns no slots when there
-    /// is nothing to receive; `ended` then tells whether there ever will be.
+    /// Handles everything except single-slot messages and common empty polls. Returns zero slots if there is
+    /// no message; `ended` then records whether the ring has ended.
     ///
-    /// The result fits in two registers, which keeps messages in registers on the fast path too.
+    /// The result fits in two registers, so that messages stay in registers on the fast path too.
     #[inline(never)]
     fn examine(&mut self, word: u64) -> Found {
         if self.ended.is_none() {
@@ -325,8 +325,8 @@ impl<C: CacheMaintenance> Consumer<C> {
         Ok(found)
     }
 
-    /// What to read at an idle slot: `None` while the producer has not closed. When it has closed beyond
-    /// this position, the slot's word, loaded again.
+    /// Returns the control word to examine at an idle slot: `None` while the producer has not closed, or the
+    /// slot's word, loaded again, if it closed beyond this position.
     fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
         let close_word = self.producer_line.load_current_le::<0>(Acquire);
         let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
@@ -337,7 +337,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         if closed_at < position || closed_at - position > self.slots.count() {
             return Err(Violation::CloseOutOfRange { closed_at, position }.into());
         }
-        // The slot was loaded before the close; whatever was published before the close is visible now.
+        // The slot was loaded before the close word. Everything published before the close is visible now.
         Ok(Some(self.slots.load_control(position, Acquire)))
     }
 
@@ -346,7 +346,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         Violation::LapTag { position: self.position, expected: self.expected as u16, found }
     }
 
-    /// Validates every slot of the message whose first control word is `first`; reads at most one lap.
+    /// Validates every slot of the message whose first control word is `first`. Reads at most one lap.
     fn check_message(&self, first: u64) -> Result<Found, Violation> {
         let payload_bytes = self.slots.payload_bytes();
         let max_bytes = self.config.max_message_bytes();
@@ -373,7 +373,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             if !more {
                 return Ok(Found { len_bytes, slots: position - self.position });
             }
-            // Published by the first slot's word, whose acquire covers this load.
+            // Published together with the first slot, whose acquire load orders this one.
             word = self.slots.load_control(position, Relaxed);
             if word & TAG_MASK != self.slots.tag(position) {
                 return Err(Violation::FragmentMissing { position });
@@ -381,7 +381,7 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// Consumes a message of `slots` slots. Whether that returned slots.
+    /// Consumes a message of `slots` slots. Returns whether slots were returned to the producer.
     #[inline(always)]
     pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) -> bool {
         self.tally.count(self.position, len_bytes, slots);
@@ -390,8 +390,8 @@ impl<C: CacheMaintenance> Consumer<C> {
     }
 
     /// Prefetches the second slot of the next message if the last message took several slots, so that both
-    /// lines arrive together. Call it between polls while waiting for a reply; in a stream of messages it
-    /// would take the line from a producer that is still writing it.
+    /// lines arrive together. Call it between polls while waiting for a reply. In a stream of messages it
+    /// would steal the line from a producer that is still writing it.
     #[inline(always)]
     pub fn prefetch_second(&self) {
         if self.tally.ends_several(self.position) {
@@ -399,7 +399,8 @@ impl<C: CacheMaintenance> Consumer<C> {
         }
     }
 
-    /// The rare work: returns slots, moves to the tags of the next lap. Whether it returned any.
+    /// Slow path of [`advance`](Self::advance): returns slots and computes the tags of the next lap. Returns
+    /// whether slots were returned to the producer.
     #[inline(never)]
     fn pass_checkpoint(&mut self) -> bool {
         let is_due = self.position - self.credited >= self.credit_step;
@@ -438,33 +439,33 @@ impl<C: CacheMaintenance> Consumer<C> {
         self.credit_stores += 1;
     }
 
-    /// The credit that came with the latest message: slots of the reverse ring consumed by its consumer,
-    /// modulo 2³². Pass it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
+    /// Returns the credit that arrived with the latest message: slots of the reverse ring consumed by the
+    /// peer, modulo 2³². Pass it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
     #[inline]
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {
         self.reverse_credit
     }
 
-    /// How often slots were returned to the producer.
+    /// Returns the number of times that slots were returned to the producer.
     #[inline(always)]
     #[must_use]
     pub fn credit_stores(&self) -> u64 {
         self.credit_stores
     }
 
-    /// Slots consumed of this ring, modulo 2³². Pass it to the producer of the reverse ring with
+    /// Returns the number of slots consumed, modulo 2³². Pass it to the producer of the reverse ring with
     /// [`Producer::set_reverse_credit`](crate::Producer::set_reverse_credit).
     ///
-    /// It is a hint: the peer sees it only when it receives, which may never happen, so the credit line is
-    /// written as well. It saves the producer a load of that line.
+    /// It is a hint that saves the producer a load of the credit line. The peer sees it only when it
+    /// receives, which may never happen, so the consumer writes the credit line as well.
     #[inline]
     #[must_use]
     pub fn credit_to_piggyback(&self) -> u32 {
         self.position as u32
     }
 
-    /// Receives nothing more, returns all slots and tells the producer, which gets
+    /// Stops receiving, returns all slots and notifies the producer. The producer gets
     /// [`SendError::Closed`](crate::SendError::Closed) when it next looks for room.
     pub fn close(&mut self) {
         self.return_slots();
@@ -472,14 +473,13 @@ impl<C: CacheMaintenance> Consumer<C> {
         self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
-    /// Receives nothing more without telling the producer; see
-    /// [`Producer::abandon`](crate::Producer::abandon).
+    /// Stops receiving without notifying the producer; see [`Producer::abandon`](crate::Producer::abandon).
     pub fn abandon(&mut self) {
         self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
-    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and returns the
-    /// error.
+    /// Ends receiving. No control word matches the impossible tags, so every poll takes the slow path and
+    /// returns the error.
     fn end_with(&mut self, error: RecvError) {
         self.ended = Some(error);
         self.expected = IMPOSSIBLE;

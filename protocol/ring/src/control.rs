@@ -1,6 +1,6 @@
-//! The control word: the last eight bytes of a slot.
+//! Control word of a slot: its last eight bytes.
 //!
-//! | bits | what |
+//! | bits | content |
 //! |---|---|
 //! | 0..15 | lap: how many times the ring was filled before this slot was written, modulo 2¹⁵ |
 //! | 15 | 1: written. A zero word was never written, or was returned |
@@ -10,10 +10,9 @@
 //! | 32..64 | credit for the reverse ring: slots consumed of it, modulo 2³² |
 //!
 //! Bits 0..16 are the *tag*. The tag of a position is never zero, and the consumer waits for exactly that
-//! tag. The wrap of laps at 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
-//! consumer returned lap
-//! *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, which one bit could
-//! tell apart. The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into a
+//! tag. Laps may wrap at 2¹⁵: the producer writes lap *n* of a slot only after the consumer returned lap
+//! *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, which a single bit could
+//! distinguish. The other fourteen bits turn a peer that runs ahead, or memory that was not zeroed, into a
 //! [`Violation`](crate::Violation) instead of stale messages.
 
 pub(crate) const TAG_MASK: u64 = 0xffff;
@@ -24,24 +23,25 @@ pub(crate) const RESERVED_MASK: u64 = 0xfe00_0000;
 pub(crate) const CREDIT_SHIFT: u32 = 32;
 pub(crate) const CREDIT_MASK: u64 = !0 << CREDIT_SHIFT;
 
-/// The bits that must equal the tag in the word of a single-slot message.
+/// Bits that must equal the tag in the control word of a single-slot message.
 pub(crate) const SINGLE_MASK: u64 = TAG_MASK | MORE | RESERVED_MASK;
-/// Differs from every word masked by [`SINGLE_MASK`] or [`TAG_MASK`]; what an ended consumer waits for.
+/// Differs from every word masked by [`SINGLE_MASK`] or [`TAG_MASK`]. An ended consumer waits for it.
 pub(crate) const IMPOSSIBLE: u64 = u64::MAX;
 
-/// The tag of the slot written for `lap`.
+/// Returns the tag of a slot written in `lap`.
 #[inline]
 pub(crate) const fn tag(lap: u64) -> u64 {
     WRITTEN | (lap & (WRITTEN - 1))
 }
 
-/// The tag in a slot that waits for `lap` when slots are returned by credit: that of the lap before.
+/// Returns the tag of a slot that is free for `lap` when slots are returned by credit: that of the lap
+/// before.
 #[inline]
 pub(crate) const fn tag_before(lap: u64) -> u64 {
     if lap == 0 { 0 } else { tag(lap - 1) }
 }
 
-/// Bytes of payload that the word claims, up to 255: unchecked.
+/// Returns the payload length that the word claims, from 0 to 255. Not validated.
 #[inline]
 pub(crate) const fn length_bytes(word: u64) -> usize {
     (word >> LENGTH_SHIFT) as u8 as usize

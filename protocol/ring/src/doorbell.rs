@@ -1,51 +1,51 @@
-//! Sleeping without lost wake-ups.
+//! Sleep and wake-up without lost wake-ups.
 //!
-//! A side without work polls for a while, then sleeps until the link's doorbell wakes it: an event or an
-//! interrupt. To be woken only while it sleeps, it announces the sleep in a line of its own, one word:
+//! A side without work polls for a while, then sleeps until the link's doorbell, an event or an interrupt,
+//! wakes it. To be rung only while it sleeps, it announces the sleep in one word of its own line:
 //!
-//! | word | owner |
+//! | word | state of the owner |
 //! |---|---|
 //! | even | awake |
-//! | odd | asleep, or about to be; another number at each sleep |
+//! | odd | asleep, or about to be; a different number for each sleep |
 //!
 //! The sleeper: [`arm`](Sleeper::arm), poll once more, sleep if that found nothing,
 //! [`disarm`](Sleeper::disarm). The waker: publish, then ring if [`must_ring`](Waker::must_ring).
 //!
 //! # Why no wake-up is lost
-//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the waker
-//! the slot, then the line. Without a barrier a processor may let such a load overtake the store before it,
-//! both sides may see the old value, and the sleeper sleeps although a message is there. A barrier between
-//! store and load on *both* sides forbids that outcome: whichever barrier comes first in their common
-//! order, the store before it is seen by the load after the other. So the sleeper's last poll finds the
-//! message, or the waker finds the line odd and rings, or both. [`WakeOrder`] says where the barriers come
-//! from. Release and acquire are not enough, and a processor emulated without its barriers (QEMU with a
-//! single possible CPU) loses wake-ups.
+//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the waker the
+//! slot, then the line. Without a barrier a processor may let the load overtake the store before it. Both
+//! sides may then see the old value, and the sleeper sleeps although a message is there. A barrier between
+//! store and load on *both* sides forbids that outcome: whichever barrier comes first in their common order,
+//! the load after the other barrier sees the store before it. So the sleeper's last poll finds the message,
+//! or the waker finds the line odd and rings, or both. [`WakeOrder`] describes where the barriers come from.
+//! Release and acquire are not enough, and a processor emulated without its barriers (QEMU with a single
+//! possible CPU) loses wake-ups.
 //!
 //! The doorbell must be latched: a ring between the last poll and the sleep must end that sleep. Counting
-//! events and interrupts are. A ring that arrives late, after the sleeper woke for another reason, ends its
-//! next sleep early, which costs one poll.
+//! events and interrupts are latched. A ring that arrives late, after the sleeper woke for another reason,
+//! ends its next sleep early, which costs one poll.
 //!
-//! # A waker that fences for a while
-//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while no side sleeps, and much when
-//! both sides sleep for each message: it interrupts the very processor that was just woken. So a waker that
-//! had to ring announces in a word of its own that it fences from now on, and does so until a thousand
-//! messages passed without a ring; a sleeper that sees the word skips its barrier.
+//! # Temporary fencing by the waker
+//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while no side sleeps, but is expensive
+//! when both sides sleep for each message: it interrupts the very processor that was just woken. So a waker
+//! that had to ring announces in a word of its own that it fences from now on, and does so until about a
+//! thousand messages have passed without a ring. A sleeper that sees the word set skips its barrier.
 //!
 //! *Starting:* the word is stored with release after the check that rang. A sleeper that loads it with
-//! acquire sees every message before it, and every later one is fenced.
+//! acquire sees every message before it, and every later message is followed by a fence.
 //!
 //! *Stopping:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A sleeper
-//! stores its line, fences, and loads the word. If it still saw the word set, that load came before the
-//! heavy barrier took effect on its processor, and with it the store of its line, which every later check
-//! of the waker therefore sees. If it saw zero, it executes the barrier itself.
+//! stores its line, fences, and loads the word. If it still sees the word set, that load preceded the heavy
+//! barrier on its processor, and so did the store of its line, which every later check of the waker therefore
+//! sees. If it sees zero, it executes the barrier itself.
 //!
-//! A peer that announces fences and omits them only leaves its own messages unnoticed until a deadline, as
-//! a peer that never rings does. A peer that never announces anything, from an earlier build, is waited for
-//! with the barrier.
+//! A peer that announces fences but omits them only delays the detection of its own messages until a
+//! deadline, like a peer that never rings. For a peer that never announces fences, from an earlier build, the
+//! sleeper always executes the barrier.
 //!
-//! The waker rings once for each sleep: it remembers the odd number for which it rang. So a sleeper must
-//! arm anew before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper
-//! can make its peer ring once per message, no more.
+//! The waker rings once for each sleep: it remembers the odd number for which it rang. So a sleeper must arm
+//! anew before every sleep, and a waker must not lose a ring that its link refused. A hostile sleeper can
+//! make its peer ring at most once per message.
 
 use core::sync::atomic::compiler_fence;
 
@@ -55,47 +55,47 @@ use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
 
 use crate::config::{LayoutError, check_line};
 
-/// Bytes used of a sleep line.
+/// Bytes of a sleep line that are used.
 pub const SLEEP_LINE_BYTES: usize = 8;
 
-/// Bytes used of a sleep line where wakers [announce](Waker::with_own_fence_line) that they fence.
+/// Bytes of a sleep line that are used if wakers [announce](Waker::with_own_fence_line) that they fence.
 pub const FENCE_LINE_BYTES: usize = 16;
 
-/// The word of a side's sleep line that announces that it fences before it checks the peer's.
+/// Index of the word in a side's sleep line that announces that it fences before it checks the peer's line.
 const FENCE_WORD: usize = 1;
 
 /// Messages without a ring after which a waker may stop fencing.
 const QUIET_MESSAGES: u32 = 1024;
 
-/// Where the waking side's barrier comes from. Both sides must use the same.
+/// Source of the waking side's barrier. Both sides must use the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WakeOrder {
-    /// Each side executes a sequentially consistent fence. Works on any link; costs the waker a fence on
-    /// every message (some 5 to 20 ns).
+    /// Each side executes a sequentially consistent fence. Works on any link, but costs the waker a fence for
+    /// every message (5 to 20 ns).
     Fence,
-    /// The waker only stops its compiler from reordering; the sleeper makes every processor that may run
-    /// the waker execute a full barrier. On Linux that is `membarrier(2)` with
-    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which the *waking* process must have registered. Only between
-    /// processes of one kernel.
+    /// The waker only prevents compiler reordering; the sleeper makes every processor that may run the waker
+    /// execute a full barrier. On Linux that is `membarrier(2)` with `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for
+    /// which the *waking* process must have registered. Works only between processes of one kernel.
     ///
     /// The barrier falls somewhere in the waker's program. If it falls before the waker's load of the line,
-    /// the load sees the line odd, since that was stored before the barrier. If after, the store of the
-    /// message preceded the barrier too, which completed it, and the sleeper's last poll sees it.
+    /// the load sees the line odd, because the line was stored before the barrier. If it falls after, the
+    /// store of the message also preceded the barrier and was completed by it, so the sleeper's last poll
+    /// sees the message.
     Asymmetric,
 }
 
-/// The sleeping side's line: written by the sleeper, read by the peer's [`Waker`].
+/// Sleeping side: owns the sleep line that the peer's [`Waker`] reads.
 #[derive(Debug)]
 pub struct Sleeper<C: CacheMaintenance = Coherent> {
     line: SharedMemory<C>,
     order: WakeOrder,
     sequence: u64,
-    /// Where the peer announces that it fences.
+    /// Line in which the peer announces that it fences.
     peer_line: Option<SharedMemory<C>>,
 }
 
 impl<C: CacheMaintenance> Sleeper<C> {
-    /// A sleeper that is awake. `line` must be zero.
+    /// Creates a sleeper in the awake state. `line` must be zero.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
@@ -104,7 +104,8 @@ impl<C: CacheMaintenance> Sleeper<C> {
         Ok(Sleeper { line, order, sequence: 0, peer_line: None })
     }
 
-    /// Skips the heavy barrier while the peer announces in `peer_line`, its own sleep line, that it fences.
+    /// Skips the heavy barrier while the peer announces in `peer_line`, the peer's own sleep line, that it
+    /// fences.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `peer_line` has fewer than [`FENCE_LINE_BYTES`].
@@ -113,19 +114,19 @@ impl<C: CacheMaintenance> Sleeper<C> {
         Ok(Sleeper { peer_line: Some(peer_line), ..self })
     }
 
-    /// Whether the peer announces that it fences. The caller has stored its line and fenced.
+    /// Whether the peer announces that it fences. The caller must have stored its line and fenced.
     fn peer_fences(&self) -> bool {
         self.peer_line.as_ref().is_some_and(|line| line.load_current_le(FENCE_WORD, Acquire) != 0)
     }
 
-    /// Announces that this side is about to sleep, and orders that before the poll that must follow. Arming
-    /// an armed sleeper starts another sleep.
+    /// Announces that this side is about to sleep, and orders the announcement before the poll that must
+    /// follow. Arming an armed sleeper starts another sleep.
     ///
-    /// `heavy_barrier` is called only for [`WakeOrder::Asymmetric`], and not while the peer fences
-    /// for itself. If it fails, do not sleep: [`disarm`](Self::disarm) and keep polling.
+    /// Calls `heavy_barrier` only for [`WakeOrder::Asymmetric`], and not while the peer fences itself. If it
+    /// fails, do not sleep: [`disarm`](Self::disarm) and keep polling.
     ///
     /// # Errors
-    /// Whatever `heavy_barrier` returned.
+    /// Returns the error of `heavy_barrier`.
     pub fn arm<E>(&mut self, heavy_barrier: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         self.sequence = (self.sequence + 1) | 1;
         self.line.store_through_le(0, self.sequence, Relaxed);
@@ -142,7 +143,7 @@ impl<C: CacheMaintenance> Sleeper<C> {
         Ok(())
     }
 
-    /// Announces that this side is awake. Does nothing when it is not armed.
+    /// Announces that this side is awake. Does nothing if it is not armed.
     pub fn disarm(&mut self) {
         if self.is_armed() {
             self.sequence += 1;
@@ -150,42 +151,42 @@ impl<C: CacheMaintenance> Sleeper<C> {
         }
     }
 
-    /// Whether the line says asleep.
+    /// Whether the line announces a sleep.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.sequence % 2 == 1
     }
 }
 
-/// The waking side: reads the peer's sleep line after publishing.
+/// Waking side: reads the peer's sleep line after each publication.
 #[derive(Debug)]
 pub struct Waker<C: CacheMaintenance = Coherent> {
     line: SharedWords<1, C>,
     order: WakeOrder,
-    /// Whether a check needs no fence. False under the asymmetric order: this waker fences for a while.
+    /// Whether a check needs no fence. False under the asymmetric order while this waker fences temporarily.
     light: bool,
-    /// The sleep that was last rung for; zero, which is even, stands for none.
+    /// Number of the sleep that was last rung for; zero, which is even, means none.
     rung: u64,
-    /// This side's own sleep line, where it announces that it fences.
+    /// This side's own sleep line, in which it announces that it fences.
     own_line: Option<SharedMemory<C>>,
-    /// Messages since the last ring, while fencing.
+    /// Messages since the last ring, counted while fencing.
     quiet_messages: u32,
 }
 
-/// What a waker has to do after publishing.
+/// Action required of a waker after it published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WakeCheck {
-    /// Nothing: the peer is awake, or was rung for already.
+    /// The peer is awake or was already rung for; nothing to do.
     NotNeeded,
     /// Ring the doorbell.
     Ring,
-    /// Nothing for the peer, but this side has fenced long enough without a ring: it may
+    /// The peer needs no ring, and this side has fenced long enough without one: it may
     /// [stop](Waker::stop_fencing).
     StopFencing,
 }
 
 impl<C: CacheMaintenance> Waker<C> {
-    /// A waker of the peer with the sleep line `line`.
+    /// Creates a waker of the peer that owns the sleep line `line`.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
@@ -196,7 +197,7 @@ impl<C: CacheMaintenance> Waker<C> {
         Ok(Waker { line, order, light, rung: 0, own_line: None, quiet_messages: 0 })
     }
 
-    /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep line.
+    /// Fences temporarily after each ring, and announces it in `own_line`, this side's own sleep line.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `own_line` has fewer than [`FENCE_LINE_BYTES`].
@@ -205,15 +206,15 @@ impl<C: CacheMaintenance> Waker<C> {
         Ok(Waker { own_line: Some(own_line), ..self })
     }
 
-    /// Whether the doorbell must be rung now; call it after publishing. True once for each sleep.
+    /// Whether the doorbell must be rung now. Call it after publishing. Returns true once for each sleep.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn must_ring(&mut self) -> bool {
         self.check() == WakeCheck::Ring
     }
 
-    /// Whether [`check`](Self::check) has nothing to do: the peer is awake, or was rung for already, and this
-    /// side does not fence for a while. Makes no call and stores nothing.
+    /// Whether [`check`](Self::check) has nothing to do: the peer is awake or was already rung for, and this
+    /// side is not fencing temporarily. Makes no call and stores nothing.
     #[inline(always)]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn is_quiet(&self) -> bool {
@@ -228,8 +229,7 @@ impl<C: CacheMaintenance> Waker<C> {
         sequence.is_multiple_of(2) || sequence == self.rung
     }
 
-    /// As [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier which ends
-    /// fencing.
+    /// Like [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier that ends fencing.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn check(&mut self) -> WakeCheck {
@@ -250,7 +250,7 @@ impl<C: CacheMaintenance> Waker<C> {
         WakeCheck::Ring
     }
 
-    /// Whether this waker fences although its order does not require it.
+    /// Whether this waker fences temporarily, beyond what its order requires.
     #[inline(always)]
     fn is_fencing(&self) -> bool {
         !self.light && self.order == WakeOrder::Asymmetric
@@ -270,7 +270,7 @@ impl<C: CacheMaintenance> Waker<C> {
         if self.quiet_messages < QUIET_MESSAGES { WakeCheck::NotNeeded } else { WakeCheck::StopFencing }
     }
 
-    /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
+    /// Hands the barrier back to the sleeper. `heavy_barrier` is the same as for [`Sleeper::arm`].
     pub fn stop_fencing(&mut self, heavy_barrier: impl FnOnce()) {
         if let (Some(line), true) = (&self.own_line, self.is_fencing()) {
             line.store_through_le(FENCE_WORD, 0, Release);
@@ -302,7 +302,7 @@ mod tests {
                 sleeper.disarm();
                 assert!(!waker.must_ring());
             }
-            // Armed again without having been awake: another sleep.
+            // Arming again without disarming starts another sleep.
             for _ in 0..2 {
                 sleeper.arm(|| Ok::<(), ()>(())).unwrap();
                 assert!(waker.must_ring());
@@ -321,7 +321,7 @@ mod tests {
         assert!(!waker.must_ring());
     }
 
-    /// A sleeper and a waker that announce fencing to each other.
+    /// Returns a sleeper and a waker that announce fencing to each other.
     fn announcing_pair() -> (Sleeper, Waker, SharedMemory) {
         let lines = [0, 1].map(|_| SharedMemory::zeroed(FENCE_LINE_BYTES));
         let [sleepers, wakers] = lines;
@@ -400,7 +400,7 @@ mod tests {
             sleeper.arm(|| Ok::<(), ()>(())).unwrap();
             assert!(!waker.is_quiet() && !waker.is_quiet(), "a look rings for no sleep");
             assert!(waker.must_ring());
-            // What fences counts how long it has been quiet.
+            // A fencing waker counts quiet messages in `check`.
             assert_eq!(waker.is_quiet(), !fences);
             sleeper.disarm();
             assert_eq!(waker.is_quiet(), !fences);

@@ -1,16 +1,16 @@
-//! The errors of a ring, which say who caused them.
+//! Errors of a ring, classified by the party that caused them.
 
-/// The peer broke the ring protocol. The ring has failed for good: its contents can no longer be trusted.
+/// Protocol violation by the peer. The ring has failed permanently: its contents can no longer be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {
-    /// A slot has neither its next tag nor the previous one.
+    /// A slot has neither its next tag nor its previous one.
     #[error("slot position {position} has lap tag {found:#06x}, expected {expected:#06x}")]
     LapTag { position: u64, expected: u16, found: u16 },
     /// Reserved bits are not zero.
     #[error("slot position {position} has control word {word:#018x}, with reserved bits set")]
     ReservedBits { position: u64, word: u64 },
-    /// More bytes than a slot holds, none in a continuation, or a slot that is not full although the
+    /// A slot claims more bytes than it holds, a continuation is empty, or a slot is not full although its
     /// message continues.
     #[error("slot position {position} claims an impossible payload of {length_bytes} bytes")]
     FragmentLength { position: u64, length_bytes: u8 },
@@ -31,39 +31,39 @@ pub enum Violation {
     CreditWentBack { credit: u64, before: u64 },
 }
 
-/// A message was not sent; the ring is unchanged.
+/// Error of a message that was not sent. The ring is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum SendError {
-    /// No room until the consumer returns slots.
+    /// There is no room until the consumer returns slots.
     #[error("the ring is full until the receiver consumes more")]
     Full,
-    /// Longer than the ring's limit; it will never fit.
+    /// The message exceeds the ring's limit and will never fit.
     #[error("a message of {len_bytes} bytes exceeds this ring's limit of {max_bytes} bytes")]
     TooLong { len_bytes: usize, max_bytes: usize },
     /// Either end closed the ring.
     #[error("the ring is closed")]
     Closed,
-    /// This end was given up with [`Producer::abandon`](crate::Producer::abandon).
+    /// This end was abandoned with [`Producer::abandon`](crate::Producer::abandon).
     #[error("this end of the ring was abandoned after its peer was reported dead")]
     Abandoned,
-    /// The consumer broke the protocol; the ring has failed for good.
+    /// The consumer violated the protocol. The ring has failed permanently.
     #[error("the receiver broke the ring protocol: {0}")]
     Violation(#[from] Violation),
 }
 
-/// Nothing more can be received.
+/// Error of a ring from which nothing more can be received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecvError {
-    /// The producer closed and all that it sent was received, or this end was closed.
+    /// The producer closed and everything it sent was received, or this end was closed.
     #[error("the ring is closed and empty")]
     Closed,
-    /// The producer broke the protocol; the ring has failed for good.
+    /// The producer violated the protocol. The ring has failed permanently.
     #[error("the sender broke the ring protocol: {0}")]
     Violation(#[from] Violation),
 }
 
-/// A range does not lie inside the message.
+/// Error of an access outside a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("bytes {offset_bytes}..+{length_bytes} do not lie in a message of {message_bytes} bytes")]
 #[allow(missing_docs, reason = "the messages name the fields")]
@@ -84,7 +84,7 @@ impl OutOfMessage {
     }
 }
 
-/// The buffer is shorter than the message; nothing was copied.
+/// Error of a copy into a buffer shorter than the message. Nothing was copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a message of {message_bytes} bytes does not fit in a buffer of {target_bytes} bytes")]
 #[allow(missing_docs, reason = "the messages name the fields")]

@@ -1,4 +1,4 @@
-//! One-way rings of cache-line slots that carry messages between processors which share only memory.
+//! One-way rings of cache-line slots that carry messages between processors that share only memory.
 //!
 //! A ring has one [`Producer`] and one [`Consumer`]. A slot is 32, 64 or 128 bytes; its last eight are a
 //! [control word](control) that the producer publishes with one release store and the consumer reads with
@@ -6,8 +6,8 @@
 //! system call. Numbers are little-endian and payload is bytes in address order, so the two ends may differ
 //! in instruction set, word size and byte order.
 //!
-//! The consumer returns slots to the producer in one of two ways, see [`Variant`]. An idle side sleeps
-//! and is woken by a doorbell; no wake-up is lost, see [`doorbell`].
+//! The consumer returns slots to the producer in one of two ways; see [`Variant`]. An idle side sleeps until
+//! a doorbell wakes it. No wake-up is lost; see [`doorbell`].
 //!
 //! The crate is `no_std` and does no I/O: the caller provides the memory and the doorbell.
 //! `docs/specs/ring.md` in the repository specifies the format.
@@ -38,7 +38,7 @@
 //! ```
 //!
 //! # Trust
-//! Words that the peer writes are not trusted. Each is loaded once, checked against its bounds, and the copy
+//! Words that the peer writes are not trusted. Each is loaded once and validated, and only the validated copy
 //! is used. A peer that violates the protocol can only make its own ring fail, permanently, with a
 //! [`Violation`]. Both sides keep their own position in private memory and never read it back.
 #![cfg_attr(not(any(test, loom)), no_std)]

@@ -1,4 +1,4 @@
-//! A received message, read in place.
+//! Received messages, read in place.
 
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_base::{CacheMaintenance, Coherent};
@@ -8,9 +8,9 @@ use crate::consumer::Consumer;
 use crate::error::{OutOfMessage, TargetTooShort};
 use crate::slots::USUAL_PAYLOAD_BYTES;
 
-/// A message at the head of a ring, as [`Consumer::look`] found it: its length and slots, checked.
+/// Validated length and slot count of the message at the head of a ring, as found by [`Consumer::look`].
 ///
-/// It stays there until [`Consumer::consume`].
+/// The message stays in the ring until [`Consumer::consume`].
 #[derive(Debug)]
 #[must_use = "the message is still in the ring"]
 pub struct Head {
@@ -25,25 +25,25 @@ impl Head {
         Head { position, len_bytes, slots }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[inline(always)]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Slots and bytes.
+    /// Returns the slot count and the length in bytes.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (u64, usize) {
         (self.slots, self.len_bytes)
     }
 }
 
-/// The content of a message at the head of a ring.
+/// Content of a message at the head of a ring.
 ///
-/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest producer
-/// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
-/// once, check it, and use that copy.
+/// The length is validated and fixed. The bytes lie in memory that the producer can write: an honest producer
+/// does not touch them until their slots are returned, but a hostile one may change them between two reads.
+/// Read each value once, check it, and use that copy.
 // Passed by value, so that it stays in registers.
 pub struct View<'a, C: CacheMaintenance = Coherent> {
     consumer: &'a Consumer<C>,
@@ -67,7 +67,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         View { consumer, len_bytes: head.len_bytes, slots: head.slots }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[inline(always)]
     #[must_use]
     pub fn len(self) -> usize {
@@ -81,14 +81,14 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         self.len_bytes == 0
     }
 
-    /// Copies the whole message to the start of `target`; returns its length in bytes.
+    /// Copies the whole message to the start of `target` and returns its length in bytes.
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
     #[inline(always)]
     pub fn copy_to(self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
-        // Callers often know the length of their target when they are compiled, and with it the length of
-        // the message: the copy then takes no branches.
+        // Callers often know the length of their target, and thus of the message, at compile time. The copy
+        // then compiles to straight-line code.
         let slots = &self.consumer.slots;
         if target.len() == self.len_bytes && slots.load_usual(self.consumer.position, target) {
             return Ok(self.len_bytes);
@@ -101,9 +101,9 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         }
     }
 
-    /// The message as `N` little-endian numbers; `None` if it has another length.
+    /// Returns the message as `N` little-endian numbers, or `None` if its length differs.
     ///
-    /// Inlined, the numbers of a message in slots of 64 bytes come from those in registers.
+    /// When inlined, the numbers of a message in 64-byte slots are loaded directly into registers.
     #[inline(always)]
     #[must_use]
     pub fn to_words<const N: usize>(self) -> Option<[u64; N]> {
@@ -113,7 +113,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         if let Some(words) = self.consumer.slots.load_words(self.consumer.position) {
             return Some(words);
         }
-        // In memory of its own, or the numbers above would go through it too.
+        // A separate array: sharing it would force the numbers above through memory too.
         let mut bytes = [[0; 8]; N];
         copy_to_start(self.consumer, self.len_bytes, self.slots, bytes.as_flattened_mut());
         let mut words = [0; N];
@@ -123,10 +123,10 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         Some(words)
     }
 
-    /// Copies a message that lies in one slot of 64 bytes to the start of `target`. The bytes after it are
-    /// then those of earlier messages. Returns false and copies nothing if it lies otherwise.
+    /// Copies a message that lies in one 64-byte slot to the start of `target`. The rest of `target` then
+    /// holds bytes of earlier messages. Returns false and copies nothing if the message has another layout.
     ///
-    /// A copy whose length is constant, whatever that of the message, takes no branches.
+    /// The copy has a constant length, whatever the length of the message, and thus no branches.
     #[inline(always)]
     #[must_use = "the message may not have been copied"]
     pub fn copy_slot_to(self, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
@@ -142,7 +142,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         read_part(self.consumer, self.len_bytes, offset_bytes, target)
     }
 
-    /// Reads a little-endian number at any offset: one load when the offset is a multiple of eight.
+    /// Reads a little-endian number at any offset, with one load if the offset is a multiple of eight.
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
@@ -156,7 +156,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let slots = &self.consumer.slots;
         let (slot, within) = slots.locate(offset_bytes);
-        // A payload is whole words, so an aligned word never straddles two slots.
+        // A payload consists of whole words, so an aligned word never straddles two slots.
         let word = slots.payload_word(self.consumer.position + slot, within / 8);
         Ok(u64::from_le(word.load(Relaxed)))
     }
@@ -178,7 +178,7 @@ impl<C: CacheMaintenance> core::fmt::Debug for View<'_, C> {
     }
 }
 
-/// The message at the head of a ring. Dropping it consumes it: its slots return to the producer.
+/// Message at the head of a ring. Dropping it consumes it and returns its slots to the producer.
 #[must_use = "a message is consumed when it is dropped"]
 pub struct Message<'a, C: CacheMaintenance = Coherent> {
     consumer: &'a mut Consumer<C>,
@@ -192,14 +192,14 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
         Message { consumer, len_bytes, slots }
     }
 
-    /// The content of the message.
+    /// Returns the content of the message.
     #[inline(always)]
     #[must_use]
     pub fn view(&self) -> View<'_, C> {
         View { consumer: self.consumer, len_bytes: self.len_bytes, slots: self.slots }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -213,7 +213,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
         self.len_bytes == 0
     }
 
-    /// As [`View::copy_to`].
+    /// Same as [`View::copy_to`].
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
@@ -222,7 +222,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
         self.view().copy_to(target)
     }
 
-    /// As [`View::read_at`].
+    /// Same as [`View::read_at`].
     ///
     /// # Errors
     /// [`OutOfMessage`] when the part does not lie inside the message; nothing was copied.
@@ -231,7 +231,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
         self.view().read_at(offset_bytes, target)
     }
 
-    /// As [`View::read_u64_le`].
+    /// Same as [`View::read_u64_le`].
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
@@ -240,7 +240,7 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
         self.view().read_u64_le(offset_bytes)
     }
 
-    /// As [`View::to_vec`].
+    /// Same as [`View::to_vec`].
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn to_vec(&self) -> alloc::vec::Vec<u8> {
@@ -251,8 +251,9 @@ impl<'a, C: CacheMaintenance> Message<'a, C> {
 // Functions that are not inlined take the consumer, not the message: a message whose address is never taken
 // stays in registers.
 
-/// Copies the next message to the start of any target. Returns false if that is too short, and copies
-/// nothing: an error would go through memory, and with it the length on the fast path.
+/// Copies the next message to the start of `target`. Returns false and copies nothing if `target` is too
+/// short. An error value would be returned through memory, and would force the length there on the fast path
+/// as well.
 #[inline(never)]
 fn copy_to_start<C: CacheMaintenance>(
     consumer: &Consumer<C>,
@@ -269,7 +270,7 @@ fn copy_to_start<C: CacheMaintenance>(
     true
 }
 
-/// Copies the next message, which takes several slots; `target` has its length.
+/// Copies the next message, which takes several slots. `target` has the length of the message.
 #[inline(never)]
 fn copy_fragments<C: CacheMaintenance>(consumer: &Consumer<C>, target: &mut [u8]) {
     let slots = &consumer.slots;

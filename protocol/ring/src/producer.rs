@@ -1,4 +1,4 @@
-//! The sending end.
+//! Sending end of a ring.
 
 use tombolo_base::sync::Ordering::{self, Acquire, Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
@@ -10,7 +10,7 @@ use crate::slots::Slots;
 use crate::staged::{Batch, Claim, Mark};
 use crate::tally::Tally;
 
-/// What a producer has done since it was created.
+/// Counters of a producer since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProducerCounters {
     /// Messages published.
@@ -19,11 +19,11 @@ pub struct ProducerCounters {
     pub bytes: u64,
     /// Sends that found no room.
     pub refused_full: u64,
-    /// How often it loaded memory that the consumer writes to look for room.
+    /// Number of loads of the consumer's memory to look for room.
     pub credit_loads: u64,
 }
 
-/// How many slots a message takes that is sent by stores alone.
+/// Number of slots of a message that can be sent by stores alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShortMessage {
     /// One.
@@ -32,49 +32,49 @@ pub enum ShortMessage {
     TwoSlots,
 }
 
-/// The sending end of a ring.
+/// Sending end of a ring.
 ///
-/// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it: the end
-/// of a program is detected by other evidence.
+/// A send is atomic: it publishes the whole message or changes nothing. Dropping a producer does not
+/// [close](Self::close) it, because the end of a program is detected by other means.
 pub struct Producer<C: CacheMaintenance = Coherent> {
     pub(crate) slots: Slots<C>,
-    /// The next slot to be written.
+    /// Position of the next slot to write.
     pub(crate) position: u64,
-    /// Slots before this position may be written. Equals `position` for good once the ring is closed or
-    /// failed.
+    /// Position up to which slots may be written. Equals `position` permanently once the ring is closed or
+    /// has failed.
     limit: u64,
-    /// The control word of the slots before `quick_end`, but for length and continuation: the tag of their
+    /// Control word of the slots before `quick_end`, without length and continuation bit: the tag of their
     /// lap, and the credit that travels with each message.
     lap_word: u64,
-    /// Slots before this position are free and of one lap, that of `lap_word`: short messages go there at
-    /// once. At most `limit`.
+    /// Slots before this position are free and belong to the lap of `lap_word`, so short messages are written
+    /// without further checks. At most `limit`.
     quick_end: u64,
     single_max_bytes: usize,
-    /// The longest message that takes two slots.
+    /// Length of the longest message that takes two slots, in bytes.
     pair_max_bytes: usize,
-    /// The first slot that a batch holds back, and every later one with it.
+    /// First slot held back by a batch; all later ones are held back with it.
     held_from: Option<u64>,
-    /// What was published.
+    /// Messages and bytes published.
     pub(crate) tally: Tally,
     refused_full: u64,
-    /// The length of the message that last found no room.
+    /// Length of the last message that found no room, in bytes.
     refused_bytes: usize,
     credit_loads: u64,
     config: RingConfig,
-    /// Why nothing more can be sent: closed, abandoned or violated.
+    /// Reason why nothing more can be sent: closed, abandoned or violated.
     ended: Option<SendError>,
-    /// Slots acknowledged in the credit line, as last loaded.
+    /// Slots acknowledged in the credit line when it was last loaded.
     line_credit: u64,
     /// Slots acknowledged by the last piggybacked credit that was applied.
     piggybacked_credit: u64,
-    /// The credit of the last message of the reverse ring, not yet applied.
+    /// Credit of the last message of the reverse ring, not yet applied.
     noted_credit: u32,
     producer_line: SharedMemory<C>,
     credit_line: SharedMemory<C>,
 }
 
 impl<C: CacheMaintenance> Producer<C> {
-    /// The sending end of the ring in `memory`, which must be zero.
+    /// Creates the sending end of the ring in `memory`, which must be zero.
     ///
     /// # Errors
     /// [`LayoutError`] when the size of `memory` does not match `config`.
@@ -104,19 +104,19 @@ impl<C: CacheMaintenance> Producer<C> {
         })
     }
 
-    /// The shape of the ring.
+    /// Returns the configuration of the ring.
     #[must_use]
     pub fn config(&self) -> &RingConfig {
         &self.config
     }
 
-    /// The longest message that can be sent, in bytes.
+    /// Returns the length limit of a message, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.config.max_message_bytes()
     }
 
-    /// What this end has done so far.
+    /// Returns a snapshot of the counters.
     #[inline]
     #[must_use]
     pub fn counters(&self) -> ProducerCounters {
@@ -128,21 +128,22 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
-    /// Messages published. Messages of a leaked batch count too.
+    /// Returns the number of messages published. Messages of a leaked batch count too.
     #[inline(always)]
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.tally.messages(self.position)
     }
 
-    /// Slots written since the ring was created.
+    /// Returns the number of slots written since the ring was created.
     #[inline(always)]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The length of the message that last found no room, in bytes: how much to wait for.
+    /// Returns the length of the last message that found no room, in bytes, which is how much room to wait
+    /// for.
     #[must_use]
     pub fn refused_bytes(&self) -> usize {
         self.refused_bytes
@@ -158,20 +159,20 @@ impl<C: CacheMaintenance> Producer<C> {
     }
 
     /// Sends a copy of `message` if it takes one or two slots that are known to be free, the common case.
-    /// Returns false and does nothing otherwise; [`try_send`](Self::try_send) then sends it or says why it
-    /// cannot.
+    /// Otherwise returns false and does nothing; [`try_send`](Self::try_send) then sends it or returns the
+    /// error.
     ///
-    /// For callers whose fast path would otherwise keep room for an error in memory.
+    /// For callers whose fast path must not reserve stack space for an error.
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_short(&mut self, message: &[u8]) -> bool {
-        // A call would store return address and registers, which take room in the processor's queue of
-        // stores (ADR 0142).
+        // Inlined: a call would store the return address and registers, which occupy the processor's store
+        // buffer (ADR 0142).
         self.put_single(message, Release) || self.put_pair(message, Release)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), for a batch: published with `order`, which is relaxed
-    /// behind a message that is held back.
+    /// Like [`try_send_short`](Self::try_send_short), but publishes with `order`, which is relaxed after a
+    /// message that a batch holds back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         self.put_single(message, order) || self.put_pair_apart(message, order)
@@ -182,8 +183,8 @@ impl<C: CacheMaintenance> Producer<C> {
         self.put_pair(message, order)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), for a message that takes as many slots as `size` says and
-    /// no other; makes no call.
+    /// Like [`try_send_short`](Self::try_send_short), but only for a message of exactly the slots given by
+    /// `size`. Makes no call.
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_sized(&mut self, message: &[u8], size: ShortMessage) -> bool {
@@ -193,11 +194,10 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
-    /// As [`put_short`](Self::put_short), of a message of numbers, as their little-endian bytes, where slots
-    /// have 64 bytes.
+    /// Like [`put_short`](Self::put_short), for a message of little-endian numbers in 64-byte slots.
     ///
-    /// Inlined, the numbers go from registers to the slots. A message in memory is stored twice, and what
-    /// bounds a stream is the number of stores and instructions (ADR 0136).
+    /// When inlined, the numbers go from registers to the slots. A message in memory would be stored twice,
+    /// and a stream is bound by the number of stores and instructions (ADR 0136).
     #[inline(always)]
     pub(crate) fn put_words<const N: usize>(&mut self, words: &[u64; N], order: Ordering) -> bool {
         let slots = if N <= 7 { 1 } else { 2 };
@@ -227,7 +227,8 @@ impl<C: CacheMaintenance> Producer<C> {
         true
     }
 
-    /// Sends a message of two slots, the most common that does not fit in one: a cache line of the caller.
+    /// Sends a message of two slots, the most common size that does not fit in one: a cache line of the
+    /// caller.
     #[inline(always)]
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
@@ -242,19 +243,19 @@ impl<C: CacheMaintenance> Producer<C> {
         true
     }
 
-    /// Whether a message of `len_bytes` takes one slot, and that before `quick_end`.
+    /// Whether a message of `len_bytes` takes one slot and that slot lies before `quick_end`.
     #[inline(always)]
     pub(crate) fn has_single(&self, len_bytes: usize) -> bool {
         len_bytes <= self.single_max_bytes && self.position < self.quick_end
     }
 
-    /// The control word of a slot before `quick_end`.
+    /// Returns the control word of a slot before `quick_end`.
     #[inline(always)]
     fn quick_word(&self, len_bytes: usize, more: bool) -> u64 {
         self.lap_word | (len_bytes as u64) << LENGTH_SHIFT | if more { MORE } else { 0 }
     }
 
-    /// Has short messages go to the known free slots of the lap of `position` at once.
+    /// Enables the fast path for the known free slots in the lap of `position`.
     fn begin_lap(&mut self) {
         self.lap_word = self.word(self.position, 0, false);
         self.quick_end = self.limit.min(self.slots.next_lap(self.position));
@@ -269,7 +270,7 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(())
     }
 
-    /// Reserves room for a message to be written in place; see [`Claim`].
+    /// Reserves room for a message to be written in place. See [`Claim`].
     ///
     /// # Errors
     /// [`SendError`]; the ring is unchanged.
@@ -281,12 +282,12 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(Claim::new(self, len_bytes))
     }
 
-    /// Starts a batch of messages that become visible together; see [`Batch`].
+    /// Starts a batch of messages that become visible together. See [`Batch`].
     pub fn batch(&mut self) -> Batch<'_, C> {
         Batch::new(self)
     }
 
-    /// Checks that a message of `len_bytes` can be written now; returns the number of slots it takes.
+    /// Checks that a message of `len_bytes` can be written now, and returns its number of slots.
     #[inline(never)]
     pub(crate) fn reserve(&mut self, len_bytes: usize) -> Result<u64, SendError> {
         let max_bytes = self.config.max_message_bytes();
@@ -306,9 +307,11 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(needed)
     }
 
-    /// Writes all slots of `message` at `position` except the first; returns the content of the first.
+    /// Writes all slots of `message` at `position` except the first. Returns the payload and control word of
+    /// the first.
     ///
-    /// The consumer does not read the others before the first is published, so their order does not matter.
+    /// The consumer does not read the other slots before the first is published, so their order does not
+    /// matter.
     pub(crate) fn stage<'m>(&self, message: &'m [u8]) -> (&'m [u8], u64) {
         let payload_bytes = self.slots.payload_bytes();
         let (first, mut rest) = message.split_at(message.len().min(payload_bytes));
@@ -323,8 +326,8 @@ impl<C: CacheMaintenance> Producer<C> {
         (first, first_word)
     }
 
-    /// Writes the control words of a message written in place except that of its first slot, which it
-    /// returns.
+    /// Writes the control words of a message written in place, except that of its first slot, which is
+    /// returned.
     #[inline(never)]
     pub(crate) fn finish_fragments(&self, len_bytes: usize, slots: u64) -> u64 {
         let payload_bytes = self.slots.payload_bytes();
@@ -338,7 +341,7 @@ impl<C: CacheMaintenance> Producer<C> {
         self.word(self.position, payload_bytes, true)
     }
 
-    /// The control word of a slot.
+    /// Returns the control word of a slot.
     #[inline(always)]
     pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
         let more = if more { MORE } else { 0 };
@@ -346,18 +349,18 @@ impl<C: CacheMaintenance> Producer<C> {
         credit | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
     }
 
-    /// Moves `position` past the `slots` slots of a message that was written.
+    /// Moves `position` past a message of `slots` slots that has been written.
     #[inline(always)]
     pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
         self.tally.count(self.position, len_bytes, slots);
         self.position += slots;
     }
 
-    /// Takes back what a batch staged from `start` on and did not publish.
+    /// Rolls back the slots that a batch staged from `start` on and did not publish.
     ///
-    /// The first slot still has its idle tag; the others get theirs back, which is what the consumer
-    /// expects in a slot that is not published. It cannot read them before the first slot is published, and
-    /// that store releases these.
+    /// The first slot still has its idle tag. The others get theirs back, which is what the consumer expects
+    /// in an unpublished slot. It cannot read them before the first slot is published, and that store
+    /// releases these.
     pub(crate) fn retract(&mut self, start: Mark) {
         for staged in start.position + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
@@ -375,25 +378,25 @@ impl<C: CacheMaintenance> Producer<C> {
         Mark { position: self.position, tally: self.tally }
     }
 
-    /// Marks that the consumer sees nothing from `position` on yet.
+    /// Hides slots from `position` on from the consumer.
     pub(crate) fn hold_back(&mut self) {
-        // A leaked batch holds back this one too, for good.
+        // A leaked batch holds back this one too, permanently.
         self.held_from = self.held_from.or(Some(self.position));
     }
 
-    /// Ends what [`hold_back`](Self::hold_back) began at `position`.
+    /// Publishes slots hidden by [`hold_back`](Self::hold_back) at `position`.
     pub(crate) fn release_hold(&mut self, position: u64) {
         if self.held_from == Some(position) {
             self.held_from = None;
         }
     }
 
-    /// What the slot at `position` holds before it is published.
+    /// Returns the control word of the slot at `position` before it is published.
     pub(crate) fn idle_word(&self, position: u64) -> u64 {
         self.slots.idle_tag(position, self.config.variant())
     }
 
-    /// The position up to which the consumer may have seen slots.
+    /// Returns the position up to which the consumer may have seen slots.
     pub(crate) fn published(&self) -> u64 {
         self.held_from.unwrap_or(self.position)
     }
@@ -434,10 +437,11 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(())
     }
 
-    /// Slots are returned in order, so a zero slot proves that all before it are free.
+    /// Advances the limit by probing control words. Slots are returned in order, so a zero slot proves that
+    /// all before it are free.
     ///
-    /// Tries half a ring ahead first: while the consumer keeps up, that is one load for half a ring of
-    /// messages. Slots that a batch holds back are excluded: the first of them is still zero.
+    /// Tries half a ring ahead first: while the consumer keeps up, this costs one load for half a ring of
+    /// messages. Slots held back by a batch are excluded, because the first of them is still zero.
     fn probe_slots(&mut self, needed: u64) {
         let half = self.slots.count() / 2;
         let furthest = self.slots.count() - (self.position - self.published());
@@ -453,26 +457,26 @@ impl<C: CacheMaintenance> Producer<C> {
         self.limit = self.limit.max(credit + self.slots.count());
     }
 
-    /// Sets the credit that every slot published from now on carries: the reverse ring's
-    /// [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback).
+    /// Sets the credit that every slot published from now on carries:
+    /// [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback) of the reverse ring.
     #[inline(always)]
     pub fn set_reverse_credit(&mut self, credit: u32) {
-        // With one-way traffic the credit never changes, and a store costs more than a comparison.
+        // Credit never changes under one-way traffic, and a store costs more than a comparison.
         if control::reverse_credit(self.lap_word) != credit {
             self.lap_word = self.lap_word & !CREDIT_MASK | u64::from(credit) << CREDIT_SHIFT;
         }
     }
 
-    /// Notes credit for this ring that came with a message on the reverse ring, see
+    /// Notes credit for this ring that arrived with a message on the reverse ring. See
     /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
     ///
-    /// It saves a load of the credit line, which may be across a link and alone would suffice. Only sends
-    /// that find no known room apply it, so it need not be noted before others. Credit for more than was sent
-    /// fails the send that applies it.
+    /// It saves a load of the credit line, which may be across a link. Only a send that finds no known room
+    /// applies it, so it need not be noted before other sends. Credit for more slots than were sent fails the
+    /// send that applies it.
     ///
-    /// Only the low half of the count travels, so it is applied only while it is unambiguous: as long as
-    /// fewer than 2³² slots were sent since the last applied credit. After that, which takes a peer that
-    /// never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
+    /// Only the low half of the count travels, so credit is applied only while it is unambiguous: as long as
+    /// fewer than 2³² slots were sent since the last applied credit. Beyond that, which takes a peer that
+    /// never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it is always ignored.
     #[inline(always)]
     pub fn note_credit(&mut self, credit: u32) {
         if self.noted_credit != credit {
@@ -480,8 +484,8 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
-    /// Prefetches the slot of the next message for writing, unless the message before took several. Worth it
-    /// only when that message comes soon: a peer that polls the slot takes the line back.
+    /// Prefetches the slot of the next message for writing, unless the previous message took several slots.
+    /// Useful only if that message is sent soon: a peer that polls the slot takes the line back.
     #[inline(always)]
     pub fn prefetch(&self) {
         if !self.tally.ends_several(self.position) {
@@ -489,7 +493,7 @@ impl<C: CacheMaintenance> Producer<C> {
         }
     }
 
-    /// The credit of a message of the reverse ring, if it is new and unambiguous.
+    /// Extends the credit of a message of the reverse ring to its full count, if it is new and unambiguous.
     #[inline(always)]
     fn new_credit(&self, credit: u32) -> Option<u64> {
         let before = self.piggybacked_credit;
@@ -511,7 +515,7 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(())
     }
 
-    /// How many slots can be written now. Looks for room if none is known.
+    /// Returns how many slots can be written now. Looks for room if none is known.
     ///
     /// # Errors
     /// [`SendError::Closed`] and [`SendError::Violation`], as sending would.
@@ -523,15 +527,15 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(self.limit - self.position)
     }
 
-    /// How many slots can be written as far as this end knows, without loading the consumer's memory; zero
-    /// once it has ended. For display only: credit is validated when a send applies it.
+    /// Returns how many slots this end knows to be writable, without loading the consumer's memory; zero once
+    /// it has ended. For display only: credit is validated when a send applies it.
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
         self.known_free_slots_with(self.noted_credit)
     }
 
-    /// As [`known_free_slots`](Self::known_free_slots), with credit for this ring that was not yet
+    /// Like [`known_free_slots`](Self::known_free_slots), with credit for this ring that is not yet
     /// [noted](Self::note_credit).
     #[inline(always)]
     #[must_use]
@@ -553,16 +557,16 @@ impl<C: CacheMaintenance> Producer<C> {
         Ok(self.free_slots()? == 0)
     }
 
-    /// Whether the consumer has closed. Loads its line, which sending does only when there seems to be no
-    /// room.
+    /// Whether the consumer has closed. Loads the consumer's line, which sending does only if there seems to
+    /// be no room.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.credit_line.load_current_le(1, Acquire) != 0
     }
 
-    /// Sends nothing more. The consumer receives what was sent before, then
-    /// [`RecvError::Closed`](crate::RecvError::Closed). Does nothing on an end that was closed or abandoned
-    /// before.
+    /// Stops sending. The consumer receives everything sent before, then
+    /// [`RecvError::Closed`](crate::RecvError::Closed). Does nothing if this end was already closed or
+    /// abandoned.
     pub fn close(&mut self) {
         if let Some(SendError::Closed | SendError::Abandoned) = self.ended {
             return;
@@ -571,13 +575,13 @@ impl<C: CacheMaintenance> Producer<C> {
         self.end_with(self.ended.unwrap_or(SendError::Closed));
     }
 
-    /// Sends nothing more without telling the consumer, for an end whose peer was reported dead. If the
-    /// report was in truth about this end, its peer must see a death, not an orderly close.
+    /// Stops sending without notifying the consumer, for an end whose peer was reported dead. If the report
+    /// was really about this end, its peer must see a death, not an orderly close.
     pub fn abandon(&mut self) {
         self.end_with(self.ended.unwrap_or(SendError::Abandoned));
     }
 
-    /// Whether this end can still send: neither closed nor failed, as far as it knows.
+    /// Checks that this end can still send: neither closed nor failed, as far as it knows.
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Abandoned`] or [`SendError::Violation`].
@@ -590,7 +594,7 @@ impl<C: CacheMaintenance> Producer<C> {
         self.end_with(SendError::Violation(violation))
     }
 
-    /// Ends sending. With no room left every send takes the slow path, which returns the error.
+    /// Ends sending. Without room every send takes the slow path, which returns the error.
     fn end_with(&mut self, error: SendError) -> SendError {
         self.ended = Some(error);
         (self.limit, self.quick_end) = (self.position, self.position);
@@ -616,7 +620,7 @@ mod tests {
     use super::*;
     use crate::config::{SlotCount, SlotSize};
 
-    /// A producer that has sent `position` slots, all acknowledged, and last applied the credit
+    /// Returns a producer that has sent `position` slots, all acknowledged, and last applied the credit
     /// `piggybacked`.
     fn late_in_life(position: u64, piggybacked: u64) -> Producer {
         let config = RingConfig::new(SlotSize::B32, SlotCount::MIN, Variant::EpochCredit);
@@ -664,7 +668,7 @@ mod tests {
         producer.position += 1;
         producer.noted_credit = producer.position as u32;
         assert_eq!(producer.known_free_slots(), slots);
-        // False credit fails the send that applies it, and shows nothing before.
+        // Invalid credit fails the send that applies it, and is not visible before.
         producer.noted_credit = producer.position as u32 + 1;
         assert_eq!(producer.known_free_slots(), 0);
         producer.close();

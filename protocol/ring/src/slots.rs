@@ -1,4 +1,4 @@
-//! Addressing: the words of each position.
+//! Slot addressing: maps positions to words of memory.
 
 use core::hint::cold_path;
 
@@ -10,10 +10,10 @@ use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
-/// Payload of a slot of 64 bytes, the usual size, in bytes.
+/// Payload of a 64-byte slot, the usual size, in bytes.
 pub const USUAL_PAYLOAD_BYTES: usize = SlotSize::B64.payload_bytes();
 
-/// The slots of a ring. A position counts slots since the ring was created; it never wraps.
+/// Slots of a ring. A position counts slots since the ring was created and never wraps.
 pub(crate) struct Slots<C: CacheMaintenance> {
     words: CircularWords<C>,
     /// Slot count minus one.
@@ -22,7 +22,7 @@ pub(crate) struct Slots<C: CacheMaintenance> {
     lap_shift: u32,
     /// Binary logarithm of the words in a slot.
     words_shift: u32,
-    /// The index of the control word in a slot: the last word.
+    /// Index of the control word in a slot: the last word.
     control_index: usize,
     /// Bytes of a slot before its control word.
     payload_bytes: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Slots<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Slots<C> {
-    /// The caller has checked that `memory` is as long as `config` says.
+    /// Creates the slots in `memory`. The caller has checked that its length matches `config`.
     pub(crate) fn new(config: &RingConfig, memory: SharedMemory<C>) -> Self {
         let slot_words = config.slot_size().bytes() / 8;
         Slots {
@@ -53,13 +53,13 @@ impl<C: CacheMaintenance> Slots<C> {
         self.payload_bytes
     }
 
-    /// The slot at `position`, for slots of `WORDS` words.
+    /// Returns the words of the slot at `position`, for slots of `WORDS` words.
     #[inline(always)]
     fn sized<const WORDS: usize>(&self, position: u64) -> &[AtomicU64; WORDS] {
         self.words.chunk(position as usize)
     }
 
-    /// The payload of the slot at `position`.
+    /// Returns the payload of the slot at `position`.
     #[inline(always)]
     pub(crate) fn payload(&self, position: u64) -> &[AtomicU64] {
         match self.size {
@@ -69,17 +69,17 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Word `index` of the payload of the slot at `position`; `index` must lie inside the payload.
+    /// Returns word `index` of the payload of the slot at `position`. `index` must lie inside the payload.
     #[inline(always)]
     pub(crate) fn payload_word(&self, position: u64, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.control_index);
         self.words.word((position as usize) << self.words_shift | index)
     }
 
-    /// Fills the slot at `position` with `source` and then stores its control word with `order`.
+    /// Fills the slot at `position` with `source`, then stores its control word with `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
-        // The usual size first.
+        // Tests the usual size first.
         if self.size == SlotSize::B64 {
             return self.fill_sized::<8, 7>(position, source, word, order);
         }
@@ -90,7 +90,7 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Fills two slots with a message that does not fit in one, the second slot first; `words` are their
+    /// Fills two slots with a message that does not fit in one, the second slot first. `words` are their
     /// control words.
     #[inline(always)]
     pub(crate) fn fill_pair(&self, position: u64, message: &[u8], words: [u64; 2], order: Ordering) {
@@ -135,14 +135,14 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Whether slots are 64 bytes long, for [`fill_numbers`](Self::fill_numbers).
+    /// Whether slots are 64 bytes long, as [`fill_numbers`](Self::fill_numbers) requires.
     #[inline(always)]
     pub(crate) fn hold_seven_words(&self) -> bool {
         self.size == SlotSize::B64
     }
 
-    /// As [`fill`](Self::fill), with the numbers of a message from `FIRST` on, where slots
-    /// [hold seven words](Self::hold_seven_words).
+    /// Like [`fill`](Self::fill), with the numbers of a message from index `FIRST` on. Slots must [hold seven
+    /// words](Self::hold_seven_words).
     #[inline(always)]
     pub(crate) fn fill_numbers<const FIRST: usize, const N: usize>(
         &self,
@@ -190,7 +190,7 @@ impl<C: CacheMaintenance> Slots<C> {
         self.load_sized::<WORDS, PAYLOAD_WORDS>(position + 1, rest);
     }
 
-    /// Loads a message that is as long as `target`, if it lies in one slot or two of the usual 64 bytes.
+    /// Loads a message of exactly the length of `target`, if it lies in one or two 64-byte slots.
     #[inline(always)]
     pub(crate) fn load_usual(&self, position: u64, target: &mut [u8]) -> bool {
         if self.size != SlotSize::B64 || target.len() > 2 * USUAL_PAYLOAD_BYTES {
@@ -204,7 +204,7 @@ impl<C: CacheMaintenance> Slots<C> {
         true
     }
 
-    /// Loads the first `N` words of a message, if that lies in slots of the usual 64 bytes.
+    /// Loads the first `N` words of a message, if slots have the usual 64 bytes.
     #[inline(always)]
     pub(crate) fn load_words<const N: usize>(&self, position: u64) -> Option<[u64; N]> {
         if self.size != SlotSize::B64 {
@@ -239,13 +239,13 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// The control word of the slot at `position`.
+    /// Returns the control word of the slot at `position`.
     #[inline(always)]
     fn control(&self, position: u64) -> &AtomicU64 {
         self.words.word((position as usize) << self.words_shift | self.control_index)
     }
 
-    /// Prefetches the slot at `position`. Memory that is not coherent is left alone: the line would be stale.
+    /// Prefetches the slot at `position`. Does nothing for incoherent memory, where the line would be stale.
     #[inline(always)]
     pub(crate) fn prefetch(&self, position: u64) {
         if C::COHERENT {
@@ -261,7 +261,7 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Loads the control word of the slot at `position`, and invalidates its line before.
+    /// Invalidates the line of the control word of the slot at `position`, then loads the word.
     #[inline(always)]
     pub(crate) fn load_control(&self, position: u64, order: Ordering) -> u64 {
         if !C::COHERENT {
@@ -270,8 +270,8 @@ impl<C: CacheMaintenance> Slots<C> {
         u64::from_le(self.control(position).load(order))
     }
 
-    /// Stores the control word of the slot at `position` and writes its line back. The other lines of a slot
-    /// that is published must have been written back before.
+    /// Stores the control word of the slot at `position` and writes its line back. The other lines of a
+    /// published slot must have been written back before.
     #[inline(always)]
     pub(crate) fn store_control(&self, position: u64, word: u64, order: Ordering) {
         self.control(position).store(word.to_le(), order);
@@ -285,8 +285,8 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Writes back what must reach memory before the control word of the slot can. Stores to its line leave
-    /// the cache together with it, or earlier.
+    /// Writes back the lines that must reach memory before the control word of the slot. Stores to the
+    /// control word's own line leave the cache together with it, or earlier.
     #[inline(always)]
     pub(crate) fn write_back_before_control(&self, position: u64) {
         if !C::COHERENT {
@@ -297,8 +297,8 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Invalidates what a message in the slot at `position` may use of it apart from the line of its control
-    /// word, which has just been loaded.
+    /// Invalidates the payload of the slot at `position` except for the line of its control word, which has
+    /// just been loaded.
     #[inline(always)]
     pub(crate) fn invalidate_payload(&self, position: u64) {
         if !C::COHERENT && self.size.bytes() > CACHE_LINE_BYTES {
@@ -306,7 +306,7 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// The payload that lies in other cache lines than the control word, which is in the last.
+    /// Returns the payload in other cache lines than that of the control word, which lies in the last.
     fn payload_before_control_line(&self, position: u64) -> &[AtomicU64] {
         let payload = self.payload(position);
         &payload[..(payload.len() + 1).saturating_sub(CACHE_LINE_BYTES / 8)]
@@ -317,18 +317,18 @@ impl<C: CacheMaintenance> Slots<C> {
         position >> self.lap_shift
     }
 
-    /// The first position of the lap after the one of `position`.
+    /// Returns the first position of the lap after that of `position`.
     pub(crate) fn next_lap(&self, position: u64) -> u64 {
         (position | self.mask) + 1
     }
 
-    /// The tag that publishes `position`.
+    /// Returns the tag that publishes `position`.
     #[inline(always)]
     pub(crate) fn tag(&self, position: u64) -> u64 {
         control::tag(self.lap(position))
     }
 
-    /// The tag of the slot at `position` until it is published.
+    /// Returns the tag of the slot at `position` until it is published.
     pub(crate) fn idle_tag(&self, position: u64, variant: Variant) -> u64 {
         match variant {
             Variant::EpochCredit => control::tag_before(self.lap(position)),
@@ -336,14 +336,14 @@ impl<C: CacheMaintenance> Slots<C> {
         }
     }
 
-    /// Slots that a message of `len_bytes` takes; one for an empty message.
+    /// Returns the number of slots of a message of `len_bytes`: at least one, even if it is empty.
     #[inline(always)]
     pub(crate) fn slots_for(&self, len_bytes: usize) -> u64 {
         if len_bytes <= self.payload_bytes { 1 } else { self.locate_far(len_bytes - 1).0 + 1 }
     }
 
-    /// The slot of a message, counted from its first, that holds the byte at `offset_bytes`, and the offset
-    /// in that slot.
+    /// Returns the index, within a message, of the slot that holds the byte at `offset_bytes`, and the offset
+    /// within that slot.
     #[inline(always)]
     pub(crate) fn locate(&self, offset_bytes: usize) -> (u64, usize) {
         if offset_bytes < self.payload_bytes { (0, offset_bytes) } else { self.locate_far(offset_bytes) }
@@ -351,7 +351,7 @@ impl<C: CacheMaintenance> Slots<C> {
 
     #[inline(never)]
     fn locate_far(&self, offset_bytes: usize) -> (u64, usize) {
-        // One arm per size, because division by a constant compiles to multiplication.
+        // One arm per size: division by a constant compiles to a multiplication.
         let (slot, within) = match self.size {
             SlotSize::B32 => (offset_bytes / 24, offset_bytes % 24),
             SlotSize::B64 => (offset_bytes / 56, offset_bytes % 56),
@@ -366,8 +366,8 @@ mod tests {
     use super::*;
     use crate::config::SlotCount;
 
-    /// A wrong lap boundary would only send the consumer through its slow path, with the same results, so
-    /// no other test detects it.
+    /// A wrong lap boundary would only send the consumer through its slow path, with the same results, so no
+    /// other test detects it.
     #[test]
     fn laps_begin_at_multiples_of_the_slot_count() {
         let config = RingConfig::new(SlotSize::B32, SlotCount::new(4).unwrap(), Variant::EpochCredit);

@@ -1,4 +1,4 @@
-//! Messages written before they are published: in place, or several together.
+//! Messages that are written before they are published: in place, or several together.
 
 use tombolo_base::sync::Ordering::{Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent};
@@ -8,10 +8,10 @@ use crate::error::{OutOfMessage, SendError};
 use crate::producer::Producer;
 use crate::tally::Tally;
 
-/// Room for one message, to be written in place and then committed.
+/// Reserved room for one message, to be written in place and then committed.
 ///
-/// Dropping it leaves the ring unchanged. Bytes that are not written have any value (whatever the slots
-/// held). The consumer sees nothing before [`commit`](Self::commit).
+/// Dropping it leaves the ring unchanged. Bytes that are not written are unspecified (they hold what was in
+/// the slots before). The consumer sees nothing before [`commit`](Self::commit).
 ///
 /// ```
 /// # use tombolo_base::{LINE_BYTES, SharedMemory};
@@ -36,12 +36,12 @@ pub struct Claim<'a, C: CacheMaintenance = Coherent> {
 }
 
 impl<'a, C: CacheMaintenance> Claim<'a, C> {
-    /// The caller has reserved the slots.
+    /// Creates a claim of slots that the caller has reserved.
     pub(crate) fn new(producer: &'a mut Producer<C>, len_bytes: usize) -> Self {
         Claim { producer, len_bytes }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len_bytes
@@ -53,7 +53,7 @@ impl<'a, C: CacheMaintenance> Claim<'a, C> {
         self.len_bytes == 0
     }
 
-    /// Shortens the message, for an encoder that claims its worst case. A greater length does nothing.
+    /// Shortens the message, for encoders that claim their worst case. A greater length has no effect.
     pub fn truncate(&mut self, len_bytes: usize) {
         self.len_bytes = self.len_bytes.min(len_bytes);
     }
@@ -76,7 +76,7 @@ impl<'a, C: CacheMaintenance> Claim<'a, C> {
         Ok(())
     }
 
-    /// Writes a little-endian number at any offset: one store when the offset is a multiple of eight.
+    /// Writes a little-endian number at any offset, with one store if the offset is a multiple of eight.
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message; nothing was written.
@@ -87,7 +87,7 @@ impl<'a, C: CacheMaintenance> Claim<'a, C> {
         }
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let (slot, within) = self.producer.slots.locate(offset_bytes);
-        // A payload is whole words, so an aligned word never straddles two slots.
+        // A payload consists of whole words, so an aligned word never straddles two slots.
         let word = self.producer.slots.payload_word(self.producer.position + slot, within / 8);
         word.store(value.to_le(), Relaxed);
         Ok(())
@@ -109,21 +109,21 @@ impl<'a, C: CacheMaintenance> Claim<'a, C> {
     }
 }
 
-/// Several messages that become visible together, by the one store that publishes the first.
+/// Several messages that become visible together, with the store that publishes the first.
 ///
-/// The fastest way to send many: the consumer does not take lines away while they are being written.
-/// Dropping a batch leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the
-/// consumer waits for a slot that is never published.)
+/// The fastest way to send many messages: the consumer does not take cache lines away while they are being
+/// written. Dropping a batch leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the
+/// ring: the consumer waits for a slot that is never published.)
 #[must_use = "a batch that is not committed sends nothing"]
 pub struct Batch<'a, C: CacheMaintenance = Coherent> {
     producer: &'a mut Producer<C>,
-    /// The producer's state before the batch.
+    /// State of the producer before the batch.
     start: Mark,
-    /// The control word that publishes the batch; unused before the first message.
+    /// Control word that publishes the batch; unused before the first message.
     first_word: u64,
 }
 
-/// A producer's progress, to return to.
+/// Progress of a producer, as a restore point.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     pub(crate) position: u64,
@@ -138,7 +138,7 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
     /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
     ///
     /// # Errors
-    /// [`SendError`]; the message was not added, earlier ones still are.
+    /// [`SendError`]; the message was not added, but earlier ones still are.
     #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
         // Only the first message of a batch is held back.
@@ -148,8 +148,8 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
         self.push_slow(message)
     }
 
-    /// As [`push`](Self::push), of a message of numbers, which is received as their little-endian bytes. Up
-    /// to 14 of them in slots of 64 bytes go from registers to the slots, if the array is not in memory.
+    /// Like [`push`](Self::push), for a message of numbers, received as their little-endian bytes. In 64-byte
+    /// slots, up to 14 numbers go directly from registers to the slots unless the array is in memory.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -162,11 +162,12 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
         self.push_words_slow(&mut copy)
     }
 
-    // By a mutable reference to a copy: the caller's array is then in memory on this way alone.
+    // Takes a mutable reference to a copy, so that the caller's array is forced into memory only on this
+    // path.
     #[cold]
     #[inline(never)]
     fn push_words_slow<const N: usize>(&mut self, words: &mut [u64; N]) -> Result<(), SendError> {
-        // In a loop: `map` of an array is calls, of the standard library and of this crate in turn.
+        // A loop: `map` of an array compiles to calls into the standard library and back.
         let mut bytes = [[0; 8]; N];
         for (bytes, word) in bytes.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
@@ -188,7 +189,7 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
         Ok(())
     }
 
-    /// Messages added so far.
+    /// Returns the number of messages added so far.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.producer.messages() - self.start.tally.messages(self.start.position)
@@ -201,15 +202,15 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
     }
 
     /// Publishes all messages together. Does nothing for an empty batch.
-    // Inlined: a batch that is moved is loaded in wider pieces than it was stored in, each of which waits
-    // until the stores before it have left the processor's queue (ADR 0142).
+    // Inlined: moving a batch loads it in wider pieces than it was stored in, which stalls store forwarding
+    // until the earlier stores have left the store buffer (ADR 0142).
     #[inline(always)]
     pub fn commit(mut self) {
         if !self.is_empty() {
             self.producer.slots.store_control(self.start.position, self.first_word, Release);
             self.producer.release_hold(self.start.position);
         }
-        // Leave nothing for the drop to retract.
+        // Leave nothing for `drop` to retract.
         self.start.position = self.producer.position;
     }
 }

@@ -1,22 +1,22 @@
 //! Counts messages and their bytes without a store for each message.
 
-/// Messages and bytes that passed an end of a ring, as a function of its position.
+/// Number of messages and bytes that passed an end of a ring, as a function of its position.
 ///
-/// While messages of one slot or two are as long as the one before, only the position changes, which the end
-/// keeps anyway. A stream of messages is bound by the processor's store buffer, so that a counter that is
-/// stored for each would show in its rate (ADR 0069).
+/// While consecutive messages of one or two slots have equal length, only the position changes, which the end
+/// maintains anyway. A stream of messages is bound by the processor's store buffer, so a counter stored for
+/// each message would lower its rate (ADR 0069).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    /// Where the current run of equal messages begins.
+    /// Position at which the current run of equal messages begins.
     since: u64,
     /// Messages before the run, and their bytes.
     messages: u64,
     bytes: u64,
-    /// Bytes of each message of the run; longer than any message while there is no run.
+    /// Bytes of each message of the run; greater than any message length while there is no run.
     run_bytes: usize,
-    /// Binary logarithm of the slots that each takes.
+    /// Binary logarithm of the slots of each message of the run.
     run_shift: u32,
-    /// The last message took more than two slots, and is in no run.
+    /// Whether the last message took more than two slots and is therefore in no run.
     is_long: bool,
 }
 
@@ -24,8 +24,8 @@ impl Tally {
     pub(crate) const NOTHING: Tally =
         Tally { since: 0, messages: 0, bytes: 0, run_bytes: 0, run_shift: 0, is_long: false };
 
-    /// To be called before the position moves on from `position` over a message of `message_slots` slots,
-    /// which follow from its length.
+    /// Counts a message of `message_slots` slots at `position`, before the position moves past it.
+    /// `message_slots` must follow from the length.
     #[inline(always)]
     pub(crate) fn count(&mut self, position: u64, message_bytes: usize, message_slots: u64) {
         if message_bytes != self.run_bytes {
@@ -33,7 +33,7 @@ impl Tally {
         }
     }
 
-    /// Inlined, though rare: a caller that makes no call saves no registers.
+    /// Inlined although rare: a caller without calls saves no registers.
     #[inline(always)]
     fn end_run(&mut self, position: u64, message_bytes: usize, message_slots: u64) {
         (self.messages, self.bytes) = (self.messages(position), self.bytes(position));
@@ -48,13 +48,13 @@ impl Tally {
         }
     }
 
-    /// Messages before `position`.
+    /// Returns the number of messages before `position`.
     #[inline(always)]
     pub(crate) fn messages(&self, position: u64) -> u64 {
         self.messages + self.in_run(position)
     }
 
-    /// Bytes of the messages before `position`.
+    /// Returns the bytes of the messages before `position`.
     #[inline(always)]
     pub(crate) fn bytes(&self, position: u64) -> u64 {
         self.bytes + self.in_run(position).wrapping_mul(self.run_bytes as u64)

@@ -1,4 +1,4 @@
-//! What can be connected to.
+//! Addresses that a domain can connect to.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use tombolo_capability::CapabilityId;
 use crate::endpoint::Endpoint;
 use crate::region::Capability;
 
-/// What [`Domain::connect`](crate::Domain::connect) leads to: a name that some domain exports, an
-/// [`Endpoint`], or a service by a [`Capability`] to it. All of them are addresses by `into()`, so that calls
-/// take them as they are.
+/// Target of [`Domain::connect`](crate::Domain::connect): an exported name, an [`Endpoint`], or a
+/// [`Capability`] for a service. Each of them converts with `into()`, so it can be passed to these calls
+/// directly.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Endpoint, Error};
@@ -54,14 +54,14 @@ impl From<Endpoint> for Address {
     }
 }
 
-/// Its rights have to contain [`Rights::CONNECT`](crate::region::Rights::CONNECT).
+/// The capability needs [`Rights::CONNECT`](crate::region::Rights::CONNECT).
 impl From<&Capability> for Address {
     fn from(service: &Capability) -> Self {
         Address(To::Service(service.id()))
     }
 }
 
-/// As errors have it.
+/// Formats the address as it appears in errors.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

@@ -1,4 +1,4 @@
-//! Captures of a program's channels, written when the job is started with `tombolo run --capture`.
+//! Captures of a program's channels, written if the job was started with `tombolo run --capture`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -14,18 +14,18 @@ use tombolo_transport::{Description, Transport};
 use crate::channel::Plain;
 use crate::error::Error;
 
-/// Names the folder into which a program's channels are captured, each of their ends into a file of its own.
+/// Environment variable with the folder for captures; each end of a channel is written to a file of its own.
 pub const CAPTURE_VARIABLE: &str = "TOMBOLO_CAPTURE";
 
-/// A channel that is captured.
+/// Channel whose messages are captured.
 pub(crate) type Captured = Capture<Plain, BufWriter<File>>;
 
-/// The folder to capture to, if [`CAPTURE_VARIABLE`] is set.
+/// Returns the folder for captures, if [`CAPTURE_VARIABLE`] is set.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(CAPTURE_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Captures an end of a channel from now on.
+/// Starts the capture of one end of a channel.
 pub(crate) fn start(carrier: Plain, folder: &Path, grant: &Grant, own: DomainId) -> Result<Captured, Error> {
     let end = if grant.side == Side::A { "connecting" } else { "accepting" };
     let path = folder.join(format!("channel-{}-{end}.tbc", grant.channel.0));

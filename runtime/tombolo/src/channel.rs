@@ -1,4 +1,4 @@
-//! One end of a channel, whatever carries it.
+//! One end of a channel, independent of its transport.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -37,17 +37,17 @@ use crate::on_the_way::OnTheWay;
 use crate::options::ChannelOptions;
 use crate::reactor::Registration;
 
-/// One end of a channel: whole messages, in order, both ways.
+/// One end of a channel, which carries whole messages, in order, in both directions.
 ///
-/// Operations that wait do so up to its timeout, see [`ChannelOptions::timeout`] and
+/// Operations that wait do so up to the channel's timeout, see [`ChannelOptions::timeout`] and
 /// [`within`](Self::within).
 ///
-/// Dropping it closes it in order: the peer receives everything sent before and then [`Error::Closed`]. When
-/// the program dies instead, the peer gets [`Error::PeerDied`].
+/// Dropping it closes the channel in order: the peer receives everything sent before, and then
+/// [`Error::Closed`]. If the program dies instead, the peer gets [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) carrier: Carrier,
-    /// Of the carrier, which it would take a call to ask with each typed message.
+    /// Copy of the carrier's kind: asking the carrier would cost a call per typed message.
     kind: TransportKind,
     max_message_bytes: usize,
     spin: Spin,
@@ -55,23 +55,23 @@ pub struct Channel {
     id: ChannelId,
     peer: DomainId,
     peer_node: String,
-    /// The relays on the way, from this end on.
+    /// Relays between the two ends, starting at this end.
     via: Vec<RelayNode>,
     accepting: bool,
-    /// A bulk channel is beside it.
+    /// Whether a bulk channel was opened beside it.
     pub(crate) has_bulk: bool,
-    /// What lets go what came over it and was not taken up.
+    /// Rights that were sent over the channel and not taken up yet; revoked when it ends.
     rights: OnTheWay,
-    /// A socket to the peer for descriptors, where there is one.
+    /// Socket to the peer for passing descriptors, if there is one.
     companion: Option<OwnedFd>,
-    /// Its place in the reactor, from the first time on that a future waited for it.
+    /// Registration with the reactor, from the first future that waited on the channel.
     pub(crate) registration: Option<Registration>,
 }
 
-/// What carries a channel, counted and traced; in debug builds also watched.
+/// Transport of a channel with counters and tracing; in debug builds also with checks.
 pub(crate) type Carrier = Traced<Guarded<Plain>>;
 
-/// What carries a channel. An enum, not a trait object: sending is a few nanoseconds.
+/// Transport of a channel. An enum, not a trait object: a send takes a few nanoseconds.
 #[derive(Debug)]
 pub(crate) enum Plain {
     Memory(Box<MemoryChannel>),
@@ -82,17 +82,17 @@ pub(crate) enum Plain {
 
 tombolo_transport::transport_of_variants!(Plain { Memory, Flushed, Stream, Captured });
 
-/// Whose a channel is, and what it counts and traces with.
+/// Domain that owns a channel, with its counters and tracing.
 pub(crate) struct Owner<'a> {
     pub(crate) id: DomainId,
     pub(crate) recorder: &'a Arc<Recorder>,
     pub(crate) link: Weak<MonitorLink>,
-    /// How long its operations wait, where its options do not say.
+    /// Timeout of the channel's operations, unless its options set one.
     pub(crate) timeout: Duration,
 }
 
 impl Channel {
-    /// Opens the end that a monitor granted.
+    /// Opens this end of a channel that a monitor granted.
     pub(crate) fn open(
         grant: Grant,
         fds: Vec<OwnedFd>,
@@ -102,7 +102,7 @@ impl Channel {
     ) -> Result<Channel, Error> {
         let config = match grant.side {
             Side::A => grant.config,
-            // The depth is the connecting side's; the slot size is what this side expects.
+            // The connecting side chooses the depth; the slot size is the one that this side expects.
             Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let hello = Hello::new(config, options.interface_hash, Some(owner.id));
@@ -139,40 +139,40 @@ impl Channel {
         })
     }
 
-    /// What may be on its way over it.
+    /// Rights in flight over this channel.
     pub(crate) fn rights(&self) -> &OnTheWay {
         &self.rights
     }
 
-    /// Whether this end accepted it.
+    /// Whether this is the accepting end.
     pub(crate) fn is_accepting(&self) -> bool {
         self.accepting
     }
 
-    /// The socket to the peer for descriptors, if there is one and it was not taken.
+    /// Takes the socket for passing descriptors, if there is one and it was not taken before.
     pub(crate) fn take_companion(&mut self) -> Option<OwnedFd> {
         self.companion.take()
     }
 
-    /// The error for an operation that failed or took longer than `timeout`.
+    /// Converts the error of an operation that failed or exceeded `timeout`.
     #[cold]
     pub(crate) fn error(&self, error: ChannelError, timeout: Duration) -> Error {
         Error::of_channel(error, &self.far_end(), timeout)
     }
 
-    /// The other end, for errors.
+    /// Describes the other end in errors.
     fn far_end(&self) -> error::End<'_> {
         error::End { channel: self.id, peer: self.peer, node: &self.peer_node, via: &self.via }
     }
 
-    /// The error for a peer that sent `what` it should not have.
+    /// Returns the error for a peer that broke the protocol, as described by `what`.
     #[cold]
     pub(crate) fn violation(&self, what: String) -> Error {
         Error::Violation { peer: self.peer, node: self.peer_node.clone(), channel: self.id, what }
     }
 
-    /// The error for an operation that did not happen. Pollers get `Full` more often than a message, so that
-    /// it alone is inlined.
+    /// Converts the error of an operation that was not performed. Polling returns `Full` more often than a
+    /// message, so only that case is inlined.
     #[inline]
     pub(crate) fn refused(&self, error: EndError, length_bytes: usize) -> Error {
         if error == EndError::Full { Error::WouldBlock } else { self.ended(error, length_bytes) }
@@ -183,7 +183,7 @@ impl Channel {
         self.error(ChannelError::of(&self.carrier, error, length_bytes), Duration::ZERO)
     }
 
-    /// Has the next operation that waits do so up to `timeout`.
+    /// Sets the timeout of the next operation that waits.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -200,26 +200,26 @@ impl Channel {
         self
     }
 
-    /// How long its operations wait.
+    /// Timeout of operations that wait.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout.usual()
     }
 
-    /// Sends a message if there is room, whole or not at all.
+    /// Sends a message, whole or not at all, if there is room.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
+    /// [`Error::WouldBlock`] if there is no room; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
         if self.store(message) { Ok(()) } else { self.try_send_slow(message) }
     }
 
-    /// Sends a message if that takes stores to memory and nothing else.
+    /// Sends a message if that takes only stores to memory.
     #[inline(always)]
     fn store(&mut self, message: &[u8]) -> bool {
-        // Of whole words in a slot of the usual size first: with less to do, these need no registers that
-        // would have to be saved. Where the caller knows the length, nothing is compared.
+        // Whole words that fit a slot of the usual size come first: this path needs no callee-saved
+        // registers. The comparisons fold away if the length is known at compile time.
         if message.len().is_multiple_of(8) && message.len() <= USUAL_PAYLOAD_BYTES {
             self.store_words(message)
         } else {
@@ -227,10 +227,10 @@ impl Channel {
         }
     }
 
-    /// Not inlined, and makes no call but in its last step, so that it saves no registers; see [`Stored`].
+    /// Not inlined, with a call only in tail position, so that no registers are saved; see [`Stored`].
     #[inline(never)]
     fn store_words(&mut self, message: &[u8]) -> bool {
-        // Tells the compiler that no tail is left. (A slice of words made flat again is a call.)
+        // Tells the compiler that no tail is left. (Flattening a slice of words would be a call.)
         let Some(words) = message.get(..message.len() & !7) else { return false };
         debug_assert_eq!(words.len(), message.len(), "whole words");
         match self.carrier.try_store(words, ShortMessage::OneSlot) {
@@ -240,7 +240,7 @@ impl Channel {
         }
     }
 
-    /// As [`store_words`](Self::store_words), for messages of two slots or of odd lengths.
+    /// Like [`store_words`](Self::store_words), for messages of two slots or of odd lengths.
     #[inline(never)]
     fn store_other(&mut self, message: &[u8]) -> bool {
         let mut stored = self.carrier.try_store(message, ShortMessage::TwoSlots);
@@ -258,7 +258,7 @@ impl Channel {
     #[inline(never)]
     fn finish(&mut self) -> bool {
         self.carrier.finish();
-        // Opaque: a result known to callers would make this more than the last step of `store`.
+        // Opaque to the optimizer: if callers knew the result, this would not be a tail call of `store`.
         std::hint::black_box(true)
     }
 
@@ -270,11 +270,11 @@ impl Channel {
         }
     }
 
-    /// Sends a message, whole, waiting for room.
+    /// Sends a whole message, waiting for room.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`];
-    /// or the end of the peer.
+    /// [`Error::TimedOut`] if the peer did not make room in time: nothing was sent. [`Error::TooLong`]; or
+    /// the end of the peer.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         if self.store(message) {
@@ -293,10 +293,11 @@ impl Channel {
         }
     }
 
-    /// Receives the next message, if there is one, in place of what `buffer` held.
+    /// Receives the next message, if there is one, and replaces the contents of `buffer` with it. Returns its
+    /// length.
     ///
     /// # Errors
-    /// The end of the peer, after everything it sent has been received.
+    /// The end of the peer, after everything that it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
         match self.carrier.try_recv_into(buffer) {
@@ -305,18 +306,18 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message and receives it in place of what `buffer` held. Returns its length.
+    /// Waits for the next message and replaces the contents of `buffer` with it. Returns its length.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
+    /// [`Error::TimedOut`], or the end of the peer, after everything that it sent has been received.
     pub fn recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Error> {
         let timeout = self.timeout.take();
         wait::recv_into(&mut self.carrier, &mut self.spin, buffer, timeout)
             .map_err(|error| self.error(error, timeout))
     }
 
-    /// Receives the next message, if there is one, where it lies, without a copy: it is consumed when `read`
-    /// returns, with whatever that returned.
+    /// Passes the next message, if there is one, to `read` in place, without a copy. The message is consumed
+    /// when `read` returns; returns the result of `read`.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tombolo::Error> {
@@ -327,7 +328,7 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// As [`try_recv_into`](Self::try_recv_into).
+    /// Like [`try_recv_into`](Self::try_recv_into).
     #[inline(always)]
     pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
         match self.carrier.try_recv_in_place(read) {
@@ -336,7 +337,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message and receives it where it lies, see
+    /// Waits for the next message and passes it to `read` in place, see
     /// [`try_recv_in_place`](Self::try_recv_in_place).
     ///
     /// # Errors
@@ -348,7 +349,7 @@ impl Channel {
             .map_err(|error| self.error(error, timeout))
     }
 
-    /// The first looks of a wait for a message, or the only one if there is no time to wait.
+    /// Polls briefly for a message, as a wait does before it sleeps; polls once if `timeout` is zero.
     #[inline(always)]
     pub(crate) fn glance<R>(
         &mut self,
@@ -365,10 +366,11 @@ impl Channel {
         found.unwrap_or(Ok(None))
     }
 
-    /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
+    /// Receives up to `max` messages in place, at a lower cost per message than one by one. Returns their
+    /// number.
     ///
     /// # Errors
-    /// As [`try_recv_into`](Self::try_recv_into), when not even one was received.
+    /// Like [`try_recv_into`](Self::try_recv_into), if no message was received.
     #[inline(always)]
     pub fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, Error> {
         match self.carrier.try_recv_batch(max, read) {
@@ -377,11 +379,11 @@ impl Channel {
         }
     }
 
-    /// Sends a message of `length_bytes` that `write` writes where it will be sent from, if there is room.
-    /// Over shared memory that is where the peer reads it.
+    /// Sends a message of `length_bytes` bytes if there is room: `write` writes it in place, into the buffer
+    /// that it is sent from. Over shared memory, the peer reads it from the same place.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
+    /// Like [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
     #[inline(always)]
     pub fn try_send_in_place(
         &mut self,
@@ -394,9 +396,9 @@ impl Channel {
         }
     }
 
-    /// Sends the messages that `fill` adds to a batch: over shared memory they become visible together, and
-    /// each costs less than one sent by itself. Says how many; fewer than were meant to be when there was no
-    /// room.
+    /// Sends the messages that `fill` adds to a batch. Over shared memory they become visible together, and
+    /// each costs less than a separate send. Returns their number, which is smaller than intended if there
+    /// was no room.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tombolo::Error> {
@@ -411,7 +413,7 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), when the channel had ended before.
+    /// Like [`try_send`](Self::try_send), if the channel had ended before.
     #[inline(always)]
     pub fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, Error> {
         match self.carrier.try_send_batch(fill) {
@@ -420,57 +422,57 @@ impl Channel {
         }
     }
 
-    /// Whether what found no room lately would find it now.
+    /// Whether a message that recently found no room would find it now.
     pub(crate) fn has_room(&mut self) -> bool {
         self.carrier.is_ready(Interest::Write)
     }
 
-    /// The longest message it carries, in bytes.
+    /// Maximum length of a message, in bytes.
     #[inline]
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.max_message_bytes
     }
 
-    /// Its id, the same on both sides.
+    /// Channel id, the same on both sides.
     #[must_use]
     pub fn id(&self) -> ChannelId {
         self.id
     }
 
-    /// Who is at the other end, as the monitors say.
+    /// Domain at the other end, as reported by the monitors.
     #[must_use]
     pub fn peer(&self) -> DomainId {
         self.peer
     }
 
-    /// The name of the peer's node.
+    /// Name of the node that the peer runs on.
     #[must_use]
     pub fn peer_node(&self) -> &str {
         &self.peer_node
     }
 
-    /// The names of the nodes whose relays are between the two ends, from this end on; none where the two
-    /// nodes have a link.
+    /// Names of the nodes whose relays are between the two ends, starting at this end; empty if the two nodes
+    /// have a direct link.
     pub fn via(&self) -> impl Iterator<Item = &str> {
         self.via.iter().map(|relay| relay.name.as_str())
     }
 
-    /// The kind of transport that carries this channel, up to the first relay if there are any.
+    /// Kind of transport that carries this channel; if there are relays, that up to the first one.
     #[inline]
     #[must_use]
     pub fn transport(&self) -> TransportKind {
         self.kind
     }
 
-    /// What has passed through this end.
+    /// Returns the counters of this end.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.carrier.stats()
     }
 
-    /// The bare memory under the channel, for measuring, whether it is coherent or not; `None` where none is
-    /// shared. Both ends must do this: the rings are of no use afterwards.
+    /// Returns the memory under the channel, coherent or not, for measurements; `None` if the ends share no
+    /// memory. Both ends have to call this: the rings are unusable afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
         match unguarded(self.carrier.into_inner()) {
@@ -481,11 +483,11 @@ impl Channel {
     }
 }
 
-/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call
-/// begins to look at another channel than the one before, so that one that is never empty starves no other.
+/// Waits until one of `channels` has a message or has ended, and returns its index. Each call starts with a
+/// different channel, so that a channel that is never empty does not starve the others.
 ///
 /// # Errors
-/// [`Error::TimedOut`] when nothing happened on any.
+/// [`Error::TimedOut`] if nothing happened on any channel.
 pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
     let Some(first) = channels.first() else {
         std::thread::sleep(timeout);
@@ -505,11 +507,11 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
 }
 
 thread_local! {
-    /// Where the next [`wait_any`] of this thread begins to look.
+    /// Index at which the next [`wait_any`] of this thread starts.
     static START: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Opens the transport that a grant names.
+/// Opens the transport that a grant specifies.
 fn carry(
     grant: &Grant,
     fds: Vec<OwnedFd>,

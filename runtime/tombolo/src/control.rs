@@ -1,8 +1,8 @@
-//! Control messages of a domain, for crates that extend this one.
+//! Control messages to the monitor, for crates that extend this one.
 //!
-//! A program needs none of this. A crate that offers more of what a monitor can do sends the request itself:
-//! `tombolo-admin` operates and observes machines so. The messages are those of `interfaces/control`, and
-//! what a request may contain and how it is answered is written there.
+//! Programs do not need this module. Crates that expose more functions of a monitor send requests themselves,
+//! as `tombolo-admin` does to operate and observe machines. `interfaces/control` defines the messages and
+//! documents the contents and the replies of requests.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::domain::Domain;
 use crate::error::Error;
 use crate::monitor::ANSWER_TIMEOUT;
 
-/// Sends a request to the monitor and returns its reply. `timeout` is how long the monitor may wait for what
-/// the request names, and is added to the 30 seconds within which a monitor answers anything.
+/// Sends a request to the monitor and returns its reply. `timeout` is the time that the monitor may wait for
+/// the subject of the request; it is added to the 30 seconds within which a monitor answers any request.
 ///
-/// Descriptors that come with a reply are closed: what has some, such as a channel or a region, is opened by
+/// Descriptors in the reply are closed: objects that have some, such as channels and regions, are opened by
 /// the functions of this crate.
 ///
 /// # Errors
-/// [`Error::Monitor`] when the monitor refuses it, [`Error::TimedOut`], [`Error::MonitorLost`].
+/// [`Error::Monitor`] if the monitor refuses the request, [`Error::TimedOut`], [`Error::MonitorLost`].
 pub fn ask(domain: &Domain, request: Request, timeout: Duration) -> Result<Reply, Error> {
     domain.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT)).map(|(reply, _)| reply)
 }
 
-/// Waits up to `timeout` for the next output of a console that this domain has opened, and acknowledges it,
-/// so that the monitor sends more: [`Reply::Console`].
+/// Waits up to `timeout` for the next output of a console that this domain has opened, and acknowledges it so
+/// that the monitor sends more. Returns a [`Reply::Console`].
 ///
 /// # Errors
-/// [`Error::TimedOut`] when there was none, [`Error::MonitorLost`].
+/// [`Error::TimedOut`] if there was no output, [`Error::MonitorLost`].
 pub fn console_output(domain: &Domain, timeout: Duration) -> Result<Reply, Error> {
     let output = domain.link.wait(timeout, "console output", |arrived| arrived.console.pop_front())?;
     if let Reply::Console { node, bytes, .. } = &output {
@@ -38,10 +38,10 @@ pub fn console_output(domain: &Domain, timeout: Duration) -> Result<Reply, Error
     Ok(output)
 }
 
-/// Waits up to `timeout` until the monitor has ended.
+/// Waits up to `timeout` for the monitor to end.
 ///
 /// # Errors
-/// [`Error::TimedOut`] when it is still there.
+/// [`Error::TimedOut`] if it is still running.
 pub fn wait_for_end(domain: &Domain, timeout: Duration) -> Result<(), Error> {
     match domain.link.wait(timeout, "that the machine stops", |_| None::<()>) {
         Err(Error::MonitorLost { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! A program's place in a machine.
+//! Attaches a program to a machine, as a domain.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -21,14 +21,13 @@ use crate::opening;
 use crate::options::ChannelOptions;
 use crate::recorder;
 
-/// How many monitors of a plain host may end, one after another, while a program attaches.
+/// Attempts to attach on a plain host, where a monitor can end while the program connects to it.
 const ATTACH_ATTEMPTS: u32 = 3;
 
-/// This program as a domain of a machine. Cloning names the same domain; threads may share it.
+/// This program as a domain of a machine. Clones refer to the same domain; threads may share it.
 ///
-/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds,
-/// unless [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one
-/// operation.
+/// Its timeout applies to its operations and to the channels and listeners that it opens: 30 seconds, unless
+/// [`with_timeout`](Self::with_timeout) sets another, or [`within`](Self::within) another for one operation.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Arc<MonitorLink>,
@@ -41,20 +40,20 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Attaches to the machine of this program: the one that started it, or the one that `TOMBOLO_MACHINE`
-    /// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone,
-    /// so that no configuration is needed; that monitor ends by itself when its last program has ended.
+    /// Attaches to the machine of this program: the one that started it, the one that `TOMBOLO_MACHINE`
+    /// names, or the only one that is up. On a plain host with no machine, it starts a monitor for this host
+    /// alone, so no configuration is needed. That monitor ends by itself after its last program has ended.
     ///
     /// # Errors
-    /// [`Error::NoMachine`] says what to set or start.
+    /// [`Error::NoMachine`] with a hint on what to set or start.
     pub fn attach() -> Result<Domain, Error> {
         Self::attach_to(&find::Target::from_environment()?)
     }
 
-    /// Attaches to the machine of that name.
+    /// Attaches to the machine with the given name.
     ///
     /// # Errors
-    /// [`Error::NoMachine`] when it is not up.
+    /// [`Error::NoMachine`] if the machine is not up.
     pub fn attach_to_machine(name: &str) -> Result<Domain, Error> {
         Self::attach_to(&find::Target::machine(name)?)
     }
@@ -62,8 +61,7 @@ impl Domain {
     pub(crate) fn attach_to(target: &find::Target) -> Result<Domain, Error> {
         for _ in 1..ATTACH_ATTEMPTS {
             match Self::attach_once(target) {
-                // The monitor of a plain host ended as this program came: it was connected to, and did not
-                // listen any more.
+                // The monitor of a plain host was ending: it accepted the connection and then closed it.
                 Err(Error::MonitorLost { .. }) if target.is_started_here() => {}
                 result => return result,
             }
@@ -72,9 +70,9 @@ impl Domain {
     }
 
     fn attach_once(target: &find::Target) -> Result<Domain, Error> {
-        // Of a process with several threads the kernel waits until every processor has switched threads,
-        // which took more than 30 seconds on a busy host, and a peer that waits for a handshake gives up.
-        // Most programs attach before they have a second thread.
+        // In a process with several threads, the kernel waits until every processor has switched contexts.
+        // This took more than 30 seconds on a busy host, and a peer waiting for a handshake gives up before.
+        // Most programs attach before they create a second thread.
         barrier::register();
         let socket = target.connect()?;
         let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), own_output()));
@@ -101,7 +99,7 @@ impl Domain {
         Domain { link, recorder, id, node, machine, spawned: true, timeouts: DomainTimeouts::default() }
     }
 
-    /// Whose its channels are, and what they count and trace with.
+    /// Owner of the channels that this domain opens.
     pub(crate) fn channel_owner(&self) -> Owner<'_> {
         Owner {
             id: self.id,
@@ -111,7 +109,7 @@ impl Domain {
         }
     }
 
-    /// The same domain, whose operations and channels wait up to `timeout`.
+    /// Returns the same domain with `timeout` for its operations and channels.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -126,8 +124,8 @@ impl Domain {
         Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
-    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's
-    /// own.
+    /// Returns the same domain with `timeout` for its operations. A channel that it opens still has the
+    /// domain's own timeout.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -143,60 +141,59 @@ impl Domain {
         Domain { timeouts: self.timeouts.within(timeout), ..self.clone() }
     }
 
-    /// How long an operation waits.
+    /// Timeout of the operations of this domain.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeouts.operation()
     }
 
-    /// Its id.
+    /// Id of the domain in its machine.
     #[must_use]
     pub fn id(&self) -> DomainId {
         self.id
     }
 
-    /// The name of the node that it runs on.
+    /// Name of the node that this domain runs on.
     #[must_use]
     pub fn node_name(&self) -> &str {
         &self.node
     }
 
-    /// The name of the machine.
+    /// Name of the machine that this domain belongs to.
     #[must_use]
     pub fn machine_name(&self) -> &str {
         &self.machine
     }
 
-    /// Whether the machine started it (`tombolo run`, or another domain), so that it has an image.
+    /// Whether the machine started this program (`tombolo run`, or another domain), so that it has an image.
     #[must_use]
     pub fn was_spawned(&self) -> bool {
         self.spawned
     }
 
-    /// Takes up a name under which others [`connect`](Self::connect): machine-wide, or of the node that this
-    /// program runs on if it is written `@/NAME`. [`ChannelOptions::export`] does so with other options than
-    /// the default.
+    /// Claims a name under which other domains can [`connect`](Self::connect): machine-wide, or on this
+    /// program's node if it is written `@/NAME`. [`ChannelOptions::export`] does the same with other options.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the name is taken, or is not a name.
+    /// [`Error::Monitor`] if the name is taken or invalid.
     pub fn export(&self, name: &str) -> Result<Listener, Error> {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to the domain that exports a name, waiting for one to do so and to accept; or to a
-    /// listener by its [endpoint](crate::Endpoint) or a [capability](Listener::capability) to it. `@/NAME` is
-    /// a name of the node that this program runs on, `@NODE/NAME` one of that node.
-    /// [`ChannelOptions::connect`] does so with other options than the default.
+    /// Opens a channel to the domain that exports a name, waiting for a domain to export it and to accept; or
+    /// to a listener by its [endpoint](crate::Endpoint) or by a [capability](Listener::capability) for it.
+    /// `@/NAME` is a name on this program's node, `@NODE/NAME` one on the given node.
+    /// [`ChannelOptions::connect`] does the same with other options.
     ///
-    /// # Errors
-    /// [`Error::Monitor`]: no domain exports it in time, no link leads there, the capability does not give
-    /// the right or was revoked. [`Error::Refused`] by the far side. [`Error::TimedOut`] when it did not
+    /// [`Error::Monitor`] if no domain exports the name in time, there is no route to it, or the capability
+    /// lacks the right or was revoked. [`Error::Refused`] by the far side. [`Error::TimedOut`] if it did not
     /// accept in time.
     pub fn connect(&self, to: impl Into<Address>) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, to)
     }
 
-    /// Whose name is meant, and which. The own node by its name is the own node, and as near.
+    /// Splits a name into its scope and the name within it. This node's own name is [`Scope::Own`], the fast
+    /// path.
     pub(crate) fn in_scope(&self, name: &str) -> (Scope, String) {
         let (scope, rest) = split_scope(name);
         (self.own_or(scope), rest.to_owned())
@@ -209,7 +206,7 @@ impl Domain {
         }
     }
 
-    /// What is asked of the monitor to connect.
+    /// Builds the request to the monitor for a connection.
     pub(crate) fn connection(&self, to: Address, options: &ChannelOptions) -> Request {
         let (scope, name, by) = match to.0 {
             To::Name(name) => {
@@ -221,7 +218,7 @@ impl Domain {
         Request::Connect { scope, name, timeout: self.timeout(), config: options.config, by }
     }
 
-    /// Takes up a name.
+    /// Claims a name and returns its listener.
     pub(crate) fn listen_as<T: Accepted>(
         &self,
         name: &str,
@@ -238,25 +235,25 @@ impl Domain {
         }
     }
 
-    /// How long what is opened waits.
+    /// Timeout of the channels that this domain opens.
     pub(crate) fn channel_timeout(&self) -> Duration {
         self.timeouts.channel()
     }
 }
 
 impl ChannelOptions {
-    /// As [`Domain::export`], with these options.
+    /// Like [`Domain::export`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Like [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
         domain.listen_as(name, self.clone(), ())
     }
 
-    /// As [`Domain::connect`], with these options.
+    /// Like [`Domain::connect`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::connect`]; with a [request](Self::request) also [`Error::OpeningRefused`] with the
+    /// Like [`Domain::connect`]; with a [request](Self::request) also [`Error::OpeningRefused`] with the
     /// listener's reason.
     pub fn connect(&self, domain: &Domain, to: impl Into<Address>) -> Result<Channel, Error> {
         let deadline = Deadline::after(domain.timeout());
@@ -268,7 +265,7 @@ impl ChannelOptions {
         }
     }
 
-    /// Opens the end that the monitor gave, and asks the listener if there is a request for it.
+    /// Opens the end that the monitor granted, and sends the request to the listener if there is one.
     pub(crate) fn opened(
         &self,
         domain: &Domain,
@@ -285,7 +282,7 @@ impl ChannelOptions {
     }
 }
 
-/// Children's output goes to this program's own until it says otherwise.
+/// Writes the output of children to this program's own output, the default.
 fn own_output() -> OutputSink {
     Box::new(|_, stream, bytes| {
         let _ = match stream {

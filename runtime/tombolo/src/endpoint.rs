@@ -1,4 +1,4 @@
-//! Endpoints: listeners without a name of their own.
+//! Endpoints: addresses of listeners that have no name of their own.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -12,11 +12,11 @@ use crate::listener::{Accepted, Listener};
 use crate::options::ChannelOptions;
 use crate::region::{FarEnd, Right};
 
-/// How names of endpoints begin. The number follows in 16 hexadecimal digits.
+/// Prefix of the names of endpoints, followed by the number in 16 hexadecimal digits.
 const PREFIX: &str = "endpoint-";
 
-/// Where a [`Listener`] can be reached: a random number of 64 bits, to be passed in messages. Any program
-/// that has it can connect, for as long as the listener is there.
+/// Address of a [`Listener`]: a random number of 64 bits that can be passed in messages. Any program that has
+/// it can connect while the listener exists.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -36,26 +36,26 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// For a parameter `copy endpoint`.
+    /// Converts to the value of a parameter `copy endpoint`.
     #[must_use]
     pub fn to_copy(self) -> interface::Endpoint<false> {
         Handle { object: self.number }
     }
 
-    /// For a parameter `move endpoint`. The sender still knows the number: giving it away is a promise not to
-    /// use it.
+    /// Converts to the value of a parameter `move endpoint`. The sender still knows the number; moving it
+    /// only promises not to use it.
     #[must_use]
     pub fn to_move(self) -> interface::Endpoint<true> {
         Handle { object: self.number }
     }
 
-    /// The endpoint of that number, as it came in a message.
+    /// Returns the endpoint with a number that arrived in a message.
     #[must_use]
     pub fn from_number(number: u64) -> Endpoint {
         Endpoint { number }
     }
 
-    /// The name of the machine that it is.
+    /// Returns the name under which the machine registers the endpoint.
     #[must_use]
     pub fn name(self) -> String {
         format!("{PREFIX}{:016x}", self.number)
@@ -70,15 +70,15 @@ impl Endpoint {
 impl<const MOVED: bool> Right for interface::Endpoint<MOVED> {
     type Taken = Endpoint;
 
-    /// Whether a domain still listens there shows when it is connected to.
+    /// Does not check that a domain still listens there: connecting does.
     fn accept(self, _: &Domain, _: FarEnd) -> Result<Endpoint, Error> {
         Ok(Endpoint { number: self.object })
     }
 }
 
 impl Domain {
-    /// Listens under a random name of the machine, to be found by those who are told. The name is not secret,
-    /// for names can be listed.
+    /// Listens under a random name of the machine, to be found by programs that receive the
+    /// [endpoint](Listener::endpoint). The name is not secret, because names can be listed.
     ///
     /// # Errors
     /// As [`export`](Self::export).
@@ -88,13 +88,13 @@ impl Domain {
 }
 
 impl ChannelOptions {
-    /// As [`Domain::listen`], with these options.
+    /// Like [`Domain::listen`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Like [`Domain::export`].
     pub fn listen(&self, domain: &Domain) -> Result<Listener, Error> {
         loop {
-            // Seeded by the system, each time.
+            // `RandomState` is seeded by the system each time.
             let endpoint = Endpoint { number: RandomState::new().build_hasher().finish() };
             match self.export(domain, &endpoint.name()) {
                 Err(Error::Monitor(Fault::NameTaken { .. })) => {}
@@ -105,7 +105,7 @@ impl ChannelOptions {
 }
 
 impl<T: Accepted> Listener<T> {
-    /// Where it can be reached, of one that was made by [`Domain::listen`].
+    /// Returns the endpoint of a listener created by [`Domain::listen`].
     #[must_use]
     pub fn endpoint(&self) -> Option<Endpoint> {
         Endpoint::of_name(self.name())

@@ -1,4 +1,4 @@
-//! How children ended: kept while there is a handle of the child, and in a queue for `next_exit`.
+//! Exits of children: kept while a handle of the child exists, and queued for `next_exit`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
@@ -6,25 +6,25 @@ use std::sync::{Arc, OnceLock, Weak};
 use tombolo_base::DomainId;
 use tombolo_control::Exit;
 
-/// Ends that stand in line; a program that never asks for the next keeps no more of them.
+/// Maximum length of the queue; beyond it the oldest exits are dropped.
 pub(crate) const MAX_WAITING: usize = 4096;
 
-/// What a child says of its end, once it has ended.
+/// Exit of a child, set once it has ended.
 pub(crate) type Ended = Arc<OnceLock<Exit>>;
 
-/// The ends of a program's children.
+/// Exits of a program's children.
 #[derive(Debug, Default)]
 pub(crate) struct Exits {
     waiting: VecDeque<(DomainId, Exit)>,
-    /// Children that have not ended, with the cells for their ends, which their owners may have dropped.
+    /// Children that have not ended, with the cells for their exits; the owners may have dropped these.
     watched: HashMap<DomainId, Weak<OnceLock<Exit>>>,
 }
 
 impl Exits {
-    /// A child has ended.
+    /// Records that a child has ended.
     pub(crate) fn push(&mut self, domain: DomainId, exit: Exit) {
         if let Some(ended) = self.watched.remove(&domain).and_then(|ended| ended.upgrade()) {
-            // An id is given once, so nothing was there before.
+            // Ids are unique, so the cell was empty.
             let _ = ended.set(exit.clone());
         }
         if self.waiting.len() == MAX_WAITING {
@@ -33,12 +33,13 @@ impl Exits {
         self.waiting.push_back((domain, exit));
     }
 
-    /// The next end in line.
+    /// Takes the next exit from the queue.
     pub(crate) fn next(&mut self) -> Option<(DomainId, Exit)> {
         self.waiting.pop_front()
     }
 
-    /// Where the end of a child that was just started will be, or is already.
+    /// Returns the cell for the exit of a child that was just started; it is set already if the child has
+    /// ended.
     pub(crate) fn of(&mut self, domain: DomainId) -> Ended {
         let ended = Ended::default();
         match self.waiting.iter().find(|(waiting, _)| *waiting == domain) {

@@ -1,4 +1,4 @@
-//! Finding the monitor of a machine, or starting the one of a plain host.
+//! Finds the monitor of a machine, or starts the one of a plain host.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -12,25 +12,26 @@ use tombolo_platform::{Context, Deadline, Errno, OsError, process, socket};
 
 use crate::error::Error;
 
-/// Set by the monitor for the domains that it starts: the socket to attach to.
+/// Environment variable with the socket to attach to, set by the monitor for the domains that it starts.
 pub const MONITOR_VARIABLE: &str = "TOMBOLO_MONITOR";
-/// Names the machine to attach to.
+/// Environment variable with the name of the machine to attach to.
 pub const MACHINE_VARIABLE: &str = "TOMBOLO_MACHINE";
-/// Path of the monitor program, where it is neither beside the running program nor on `PATH`.
+/// Environment variable with the path of the monitor program, if it is neither beside the running program nor
+/// on `PATH`.
 pub const TOMBOLOD_VARIABLE: &str = "TOMBOLO_TOMBOLOD";
 
-/// The machine of a plain host, started on first use.
+/// Name of the machine of a plain host, started on first use.
 pub const LOCAL_MACHINE: &str = "local";
 
-/// How long the monitor of a plain host may take to start.
+/// Timeout for starting the monitor of a plain host.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A monitor to attach to.
+/// Monitor to attach to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     socket: String,
     machine: String,
-    /// Start it if it is not there.
+    /// Whether to start the monitor if it is not running.
     start: bool,
 }
 
@@ -62,7 +63,7 @@ impl Target {
         }
     }
 
-    /// Whether its monitor is started by the first program that attaches, and ends with the last.
+    /// Whether its monitor is started by the first program that attaches, and ends after the last.
     pub(crate) fn is_started_here(&self) -> bool {
         self.start
     }
@@ -94,7 +95,7 @@ impl Target {
         loop {
             match self.try_connect() {
                 Err(error) if is_refused(&error) && !deadline.passed() => {
-                    // Not even one that another program has started meanwhile.
+                    // Not even a monitor that another program started meanwhile answers.
                     std::mem::replace(&mut started, Ok(()))?;
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -105,7 +106,7 @@ impl Target {
 
     fn try_connect(&self) -> Result<OwnedFd, Error> {
         let connected = socket::connect(&self.socket)?;
-        // Anybody can listen on an abstract name: only our own monitor is to be believed.
+        // Any process can listen on an abstract name; only a monitor of our own user is trusted.
         let them = socket::peer_credentials(&connected)?;
         if them.uid != process::user_id() {
             return Err(Error::NoMachine(format!(
@@ -117,10 +118,10 @@ impl Target {
     }
 }
 
-/// The names of this user's machines that are up, in order.
+/// Returns the sorted names of this user's machines that are up.
 ///
 /// # Errors
-/// When the kernel does not tell its sockets.
+/// An error if the kernel does not list its sockets.
 pub fn machines_up() -> Result<Vec<String>, Error> {
     let own = process::user_id();
     Ok(all_machines()?
@@ -130,19 +131,19 @@ pub fn machines_up() -> Result<Vec<String>, Error> {
         .collect())
 }
 
-/// A machine that is up, as far as the name of its socket tells.
+/// Machine that is up, as identified by the name of its socket.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UserMachine {
-    /// The user who brought it up.
+    /// User who brought the machine up.
     pub user_id: u32,
-    /// The machine's name.
+    /// Name of the machine.
     pub name: String,
 }
 
-/// The machines of other users that are up, in order. Only programs of their users can use them.
+/// Returns the machines of other users that are up, sorted. Only programs of their users can use them.
 ///
 /// # Errors
-/// When the kernel does not tell its sockets.
+/// An error if the kernel does not list its sockets.
 pub fn machines_of_others() -> Result<Vec<UserMachine>, Error> {
     let own = process::user_id();
     let mut all = all_machines()?;
@@ -155,9 +156,9 @@ fn all_machines() -> Result<Vec<UserMachine>, Error> {
     Ok(machines_in(&table))
 }
 
-/// The machines whose root monitors listen, by a table as in `/proc/net/unix`.
+/// Parses the machines whose root monitors listen from a table in the format of `/proc/net/unix`.
 fn machines_in(table: &str) -> Vec<UserMachine> {
-    // Listening sockets alone have the flag 00010000; those of connections repeat the name.
+    // Only listening sockets have the flag 00010000; those of connections repeat the name.
     let machine = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [_, _, _, "00010000", .., path] = fields.as_slice() else { return None };
@@ -170,16 +171,16 @@ fn machines_in(table: &str) -> Vec<UserMachine> {
     machines
 }
 
-/// Where the monitor program is: what `TOMBOLO_TOMBOLOD` says, beside this program, or on `PATH`.
+/// Finds the monitor program: the path in `TOMBOLO_TOMBOLOD`, beside this program, or on `PATH`.
 ///
 /// # Errors
-/// [`Error::NoMachine`] says where it was looked for.
+/// [`Error::NoMachine`] with the places that were searched.
 pub fn find_tombolod() -> Result<PathBuf, Error> {
     if let Some(named) = named_tombolod(std::env::var_os(TOMBOLOD_VARIABLE)) {
         return named;
     }
     let beside = std::env::current_exe().ok().and_then(|exe| {
-        // Examples and tests live in folders below the one of the programs.
+        // Examples and tests are in subfolders of the programs' folder.
         exe.ancestors().skip(1).take(2).map(|folder| folder.join("tombolod")).find(|path| path.is_file())
     });
     let on_path = || {
@@ -194,7 +195,7 @@ pub fn find_tombolod() -> Result<PathBuf, Error> {
     })
 }
 
-/// What the variable says, unless it is empty.
+/// Returns the path in the variable, unless it is empty.
 fn named_tombolod(variable: Option<OsString>) -> Option<Result<PathBuf, Error>> {
     let path = PathBuf::from(variable.filter(|value| !value.is_empty())?);
     if path.is_file() {
@@ -206,14 +207,15 @@ fn named_tombolod(variable: Option<OsString>) -> Option<Result<PathBuf, Error>> 
     ))))
 }
 
-/// Runs a monitor in the background and waits until it says that it is ready, passing on what it says before.
+/// Starts a monitor in the background and waits until it is ready, passing its progress lines to
+/// `on_progress`.
 ///
-/// The monitor prints lines on its standard output: `ready` ends them in order, anything after `error: ` is
-/// why it does not start. Returns its process, which ends when the machine has ended and nothing is left of
-/// it.
+/// The monitor prints lines on its standard output: `ready` on success, and a line that begins with `error: `
+/// with the reason if it cannot start. Returns its process, which ends once the machine has ended and
+/// everything is cleaned up.
 ///
 /// # Errors
-/// [`Error::NoMachine`] with what it said.
+/// [`Error::NoMachine`] with the reason that it printed.
 pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -> Result<Child, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -234,7 +236,7 @@ pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -
     Err(Error::NoMachine(format!("the monitor ended before it was ready ({status})")))
 }
 
-/// Whether there is no monitor at a socket.
+/// Whether no monitor listens on the socket.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Os { errno, .. } if *errno == Errno::CONNREFUSED.raw_os_error())
 }
@@ -250,7 +252,7 @@ mod tests {
     use crate::domain::Domain;
     use crate::testing::{LONG, Monitor, domain_id};
 
-    /// Takes who connects next.
+    /// Accepts the next connection.
     fn accept(listener: &OwnedFd) -> OwnedFd {
         let soon = Some(Deadline::after(LONG));
         assert!(poll(&[(listener.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
@@ -268,7 +270,7 @@ mod tests {
         let listener = socket::listen(&target.socket).unwrap();
         std::thread::scope(|scope| {
             let attaching = scope.spawn(|| Domain::attach_to(&target));
-            // One that ends has closed what it had accepted.
+            // A monitor that ends closes the connections that it has accepted.
             drop(accept(&listener));
             let next = Monitor::of_connection(accept(&listener));
             let (request, body) = next.next_message();

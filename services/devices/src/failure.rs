@@ -31,7 +31,7 @@ impl<T> From<Box<tombolo::NotSent<T>>> for Failure {
 }
 
 impl Failure {
-    /// Whether this node's monitor is gone, and nothing can be waited for any more.
+    /// Returns whether this node's monitor is gone, and nothing can be waited for any more.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Failure::Tombolo(tombolo::Error::MonitorLost { .. }))
     }

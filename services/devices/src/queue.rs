@@ -110,7 +110,7 @@ impl<T> Queue<T> {
         self.bulk.channel().peer_node()
     }
 
-    /// Whether a request can be made now.
+    /// Returns whether a request can be made now.
     pub(crate) fn has_room(&self) -> bool {
         self.requester.has_room()
     }
@@ -228,7 +228,7 @@ impl<T> Queue<T> {
         Ok(Some(Event::Asked(request, allowed, buffer)))
     }
 
-    /// Whether an answer is overdue.
+    /// Returns whether an answer is overdue.
     pub(crate) fn is_overdue(&self) -> bool {
         self.requester.overdue(now_ns())
     }
@@ -304,13 +304,13 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
         if buffer_bytes == 0 { Ok(queue) } else { queue.configured(context.clone()) }
     }
 
-    /// The next connection, if there is one.
+    /// Returns the next connection, if there is one.
     pub(crate) fn next(&self) -> Result<Option<Queue<T>>, Failure> {
         self.accepted.try_recv().ok().transpose()
     }
 }
 
-/// The configuration that this side announces to peers.
+/// Returns the configuration that this side announces to peers.
 pub(crate) fn device(
     device: Device,
     capacity_bytes: u64,

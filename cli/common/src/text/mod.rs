@@ -68,7 +68,7 @@ pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// The text without what a terminal would obey, its lines kept.
+/// Returns the text without what a terminal would obey, its lines kept.
 pub fn printable(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }

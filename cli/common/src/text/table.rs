@@ -17,7 +17,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column heads; a head that ends in `>` is of a column of numbers.
+    /// Returns a table with these column heads; a head that ends in `>` is of a column of numbers.
     pub fn new(heads: &[&'static str]) -> Table {
         let column = |head: &&'static str| match head.strip_suffix('>') {
             Some(head) => (head, Align::Right),
@@ -36,7 +36,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// The table with its heads; the styles only if `colour`.
+    /// Returns the table with its heads; the styles only if `colour`.
     pub fn render(&self, colour: bool) -> String {
         let width = |index: usize, head: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));

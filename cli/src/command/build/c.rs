@@ -58,7 +58,7 @@ pub(super) fn add_libraries(
     Ok(())
 }
 
-/// The library for a target, with the headers of this version.
+/// Returns the library for a target, with the headers of this version.
 fn library(context: &Context, target: Target) -> Result<Installed, Failure> {
     let (library, option) = if target.bare { (BOARD_C_LIBRARY, "--board-c") } else { (C_LIBRARY, "--c") };
     let isa = target.isa;

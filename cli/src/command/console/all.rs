@@ -30,7 +30,7 @@ impl Lines {
         Lines { label, rest: Vec::new() }
     }
 
-    /// The lines that are complete with these bytes.
+    /// Returns the lines that are complete with these bytes.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::new();
         for byte in bytes.iter().copied().filter(|byte| *byte != b'\r') {

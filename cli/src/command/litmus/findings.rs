@@ -65,9 +65,9 @@ impl Findings {
         }
     }
 
-    /// The verdict on a run that was asked for `rounds` rounds. A complete run passes `rounds / 4` messages,
-    /// and each side makes `rounds` additions, where the memory is coherent. A bus may have no additions; an
-    /// emulator that loses one is set up wrongly.
+    /// Returns the verdict on a run that was asked for `rounds` rounds. A complete run passes `rounds / 4`
+    /// messages, and each side makes `rounds` additions, where the memory is coherent. A bus may have no
+    /// additions; an emulator that loses one is set up wrongly.
     pub(super) fn verdict(&self, rounds: u64, kind: NodeKind) -> Verdict {
         let adds = self.coherent && self.additions < 2 * rounds;
         if self.memory().fault().is_some() || (self.lost > 0 && kind != NodeKind::Attached) {

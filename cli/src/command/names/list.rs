@@ -67,7 +67,7 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// The attributes of a record in the notation of `names set`, without the name.
+/// Returns the attributes of a record in the notation of `names set`, without the name.
 fn attributes(record: &Record) -> String {
     let text = record.to_string();
     if record.attributes.is_empty() { String::new() } else { printable(text[record.name.len()..].trim()) }

@@ -88,7 +88,7 @@ impl Language {
         }
     }
 
-    /// The commands that build and run the program.
+    /// Returns the commands that build and run the program.
     fn steps(self, flavour: Flavour, name: &str) -> Vec<String> {
         if self == Language::Python {
             let count = if flavour == Flavour::Pipeline { 3 } else { 2 };

@@ -29,7 +29,7 @@ const TAKEN: &[&str] = &[
     "tombolo_idl",
 ];
 
-/// The name, if a project can have it, in any language.
+/// Returns the name, if a project can have it, in any language.
 pub(super) fn checked(name: &str) -> Result<String, String> {
     if name.contains('/') || name == "." || name == ".." {
         return Err(

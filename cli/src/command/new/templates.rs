@@ -15,7 +15,7 @@ macro_rules! files {
     };
 }
 
-/// The files that a program consists of.
+/// Returns the files that a program consists of.
 pub(super) fn files(language: Language, flavour: Flavour) -> Files {
     match (language, flavour) {
         (Language::Rust, Flavour::Plain) => files!("rust/plain": "Cargo.toml", "src/main.rs"),
@@ -48,7 +48,7 @@ pub(super) struct Values<'a> {
     pub(super) steps: &'a [String],
 }
 
-/// The text of a file in this project.
+/// Returns the text of a file in this project.
 pub(super) fn text_of(template: &str, values: &Values<'_>) -> String {
     // In manifests, files of modules and texts of programs the path stands between quotes.
     let rust = values.rust.replace('\\', "\\\\").replace('"', "\\\"");
@@ -81,7 +81,7 @@ pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) 
     text_of(&readme, values)
 }
 
-/// The stubs of the interface of typed projects in Go, as `tombolo idl compile` writes them.
+/// Returns the stubs of the interface of typed projects in Go, as `tombolo idl compile` writes them.
 pub(super) fn stubs_in_go() -> Result<String, Failure> {
     let text = include_str!("../../../templates/go/typed/greeter.tbl");
     let mistake = |_| Failure::Other("the interface of the template has a mistake".into());

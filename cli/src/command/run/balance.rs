@@ -10,7 +10,7 @@ const VARIABLE: &str = "OMP_TOMBOLO_BALANCE";
 /// What else is set, unless it is said otherwise: threads on all nodes that the program's memory reaches.
 const DEFAULTS: [(&str, &str); 2] = [("OMP_TOMBOLO", "hybrid"), ("OMP_TOMBOLO_NODES", "all")];
 
-/// Whether the image's programs can move threads.
+/// Returns whether the image's programs can move threads.
 pub(super) fn check(image: &Image) -> Result<(), Failure> {
     if has_variable(image.as_bytes()) {
         return Ok(());

@@ -37,7 +37,7 @@ pub(super) struct Plan {
 }
 
 impl Job {
-    /// A job without domains, to be run by `run`.
+    /// Returns a job without domains, to be run by `run`.
     pub(super) fn new(
         context: Context,
         domain: Domain,

@@ -118,7 +118,7 @@ impl Lifecycle {
         Lifecycle { rules, ..Lifecycle::default() }
     }
 
-    /// Whether no more domains are to be started.
+    /// Returns whether no more domains are to be started.
     pub(super) fn is_over(&self) -> bool {
         self.asked.is_some() || (self.failure.is_some() && !self.rules.keep_going)
     }
@@ -254,7 +254,7 @@ impl Lifecycle {
         Next::Wait(left.min(AWHILE).min(at - now))
     }
 
-    /// The failure to report, as a sentence, with the exit status for it.
+    /// Returns the failure to report, as a sentence, with the exit status for it.
     pub(super) fn failure(&self) -> Option<(String, u8)> {
         self.failure.as_ref().map(|failure| (self.sentence(failure), failure.status))
     }
@@ -302,7 +302,7 @@ mod tests {
         Exit::Exited { status }
     }
 
-    /// A job whose two ranks run since `now`.
+    /// Returns a job whose two ranks run since `now`.
     fn two_ranks(now: Instant, rules: Rules) -> Lifecycle {
         let mut job = Lifecycle::new(rules);
         assert!(!job.started(now, 0, id(FIRST), "host"));

@@ -312,7 +312,8 @@ impl Plans<'_> {
     }
 }
 
-/// Whether a variable configures OpenMP. Such variables are meant for the program, on whatever node it runs.
+/// Returns whether a variable configures OpenMP. Such variables are meant for the program, on whatever node
+/// it runs.
 fn is_for_openmp(name: &str) -> bool {
     name.starts_with("OMP_") || name.starts_with("GOMP_")
 }

@@ -64,7 +64,8 @@ impl PartOptions {
         }
     }
 
-    /// The node of each domain, as an index into `nodes`. `auto` has what has been chosen for images before.
+    /// Returns the node of each domain, as an index into `nodes`. `auto` has what has been chosen for images
+    /// before.
     pub(super) fn place(
         &self,
         domain: &Domain,
@@ -153,7 +154,7 @@ fn misused(error: clap::Error, job: &clap::Command) -> Failure {
     }
 }
 
-/// Whether `option` (`--name`, `--name=value` or `-n`) is one of `command` or one of every command.
+/// Returns whether `option` (`--name`, `--name=value` or `-n`) is one of `command` or one of every command.
 fn is_option_of(command: &clap::Command, option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option);
     let globals = Arguments::command();
@@ -166,8 +167,8 @@ fn is_option_of(command: &clap::Command, option: &str) -> bool {
     command.get_arguments().chain(globals.get_arguments()).any(named)
 }
 
-/// An argument for a program, as text. One or more backslashes before a `:` lose one, so that every argument
-/// can be written: `\:` is `:`, and `\\:` is `\:`.
+/// Returns an argument for a program, as text. One or more backslashes before a `:` lose one, so that every
+/// argument can be written: `\:` is `:`, and `\\:` is `\:`.
 fn argument(word: &OsStr) -> Result<String, Failure> {
     let Some(text) = word.to_str() else {
         let message = format!("the argument '{}' is not valid UTF-8", word.to_string_lossy());
@@ -210,7 +211,7 @@ pub(super) enum Pinning {
 }
 
 impl Pinning {
-    /// The CPUs for a domain; `before` domains of the job with lower ranks are on the same node.
+    /// Returns the CPUs for a domain; `before` domains of the job with lower ranks are on the same node.
     pub(super) fn cpus(&self, before: usize, node: &NodeInfo) -> Vec<u16> {
         match self {
             Pinning::To(cpus) => cpus.clone(),

@@ -50,7 +50,7 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// Whether a rank that ended like this is one to start again.
+    /// Returns whether a rank that ended like this is one to start again.
     pub(super) fn covers(self, exit: &Exit) -> bool {
         let failed = match exit {
             Exit::Exited { status } => *status != 0,

@@ -22,7 +22,7 @@ pub(crate) fn twice(nodes: &[String]) -> Option<&str> {
     nodes.iter().enumerate().find(is_earlier).map(|(_, node)| node.as_str())
 }
 
-/// The words of the job for `tombolo run`.
+/// Returns the words of the job for `tombolo run`.
 pub(crate) fn words(nodes: &[String], image: PathBuf, arguments: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["tombolo", "run", "--label", "--no-input", "--keep-going", "--on"].map(OsString::from).into();

@@ -49,17 +49,17 @@ impl<'a> Names<'a> {
         *ends = Ends { connecting: Some(connecting), accepting: Some(accepting), transport: Some(transport) };
     }
 
-    /// A domain of the recording.
+    /// Returns a domain of the recording.
     pub(super) fn record(&self, domain: u32) -> Option<&'a DomainRecording> {
         self.recording.domains.get(domain as usize)
     }
 
-    /// A domain of the recording, by its place in it: `1.1.4`.
+    /// Returns a domain of the recording, by its place in it: `1.1.4`.
     pub(super) fn domain(&self, domain: u32) -> String {
         self.record(domain).map_or_else(|| "?".to_owned(), |record| id(record.head.identity.domain))
     }
 
-    /// A domain and its node: `1.1.4 on arm0`.
+    /// Returns a domain and its node: `1.1.4 on arm0`.
     pub(super) fn place(&self, bits: u64) -> String {
         let node = DomainId::from_bits(bits).and_then(|id| self.nodes.get(&id.node().0).copied());
         match node {
@@ -81,7 +81,7 @@ impl<'a> Names<'a> {
         kind.map_or("?", |kind| kind.name())
     }
 
-    /// A text of a domain.
+    /// Returns a text of a domain.
     pub(super) fn text(&self, domain: u32, text: u64) -> String {
         let record = self.record(domain);
         record
@@ -90,7 +90,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A domain's id.
+/// Returns a domain's id.
 pub(super) fn id(bits: u64) -> String {
     DomainId::from_bits(bits).map_or_else(|| format!("{bits:#x}"), |id| id.to_string())
 }

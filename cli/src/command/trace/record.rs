@@ -261,7 +261,7 @@ pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failu
     Ok(())
 }
 
-/// A warning about traces that were lost with a node that went down or was restarted.
+/// Returns a warning about traces that were lost with a node that went down or was restarted.
 fn gone_with(node: &NodeInfo) -> Option<String> {
     let NodeInfo { name, generation, up, cause, .. } = node;
     let hint = "`tombolo trace record` saves events while they happen";

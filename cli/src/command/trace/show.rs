@@ -144,7 +144,7 @@ fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventRepor
     }
 }
 
-/// An event in words.
+/// Returns an event in words.
 fn words(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> String {
     let event = &placed.event;
     let channel = event.subject;

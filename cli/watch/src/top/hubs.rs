@@ -54,7 +54,7 @@ impl HubWatch {
         Ok(HubWatch(shared))
     }
 
-    /// The hubs as they were a moment ago, if they are looked at.
+    /// Returns the hubs as they were a moment ago, if they are looked at.
     pub(super) fn rows(&self, wanted: bool) -> Vec<HubRow> {
         self.0.wanted.store(wanted, Ordering::Relaxed);
         unpoisoned(&self.0.rows).clone()
@@ -71,7 +71,7 @@ fn rows(task: &Task) -> Vec<HubRow> {
     hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect()
 }
 
-/// The hubs of the machine, asked once.
+/// Returns the hubs of the machine, asked once.
 pub(super) fn now(domain: Option<&Domain>) -> Vec<HubRow> {
     domain.and_then(attached).map(|(_, task)| rows(&task)).unwrap_or_default()
 }

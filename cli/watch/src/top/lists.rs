@@ -162,7 +162,7 @@ fn load(permille: u64, count: usize) -> Cell {
     (processors(Some(permille)), tone)
 }
 
-/// The memory of a node. One on the host's kernel has a part of the host's.
+/// Returns the memory of a node. One on the host's kernel has a part of the host's.
 pub(super) fn memory(row: &NodeRow) -> Option<String> {
     let used = bytes(row.memory_used_bytes?);
     match row.memory_bytes {
@@ -305,13 +305,13 @@ fn hub(row: &HubRow) -> Vec<Cell> {
     ]
 }
 
-/// Whether a row that the server's side does not filter has the word that is looked for.
+/// Returns whether a row that the server's side does not filter has the word that is looked for.
 fn has(cells: &[Cell], filter: &str) -> bool {
     let filter = filter.trim().to_lowercase();
     filter.is_empty() || cells.iter().any(|(text, _)| text.to_lowercase().contains(&filter))
 }
 
-/// A list of rows that are all made, each with what it is about.
+/// Returns a list of rows that are all made, each with what it is about.
 fn whole(
     columns: &'static [Column],
     rows: impl Iterator<Item = (Thing, Vec<Cell>)>,
@@ -325,7 +325,7 @@ fn whole(
     List { columns, rows, things, total }
 }
 
-/// A domain by its id as rows write it.
+/// Returns a domain by its id as rows write it.
 fn domain_of(key: &str) -> Option<Thing> {
     key.parse().ok().map(Thing::Domain)
 }

@@ -84,7 +84,7 @@ pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
     }
 }
 
-/// Whether an error says that the other side of the terminal is closed.
+/// Returns whether an error says that the other side of the terminal is closed.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())

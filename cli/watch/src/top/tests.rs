@@ -111,7 +111,7 @@ fn machine() -> Seen {
     seen
 }
 
-/// A sample of an end of channel 7, which a ping-pong uses: `sent` and `received` count its messages.
+/// Returns a sample of an end of channel 7, which a ping-pong uses: `sent` and `received` count its messages.
 fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
     EndSample {
         domain: id(index),
@@ -133,7 +133,7 @@ fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
     }
 }
 
-/// The same machine with three rows or more in each view.
+/// Returns the same machine with three rows or more in each view.
 fn crowded() -> Picture {
     let mut seen = machine();
     let mut user = node(2, "s390x", "s390x", &[]);
@@ -177,7 +177,7 @@ fn picture() -> Picture {
     Picture::of("duo", machine(), MonitorState::Connected)
 }
 
-/// The screen, line by line without the blanks at their ends.
+/// Returns the screen, line by line without the blanks at their ends.
 fn screen(app: &mut App, picture: &Picture, written: &Written, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw::screen(frame, app, picture, written)).unwrap();

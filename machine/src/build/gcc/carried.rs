@@ -19,13 +19,13 @@ use super::{CompileError, binutil, file_error, write_by};
 /// What an archive begins with.
 const ARCHIVE: &[u8] = b"!<arch>\n";
 
-/// The section for an instruction set. Its length precedes what it has, so that several that a linker has put
-/// together (`ld -r`) are not taken for one.
+/// Returns the section for an instruction set. Its length precedes what it has, so that several that a linker
+/// has put together (`ld -r`) are not taken for one.
 fn section(isa: Isa) -> String {
     format!(".tombolo.build.{}", isa.name())
 }
 
-/// A name that no other file of a folder has.
+/// Returns a name that no other file of a folder has.
 fn unique(path: &Path) -> String {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -60,8 +60,8 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
     write_by(&mut command, path)
 }
 
-/// The build for `isa` of an object, or of an archive of objects, which is for `first`: a file, in `scratch`
-/// unless it is the path itself. `with` is the command that makes such objects.
+/// Returns the build for `isa` of an object, or of an archive of objects, which is for `first`: a file, in
+/// `scratch` unless it is the path itself. `with` is the command that makes such objects.
 ///
 /// # Errors
 /// [`CompileError::NoForeignObject`] if an object has none, and what [`carry`] fails with.
@@ -103,7 +103,7 @@ pub fn carried(
     Ok(out)
 }
 
-/// The build that an object carries.
+/// Returns the build that an object carries.
 fn build_in(object: &[u8], isa: Isa) -> Option<&[u8]> {
     let file = ElfFile64::<Endianness>::parse(object).ok()?;
     let content = file.section_by_name(&section(isa))?.data().ok()?;

@@ -24,7 +24,7 @@ const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 /// The extension of images.
 const IMAGE: &str = "tbi";
 
-/// The words that come before the caller's, to every compiler.
+/// Returns the words that come before the caller's, to every compiler.
 #[must_use]
 pub fn first_words(colour: bool) -> Vec<String> {
     let colour = colour.then_some("-fdiagnostics-color=always");
@@ -37,7 +37,7 @@ pub fn first(isas: &[Isa]) -> Isa {
     isas.iter().find(|isa| **isa == Isa::current()).or(isas.first()).copied().unwrap_or(Isa::current())
 }
 
-/// The tool of binutils of that name for `isa`.
+/// Returns the tool of binutils of that name for `isa`.
 #[must_use]
 pub fn binutil(name: &str, isa: Isa) -> String {
     if isa == Isa::current() { name.to_owned() } else { format!("{}-linux-gnu-{name}", isa.name()) }

@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The command, as one would type it.
+    /// Returns the command, as one would type it.
     #[must_use]
     pub fn command(&self) -> String {
         format!("{} {}", self.tool, shell_words(&self.words))

@@ -151,7 +151,7 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// The same, of a line that is to be compiled more than once.
+    /// Returns the same, of a line that is to be compiled more than once.
     ///
     /// # Errors
     /// [`CompileError`]: something in it can be done once only.
@@ -187,7 +187,7 @@ impl CommandLine {
         self.words.push(if is_source { Word::Source(path) } else { Word::Object(path) });
     }
 
-    /// The sources, in order.
+    /// Returns the sources, in order.
     pub fn sources(&self) -> impl Iterator<Item = &Path> {
         self.words.iter().filter_map(|word| match word {
             Word::Source(path) => Some(path.as_path()),
@@ -203,7 +203,8 @@ impl CommandLine {
         })
     }
 
-    /// The values of an option that may stand stuck to it or in the next word, such as `-l`, in order.
+    /// Returns the values of an option that may stand stuck to it or in the next word, such as `-l`, in
+    /// order.
     pub fn options<'a>(&'a self, option: &'a str) -> impl Iterator<Item = &'a str> {
         self.words.iter().filter_map(move |word| match word {
             Word::Option(words) if words[0] == option => words.get(1).map(String::as_str),
@@ -223,8 +224,8 @@ impl CommandLine {
             .map(String::as_str)
     }
 
-    /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file`
-    /// gives them. What the compiler or linker writes beside its output, only the `first` one writes.
+    /// Returns the words for the compiler of `isa`, with other files in place of the sources and objects;
+    /// `file` gives them. What the compiler or linker writes beside its output, only the `first` one writes.
     #[must_use]
     pub fn words_for(
         &self,
@@ -252,7 +253,8 @@ impl CommandLine {
 /// How deep response files may name others.
 const DEPTH: usize = 16;
 
-/// The words, with those of a file in place of `@file`. As for gcc, a file that cannot be read is a word.
+/// Returns the words, with those of a file in place of `@file`. As for gcc, a file that cannot be read is a
+/// word.
 fn expanded(words: &[String]) -> Vec<String> {
     fn expand(words: &[String], depth: usize, all: &mut Vec<String>) {
         for word in words {
@@ -268,7 +270,8 @@ fn expanded(words: &[String]) -> Vec<String> {
     all
 }
 
-/// The words of a response file: white space separates them, unless it is in quotes or behind a backslash.
+/// Returns the words of a response file: white space separates them, unless it is in quotes or behind a
+/// backslash.
 fn split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut characters = text.chars();
@@ -300,8 +303,8 @@ impl Goal {
     }
 }
 
-/// An option, without what makes the compiler or the linker write a file beside its output; empty where
-/// nothing else is in it.
+/// Returns an option, without what makes the compiler or the linker write a file beside its output; empty
+/// where nothing else is in it.
 fn without_side_files(option: &[String]) -> Vec<String> {
     let word = option[0].as_str();
     if SIDE_FILES.iter().any(|known| word.starts_with(known)) {

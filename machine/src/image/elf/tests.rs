@@ -56,7 +56,7 @@ fn what_is_no_executable_says_why() {
     assert_eq!(with(18, 40), ElfError::UnknownMachine { machine: 40, order: "little" });
 }
 
-/// An executable with a dynamic section: two libraries and a run path.
+/// Returns an executable with a dynamic section: two libraries and a run path.
 fn linked_program(isa: Isa) -> Vec<u8> {
     let mut bytes = smallest(isa);
     bytes.extend([0; 56]);

@@ -15,8 +15,8 @@
 //! | [`team`] | the records of threads, teams, tasks and constructs that share work |
 //! | [`primitives`] | the system, shared memory, locks, sleeping and waking, nodes |
 //!
-//! A module uses what stands below its folder in this table, or in it; at most three modules need each other
-//! (`cargo xtask tidy`).
+//! A module uses only modules of its own folder and of the folders below it in this table; dependency cycles
+//! have at most three modules (`cargo xtask tidy`).
 
 pub mod constructs;
 pub mod device;

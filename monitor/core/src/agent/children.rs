@@ -86,7 +86,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Whether a piece of output should be read: not while too much is on its way.
+    /// Returns whether a piece of output should be read: not while too much is on its way.
     #[must_use]
     pub fn may_read_output(&self, domain: DomainId, stream: u8) -> bool {
         let output = self

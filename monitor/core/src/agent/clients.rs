@@ -120,13 +120,13 @@ impl<D> AgentCore<D> {
         self.clients_may_ask = may_ask;
     }
 
-    /// Whether the root takes what clients ask for, as it was last said.
+    /// Returns whether the root takes what clients ask for, as it was last said.
     #[must_use]
     pub fn may_clients_ask(&self) -> bool {
         self.clients_may_ask
     }
 
-    /// Whether what a client asks is to be read now.
+    /// Returns whether what a client asks is to be read now.
     #[must_use]
     pub fn is_client_heard(&self, connection: u32) -> bool {
         let takes = |client: &ClientRecord| client.queued_bytes < PAUSE_QUEUED_BYTES;

@@ -198,7 +198,7 @@ pub struct AgentCore<D> {
 }
 
 impl<D> AgentCore<D> {
-    /// An agent without clients and domains.
+    /// Returns an agent without clients and domains.
     #[must_use]
     pub fn new() -> Self {
         AgentCore {
@@ -216,7 +216,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// The size of every table, by what is in it: as much as before when those who came are gone.
+    /// Returns the size of every table, by what is in it: as much as before when those who came are gone.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let own = [
@@ -230,12 +230,12 @@ impl<D> AgentCore<D> {
         own.into_iter().chain(self.sampling.held()).chain(names).collect()
     }
 
-    /// The next thing to be done.
+    /// Returns the next thing to be done.
     pub fn next_action(&mut self) -> Option<Action<D>> {
         self.actions.pop_front()
     }
 
-    /// The next report to the root.
+    /// Returns the next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<D>> {
         self.reports.pop_front()
     }

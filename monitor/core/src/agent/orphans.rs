@@ -19,14 +19,14 @@ impl<D> AgentCore<D> {
         self.orphans_expected = true;
     }
 
-    /// Whether to look for orphans now; once for each reason to.
+    /// Returns whether to look for orphans now; once for each reason to.
     pub fn take_orphans_expected(&mut self) -> bool {
         std::mem::take(&mut self.orphans_expected)
     }
 
-    /// Whether a child of this process is to be killed: it comes from no living domain. `domain_of` tells in
-    /// whose environment it was started; `lives` whether a domain of another agent of this kernel lives, as
-    /// an emulated monitor cannot adopt what its domains leave behind.
+    /// Returns whether a child of this process is to be killed: it comes from no living domain. `domain_of`
+    /// tells in whose environment it was started; `lives` whether a domain of another agent of this kernel
+    /// lives, as an emulated monitor cannot adopt what its domains leave behind.
     pub fn is_orphan(
         &self,
         kin: Kin,

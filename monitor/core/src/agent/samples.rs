@@ -142,7 +142,7 @@ impl Sampling {
         self.told.entry(sample.domain).or_default().sample.replace(*sample) != Some(*sample)
     }
 
-    /// The ends of dead domains that were not reported as closed.
+    /// Returns the ends of dead domains that were not reported as closed.
     fn take_left_open(&mut self) -> Vec<EndSample> {
         let gone: Vec<DomainId> =
             self.told.keys().filter(|domain| !self.processes.contains_key(domain)).copied().collect();
@@ -230,7 +230,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// The domains of this node, and their processes.
+    /// Returns the domains of this node, and their processes.
     pub fn processes(&self) -> impl Iterator<Item = (DomainId, i32)> + '_ {
         self.sampling.processes.iter().map(|(domain, process)| (*domain, process.pid))
     }

@@ -31,7 +31,7 @@ fn actions(agent: &mut Agent) -> Vec<Action<u32>> {
     std::iter::from_fn(|| agent.next_action()).collect()
 }
 
-/// An agent with one domain, process 50, that has an input.
+/// Returns an agent with one domain, process 50, that has an input.
 fn with_child() -> Agent {
     let mut agent = Agent::new();
     agent.started(domain(1), 50, &[0]);
@@ -77,7 +77,7 @@ fn messages_have_a_length() {
     }
 }
 
-/// An agent with one client and a message of `length_bytes` to it.
+/// Returns an agent with one client and a message of `length_bytes` to it.
 fn with_client(length_bytes: usize, attachments: usize) -> (Agent, Order) {
     let mut agent = Agent::new();
     agent.client_connected(9, true);

@@ -20,7 +20,7 @@ pub(super) struct HeldRange {
 }
 
 impl Core {
-    /// Whether a node joins by itself.
+    /// Returns whether a node joins by itself.
     pub(super) fn is_attached(&self, id: NodeId) -> bool {
         self.machine.node(id).is_some_and(|node| node.as_attached().is_some())
     }

@@ -115,7 +115,8 @@ impl Core {
         channel
     }
 
-    /// The nodes that relay a channel, if their relays are ready; otherwise the channel waits for them.
+    /// Returns the nodes that relay a channel, if their relays are ready; otherwise the channel waits for
+    /// them.
     fn ready_relays(
         &mut self,
         asked: (Client, u32),
@@ -235,7 +236,7 @@ impl Core {
         }
     }
 
-    /// Whether a node reaches others through a window only.
+    /// Returns whether a node reaches others through a window only.
     pub(super) fn behind_window(&self, id: NodeId) -> bool {
         self.machine.node(id).is_some_and(tombolo_machine::Node::behind_window)
     }

@@ -61,7 +61,7 @@ impl ConsoleRecord {
         self.viewers.remove(&client);
     }
 
-    /// The next piece for a viewer: how many bytes it lost, and what comes then.
+    /// Returns the next piece for a viewer: how many bytes it lost, and what comes then.
     fn next_piece(&mut self, client: Client) -> Option<(u64, Vec<u8>)> {
         let viewer = self.viewers.get_mut(&client)?;
         let oldest = self.printed - self.remembered.len() as u64;
@@ -78,7 +78,7 @@ impl ConsoleRecord {
         Some((dropped, piece))
     }
 
-    /// The last lines printed, for saying why a node was lost.
+    /// Returns the last lines printed, for saying why a node was lost.
     pub(super) fn last_lines(&self, count: usize) -> String {
         let bytes: Vec<u8> = self.remembered.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -96,7 +96,7 @@ impl Core {
         viewers.into_iter().for_each(|client| self.show(client, id));
     }
 
-    /// The last lines that a node printed.
+    /// Returns the last lines that a node printed.
     #[must_use]
     pub fn console_tail(&self, id: NodeId, lines: usize) -> String {
         self.nodes.get(usize::from(id.0)).map_or_else(String::new, |node| node.console.last_lines(lines))

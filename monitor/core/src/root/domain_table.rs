@@ -46,7 +46,7 @@ impl DomainTable {
         Some(record)
     }
 
-    /// A record, of which all but the parent's id may be changed.
+    /// Returns a record, of which all but the parent's id may be changed.
     pub(super) fn get_mut(&mut self, domain: DomainId) -> Option<&mut DomainRecord> {
         self.records.get_mut(&domain)
     }
@@ -55,7 +55,7 @@ impl DomainTable {
         self.records.iter_mut().map(|(id, record)| (*id, record))
     }
 
-    /// The living children of a domain, which itself may have ended.
+    /// Returns the living children of a domain, which itself may have ended.
     pub(super) fn children(&self, parent: DomainId) -> impl ExactSizeIterator<Item = DomainId> + '_ {
         static NONE: BTreeSet<DomainId> = BTreeSet::new();
         self.children.get(&parent).unwrap_or(&NONE).iter().copied()

@@ -354,9 +354,9 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// The client that gets the output of a domain: of a side stream the domain that started it, of other
-    /// streams the one that started the whole job, which is the first of its ancestors that the machine did
-    /// not start.
+    /// Returns the client that gets the output of a domain: of a side stream the domain that started it, of
+    /// other streams the one that started the whole job, which is the first of its ancestors that the machine
+    /// did not start.
     pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
@@ -410,7 +410,8 @@ impl Core {
         }
     }
 
-    /// Whether a client may feed a stream of a domain now. An end may follow what is still being taken.
+    /// Returns whether a client may feed a stream of a domain now. An end may follow what is still being
+    /// taken.
     fn may_feed(&self, client: Client, domain: DomainId, stream: u8, ends: bool) -> Result<(), Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         let refused = |why: String| Err(Fault::Refused { why });
@@ -445,7 +446,7 @@ impl Core {
 /// The most bytes of the name of a variable that tells of a side stream.
 const MAX_VARIABLE_BYTES: usize = 64;
 
-/// Whether a program can have the side stream that is asked for, if one is.
+/// Returns whether a program can have the side stream that is asked for, if one is.
 fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
     let Some(variable) = &spawn.program.side else { return Ok(()) };
     let refused = |why: String| Err(Fault::Refused { why });
@@ -470,7 +471,7 @@ fn kept_programs(node: &tombolo_machine::Node) -> usize {
     if node.as_bare().is_some() { 1 } else { MAX_PROGRAMS }
 }
 
-/// The name of a program, from the name of its image's file: a plain executable has no name inside.
+/// Returns the name of a program, from the name of its image's file: a plain executable has no name inside.
 fn program_name(image_name: &str) -> String {
     let name = image_name.strip_suffix(".tbi").unwrap_or(image_name);
     let name: String = name.chars().take(MAX_PROGRAM_CHARS).collect();

@@ -30,7 +30,7 @@ enum Subject {
 }
 
 impl Core {
-    /// The facts that a query matches, from one on.
+    /// Returns the facts that a query matches, from one on.
     pub(super) fn facts(&self, now: Nanos, query: &Query, from: u32) -> Result<Reply, Fault> {
         let limits = name_limits(0, 0);
         let matcher = query.compile(&limits).map_err(|fault| Fault::Name { fault })?;
@@ -120,7 +120,7 @@ impl Core {
         Some((format!("node/{}", node.name), fact))
     }
 
-    /// The way between two nodes: their link, or else that of a channel that is relayed.
+    /// Returns the way between two nodes: their link, or else that of a channel that is relayed.
     fn fact_of_link(&self, a: NodeId, b: NodeId) -> Option<(String, Attributes)> {
         let [from, to] = [a, b].map(|id| self.machine.node(id));
         let (from, to) = (from?, to?);
@@ -168,8 +168,8 @@ impl Core {
         Some((format!("link/{}/{}", from.name, to.name), fact))
     }
 
-    /// The nodes that relay a channel between two without a link. The host, where it reaches both: a search
-    /// for each pair of a thousand nodes would hold up everything else.
+    /// Returns the nodes that relay a channel between two without a link. The host, where it reaches both: a
+    /// search for each pair of a thousand nodes would hold up everything else.
     fn via(&self, a: NodeId, b: NodeId) -> Option<Vec<NodeId>> {
         let host = NodeId::HOST;
         if [a, b].iter().all(|id| self.machine.link_between(host, *id).is_some()) && self.is_up(host) {
@@ -178,9 +178,9 @@ impl Core {
         self.relays_between(a, b).ok()
     }
 
-    /// A round trip between the monitors of two nodes, and whether it was measured. The host probes all
-    /// others that it is linked with. What lies between two of these is estimated: the mean of both where a
-    /// link joins them, as it is one of the same sort, and the sum where the host relays.
+    /// Returns a round trip between the monitors of two nodes, and whether it was measured. The host probes
+    /// all others that it is linked with. What lies between two of these is estimated: the mean of both where
+    /// a link joins them, as it is one of the same sort, and the sum where the host relays.
     fn round_trip_between(&self, a: NodeId, b: NodeId, via: &[NodeId]) -> Option<(u64, bool)> {
         let known = |id| self.observing.channels.round_trip_ns(NodeId::HOST, id);
         match via {
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// The rate of a long copy over a link, as `tombolo bench memory` measured and stored it.
+    /// Returns the rate of a long copy over a link, as `tombolo bench memory` measured and stored it.
     fn measured_rate(&self, from: &str, to: &str) -> Option<u64> {
         let record = self.names.record(&format!("{LINK_COSTS}/{from}/{to}"))?;
         // Any program may set a record: what makes no sense is passed over.
@@ -224,7 +224,7 @@ fn set_sample(sample: &NodeSample, set: &mut impl FnMut(&str, Value)) {
     }
 }
 
-/// The memory that the machine file gives a node.
+/// Returns the memory that the machine file gives a node.
 fn configured_bytes(node: &Node) -> Option<u64> {
     match &node.settings {
         NodeSettings::Vm(vm) => Some(u64::from(vm.memory_mib) << 20),

@@ -43,8 +43,8 @@ pub(super) struct Lent {
 }
 
 impl Groups {
-    /// The word for one more channel in a direction. `None` where the window has no room for it: the channel
-    /// is then looked at with every ring.
+    /// Returns the word for one more channel in a direction. `None` where the window has no room for it: the
+    /// channel is then looked at with every ring.
     pub(super) fn lend(&mut self, direction: Direction, allocator: &mut WindowAllocator) -> Option<Lent> {
         let mut fresh = None;
         let page = match self.pages.entry(direction) {

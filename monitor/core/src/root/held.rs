@@ -3,7 +3,7 @@
 use super::Core;
 
 impl Core {
-    /// The size of every table, by what is in it.
+    /// Returns the size of every table, by what is in it.
     ///
     /// The programs that agents keep for later starts and what consoles remember are bounded and stay; they
     /// are not counted.

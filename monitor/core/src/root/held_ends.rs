@@ -30,7 +30,7 @@ impl HeldEnds {
         self.0.len()
     }
 
-    /// The parent of a domain whose end is held back, and the client that is to hear of it.
+    /// Returns the parent of a domain whose end is held back, and the client that is to hear of it.
     pub(super) fn parent(&self, domain: DomainId) -> Option<(DomainId, Option<Client>)> {
         self.0.get(&domain).map(|held| (held.parent, held.client))
     }

@@ -9,7 +9,7 @@ use tombolo_machine::Limit;
 use super::{Client, Core};
 
 impl Core {
-    /// The value of a limit of this machine.
+    /// Returns the value of a limit of this machine.
     pub(super) fn limit(&self, limit: Limit) -> usize {
         self.machine.limits().of(limit) as usize
     }
@@ -19,7 +19,7 @@ impl Core {
         if used < self.limit(limit) { Ok(()) } else { Err(self.limit_met(limit, who)) }
     }
 
-    /// The fault for a client that has reached a limit.
+    /// Returns the fault for a client that has reached a limit.
     pub(super) fn limit_met(&self, limit: Limit, who: impl Display) -> Fault {
         Fault::Limit {
             what: format!(
@@ -71,7 +71,7 @@ impl Core {
         self.within(Limit::WindowChannelsPerDomain, used, format_args!("domain {opener}"))
     }
 
-    /// Whether the owner of a name has room for another channel before it accepts those that it has.
+    /// Returns whether the owner of a name has room for another channel before it accepts those that it has.
     pub(super) fn backlog_has_room(&self, owner: Client) -> bool {
         self.clients.get(&owner).is_some_and(|record| record.unaccepted < self.limit(Limit::Backlog))
     }

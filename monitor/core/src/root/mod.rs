@@ -310,7 +310,7 @@ const MAX_PROGRAM_CHARS: usize = 64;
 const MAX_PROGRAMS: usize = 16;
 
 impl Core {
-    /// A machine none of whose nodes is up.
+    /// Returns a machine none of whose nodes is up.
     #[must_use]
     pub fn new(machine: Machine, now: Nanos) -> Self {
         let down = || NodeState::Down { cause: "not started".into() };
@@ -454,8 +454,8 @@ impl Core {
         }
     }
 
-    /// Whether a report about a domain or region comes from its own node. Other nodes' reports are not
-    /// evidence.
+    /// Returns whether a report about a domain or region comes from its own node. Other nodes' reports are
+    /// not evidence.
     fn may_report(&self, node: NodeId, report: &Report) -> bool {
         match report {
             Report::Started { domain, .. }
@@ -469,7 +469,7 @@ impl Core {
         }
     }
 
-    /// Whether a domain lives.
+    /// Returns whether a domain lives.
     #[must_use]
     pub fn lives(&self, domain: DomainId) -> bool {
         self.domains.contains_key(&domain)

@@ -65,7 +65,7 @@ impl Core {
         Fault::Refused { why: format!("node {} has no names of its own", self.node_name(node)) }
     }
 
-    /// A name as its scope is written.
+    /// Returns a name as its scope is written.
     pub(super) fn scoped(&self, (node, name): &NameKey) -> String {
         match node {
             Some(node) => format!("@{}/{name}", self.node_name(*node)),
@@ -89,7 +89,7 @@ impl Core {
         Ok((Some(node), name))
     }
 
-    /// The node of that name, which must be up.
+    /// Returns the node of that name, which must be up.
     pub(super) fn running_node(&self, name: &str) -> Result<NodeId, Fault> {
         let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
             return Err(self.no_such_node(name));
@@ -122,7 +122,7 @@ impl Core {
         Some(NameRecord { owner, client, listener: endpoint.listener })
     }
 
-    /// The listener that a channel is to be opened to, if there is one.
+    /// Returns the listener that a channel is to be opened to, if there is one.
     pub(super) fn listener_of(&self, destination: &Destination) -> Option<NameRecord> {
         match destination {
             Destination::Name(name) => self.exported(name),

@@ -217,7 +217,7 @@ impl Core {
         self.boot(now, id);
     }
 
-    /// Whether every node is up, and of those that are not, the first with its cause.
+    /// Returns whether every node is up, and of those that are not, the first with its cause.
     #[must_use]
     pub fn boot_progress(&self) -> BootProgress {
         let mut progress = BootProgress::default();
@@ -284,7 +284,7 @@ impl Core {
         }
     }
 
-    /// The answer to a client that names a node which the machine does not have.
+    /// Returns the answer to a client that names a node which the machine does not have.
     pub(super) fn no_such_node(&self, name: &str) -> Fault {
         let available = self.machine.nodes().iter().take(MAX_NAMED).map(|node| node.name.clone()).collect();
         Fault::NoSuchNode { name: shown(name), available }

@@ -167,7 +167,7 @@ impl Core {
         id.ok_or_else(|| Fault::Limit { what: "the machine has used all its region ids".into() }.into())
     }
 
-    /// A node that is up, by its name.
+    /// Returns a node that is up, by its name.
     fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         match self.nodes[usize::from(node.id.0)].state.why_not_up() {
@@ -192,7 +192,8 @@ impl Core {
         Ok((self.machine.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
     }
 
-    /// The window that a program on `maker` means by a name: a window, or a node that it reaches through one.
+    /// Returns the window that a program on `maker` means by a name: a window, or a node that it reaches
+    /// through one.
     fn window_for(
         &self,
         maker: NodeId,
@@ -496,7 +497,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a domain can reach memory of a region of a node.
+    /// Returns whether a domain can reach memory of a region of a node.
     fn reaches(&self, domain: DomainId, node: NodeId, memory: Memory) -> bool {
         let kernel = self.machine.kernel_of(domain.node());
         match memory {
@@ -508,7 +509,7 @@ impl Core {
         }
     }
 
-    /// The descriptor by which programs of a node that reach a region map it.
+    /// Returns the descriptor by which programs of a node that reach a region map it.
     fn memory_for(&self, on: NodeId, mappable: &Mappable) -> (Attachment, Vec<Resource>) {
         let Mappable { region, rights, memory, .. } = *mappable;
         let writable = rights.contains(Rights::WRITE);

@@ -63,18 +63,18 @@ impl Relays {
         self.delayed.iter().map(|delayed| delayed.until).min()
     }
 
-    /// The nodes of the relays between the ends of a channel.
+    /// Returns the nodes of the relays between the ends of a channel.
     pub(super) fn via(&self, channel: ChannelId) -> Vec<NodeId> {
         self.channels.get(&channel).map(|relayed| relayed.via.clone()).unwrap_or_default()
     }
 
-    /// The relay of a node, once it is ready.
+    /// Returns the relay of a node, once it is ready.
     pub(super) fn ready(&self, node: NodeId) -> Option<(DomainId, Client, u32)> {
         let relay = self.of_node.get(&node)?;
         relay.serves.map(|(client, listener)| (relay.domain, client, listener))
     }
 
-    /// Whether a domain is a relay.
+    /// Returns whether a domain is a relay.
     pub(super) fn has(&self, domain: DomainId) -> bool {
         self.of_node.get(&domain.node()).is_some_and(|relay| relay.domain == domain)
     }
@@ -103,7 +103,7 @@ impl Relays {
 }
 
 impl Core {
-    /// The nodes that relay a channel between two nodes without a link.
+    /// Returns the nodes that relay a channel between two nodes without a link.
     pub(super) fn relays_between(&self, from: NodeId, to: NodeId) -> Result<Vec<NodeId>, Fault> {
         let mut graph = Graph::default();
         for link in self.machine.links() {
@@ -123,7 +123,8 @@ impl Core {
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })
     }
 
-    /// Whether all relays of a route are ready. Starts those that are missing, and has the channel wait.
+    /// Returns whether all relays of a route are ready. Starts those that are missing, and has the channel
+    /// wait.
     pub(super) fn relays_ready(
         &mut self,
         (client, request): (Client, u32),

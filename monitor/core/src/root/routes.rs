@@ -22,9 +22,9 @@ impl Graph {
         self.neighbours.entry(b).or_default().push((a, cost_ns));
     }
 
-    /// The nodes between `from` and `to`, in order: of the ways with the fewest hops the one with the lowest
-    /// cost. All of them satisfy `may_relay`. `None` when no way of at most [`MAX_RELAYS`] of them leads
-    /// there.
+    /// Returns the nodes between `from` and `to`, in order: of the ways with the fewest hops the one with the
+    /// lowest cost. All of them satisfy `may_relay`. `None` when no way of at most [`MAX_RELAYS`] of them
+    /// leads there.
     ///
     /// A node is settled once, at its lowest cost, so no node is on a route twice.
     pub(super) fn route(

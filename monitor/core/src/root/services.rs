@@ -64,7 +64,7 @@ impl Core {
         self.names.has_listener(client, listener) || self.services.listeners.values().any(is_it)
     }
 
-    /// The listener that a domain may open channels to with a capability.
+    /// Returns the listener that a domain may open channels to with a capability.
     pub(super) fn service(&self, by: DomainId, capability: CapabilityId) -> Option<NameRecord> {
         let service = self.regions.table.connectable(by, capability).ok()?;
         self.services.listeners.get(&service).copied()

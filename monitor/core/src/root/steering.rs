@@ -26,7 +26,7 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// The bytes that it takes up, without its image.
+    /// Returns the bytes that it takes up, without its image.
     pub(super) fn length_bytes(&self) -> usize {
         let ProgramSpec { name, arguments, environment, directory, .. } = &self.program;
         let arguments: usize = arguments.iter().map(String::len).sum();
@@ -34,12 +34,13 @@ impl Launch {
         arguments + environment + directory.len() + name.len()
     }
 
-    /// Whether the same can be started again. A side stream belongs to the domain that started the first.
+    /// Returns whether the same can be started again. A side stream belongs to the domain that started the
+    /// first.
     fn is_repeatable(&self) -> bool {
         self.program.side.is_none()
     }
 
-    /// The request that starts it again on a node, without standard input.
+    /// Returns the request that starts it again on a node, without standard input.
     fn request(&self, node: String) -> SpawnRequest {
         let program = ProgramSpec { stdin: false, side: None, ..self.program.clone() };
         SpawnRequest { node, own_image: false, program, given: Vec::new() }
@@ -91,7 +92,7 @@ impl DomainRecord {
     }
 }
 
-/// The answer to a request that started a domain.
+/// Returns the answer to a request that started a domain.
 pub(super) fn started(request: u32, domain: DomainId) -> Reply {
     match (request >> 24) as u16 {
         Request::REPEAT => Reply::Repeat { domain },
@@ -101,8 +102,8 @@ pub(super) fn started(request: u32, domain: DomainId) -> Reply {
 }
 
 impl Core {
-    /// A domain that lives and that the machine started under a kernel, so that it can be stopped and let go
-    /// on.
+    /// Returns a domain that lives and that the machine started under a kernel, so that it can be stopped and
+    /// let go on.
     fn pausable(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.started_here(domain)?;
         let node = self.machine.node(domain.node());
@@ -116,7 +117,7 @@ impl Core {
         Ok(record)
     }
 
-    /// A domain that lives and that the machine started.
+    /// Returns a domain that lives and that the machine started.
     pub(super) fn started_here(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         if record.parent.is_none() && !self.relays.has(domain) {

@@ -59,12 +59,12 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// A machine whose nodes are all up, with windows of 1 MiB and `vectors` doorbells.
+    /// Returns a machine whose nodes are all up, with windows of 1 MiB and `vectors` doorbells.
     pub(super) fn up(vectors: u16) -> Bench {
         Bench::up_with(vectors, "")
     }
 
-    /// The same with more in its machine file.
+    /// Returns the same with more in its machine file.
     pub(super) fn up_with(vectors: u16, more: &str) -> Bench {
         let text = format!("{MACHINE}\n{more}");
         let machine = Machine::parse(&text, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
@@ -245,7 +245,7 @@ fn two_domains_of_one_virtual_machine_are_joined_by_its_own_agent() {
     }
 }
 
-/// An image with a build for the virtual machines alone.
+/// Returns an image with a build for the virtual machines alone.
 fn image() -> tombolo_machine::Image {
     // The header of an executable, and one segment to be loaded.
     let mut elf = vec![0; 64 + 56];

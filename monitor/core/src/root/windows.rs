@@ -50,8 +50,8 @@ impl WindowRecord {
         }
     }
 
-    /// A window that is there from the machine's start to its end; `None` for one between a node and the
-    /// host, which is made anew for each life of the node.
+    /// Returns a window that is there from the machine's start to its end; `None` for one between a node and
+    /// the host, which is made anew for each life of the node.
     pub(super) fn of_shared(window: &Window) -> Option<Self> {
         let own = window.own_of.is_some();
         let record = || {
@@ -65,7 +65,8 @@ impl WindowRecord {
         (!own).then(record)
     }
 
-    /// A vector for the end of a channel at a member: one of its own, or the one that all others share.
+    /// Returns a vector for the end of a channel at a member: one of its own, or the one that all others
+    /// share.
     pub(super) fn lend_vector(&mut self, peer: u16) -> u16 {
         self.free_vectors.get_mut(usize::from(peer)).and_then(Vec::pop).unwrap_or(SHARED_VECTOR)
     }
@@ -90,7 +91,7 @@ impl Core {
         self.windows.get_mut(usize::from(id.0))?.as_mut()
     }
 
-    /// The window between a node and the host, while the node runs.
+    /// Returns the window between a node and the host, while the node runs.
     pub(super) fn own_window(&mut self, node: NodeId) -> Option<&mut WindowRecord> {
         let id = self.machine.own_window(node)?.id;
         self.window(id)
@@ -102,7 +103,7 @@ impl Core {
         record.map_or((0, 0), |record| record.base_bytes)
     }
 
-    /// The window between a node that joins by itself and the host, which outlives the node.
+    /// Returns the window between a node that joins by itself and the host, which outlives the node.
     pub(super) fn own_window_kept(
         &mut self,
         node: NodeId,
@@ -127,7 +128,7 @@ impl Core {
         }
     }
 
-    /// A page of the windows, from a number on.
+    /// Returns a page of the windows, from a number on.
     pub(super) fn page_of_windows(&self, from: u32) -> Reply {
         let mut rest = self.machine.windows().iter().zip(&self.windows).skip(from as usize);
         let info = |(window, record): (&Window, &Option<WindowRecord>)| WindowInfo {

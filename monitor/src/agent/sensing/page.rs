@@ -112,7 +112,7 @@ mod tests {
         DomainId::new(NodeId(1), NonZeroU16::MIN, 5)
     }
 
-    /// The bytes of a row that was written as domains do.
+    /// Returns the bytes of a row that was written as domains do.
     fn row(channel: u64, write: impl FnOnce(&Row)) -> Vec<u8> {
         let memory = SharedMemory::zeroed(ROW_BYTES);
         let row = Row::on(memory.clone());

@@ -40,7 +40,7 @@ impl pci::DeviceMemory for Devices {
     }
 }
 
-/// The windows of the devices. `address` is where the memory of a device is mapped.
+/// Returns the windows of the devices. `address` is where the memory of a device is mapped.
 ///
 /// # Safety
 /// The whole window of each device is mapped there, aligned, for as long as the board runs, and accessed by
@@ -73,7 +73,7 @@ pub(super) fn ring(window: &Window, peer: u16, vector: u16) {
     write_device(window.registers_address + DOORBELL_OFFSET_BYTES, target);
 }
 
-/// The board's own number among the peers of a window.
+/// Returns the board's own number among the peers of a window.
 pub(super) fn own_peer(window: &Window) -> u16 {
     read_device(window.registers_address + OWN_PEER_OFFSET_BYTES) as u16
 }

@@ -67,22 +67,24 @@ pub trait Board {
     /// boards here, shortly before the end of a long sleep, and the next one, to the same time, is exact.
     fn sleep(&mut self, until_ns: Option<u64>);
 
-    /// The doorbells that rang since the last call, one bit for each vector. Acknowledges their interrupts.
+    /// Returns the doorbells that rang since the last call, one bit for each vector. Acknowledges their
+    /// interrupts.
     fn rung(&mut self) -> u64;
 
     /// Rings a doorbell of a peer on one of the windows.
     fn ring(&self, window: &Window, peer: u16, vector: u16);
 
-    /// The board's own number among the peers of a window.
+    /// Returns the board's own number among the peers of a window.
     fn own_peer(&self, window: &Window) -> u16;
 
-    /// The windows, at least one: first that with the host, then those that it shares with other nodes.
+    /// Returns the windows, at least one: first that with the host, then those that it shares with other
+    /// nodes.
     fn windows(&self) -> &[Window];
 
     /// Writes a byte to the console, waiting until it is accepted.
     fn write_console(&mut self, byte: u8);
 
-    /// The memory of programs: its first address, and its bytes.
+    /// Returns the memory of programs: its first address, and its bytes.
     fn program_memory(&mut self) -> (u64, &mut [u8]);
 
     /// Prepares to run a program from `entry`, with `argument` and a stack that grows down from `stack`.

@@ -52,7 +52,7 @@ fn given() -> &'static Start {
     given.as_ref().expect("a program begins at its entry")
 }
 
-/// A window by its number in the machine.
+/// Returns a window by its number in the machine.
 fn window_of(number: WindowId) -> Option<&'static StartWindow> {
     let is_meant = |window: &&StartWindow| window.number == number.0.into() && window.length_bytes > 0;
     given().windows.iter().find(is_meant)
@@ -146,7 +146,7 @@ pub fn clock_ns() -> u64 {
     machine::clock_ns()
 }
 
-/// The order that started the program.
+/// Returns the order that started the program.
 #[must_use]
 pub fn start_order() -> Vec<u8> {
     let start = given();
@@ -155,14 +155,14 @@ pub fn start_order() -> Vec<u8> {
         .to_vec()
 }
 
-/// The number of the program's connection to the monitors.
+/// Returns the number of the program's connection to the monitors.
 #[must_use]
 pub fn connection() -> u32 {
     given().connection as u32
 }
 
-/// A part of a window of the board; `None` when it does not lie inside. It and its clones keep `owner`, so
-/// that who has that too sees whether any of them is left.
+/// Returns a part of a window of the board; `None` when it does not lie inside. It and its clones keep
+/// `owner`, so that who has that too sees whether any of them is left.
 #[must_use]
 pub fn window(
     number: WindowId,

@@ -1,4 +1,4 @@
-//! Copies from and to the memory of another process of this kernel that shares none of it.
+//! Copies from and to the memory of another process of this kernel that shares no memory with this one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
 use crate::time::Deadline;
 
-/// Another process of this kernel, named by a descriptor, so that it cannot be confused with a later
-/// process with the same number.
+/// Another process of this kernel, identified by a descriptor, so that it cannot be confused with a later
+/// process of the same number.
 #[derive(Debug)]
 pub struct ForeignProcess {
     pid: i32,
     pidfd: OwnedFd,
 }
 
-/// Why a copy from or to another process failed or was incomplete.
+/// Error of a copy from or to another process.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum AttachError {
@@ -44,11 +44,11 @@ pub enum AttachError {
     Unsupported { errno: Errno },
 }
 
-/// Lets process `pid` copy from and to the memory of this one, where the kernel otherwise permits only
+/// Allows process `pid` to copy from and to the memory of this one, on kernels that otherwise permit only
 /// ancestors.
 ///
 /// # Errors
-/// `EINVAL` when there is no such process, or the kernel has no such restriction.
+/// `EINVAL` if there is no such process, or the kernel has no such restriction.
 pub fn allow(pid: i32) -> Result<(), OsError> {
     let pid = Pid::from_raw(pid).ok_or(OsError::new("allow a process to copy", Errno::SRCH))?;
     rustix::process::set_ptracer(PTracer::ProcessID(pid)).context("allow a process to copy")
@@ -66,24 +66,24 @@ impl ForeignProcess {
     /// socket, or the process's parent.
     ///
     /// # Errors
-    /// `ESRCH` when there is none.
+    /// `ESRCH` if there is none.
     pub fn watch(pid: i32) -> Result<ForeignProcess, OsError> {
         Ok(ForeignProcess { pid, pidfd: crate::process::watch(pid)? })
     }
 
-    /// The process id; the kernel may reuse it once the process has been reaped.
+    /// Returns the process id; the kernel may reuse it once the process has been reaped.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Readable once it has ended.
+    /// Returns a descriptor that is readable once the process has ended.
     #[must_use]
     pub fn ended_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         let now = Some(Deadline::after(Duration::ZERO));
@@ -120,7 +120,7 @@ impl ForeignProcess {
         self.copy(CopyDirection::ToRemote, here, to, length_bytes)
     }
 
-    /// Repeats the call, which may copy less than asked for. `local` must be valid for `length` bytes.
+    /// Repeats the call, which may copy less than requested. `local` must be valid for `length` bytes.
     fn copy(
         &self,
         direction: CopyDirection,
@@ -130,7 +130,7 @@ impl ForeignProcess {
     ) -> Result<(), AttachError> {
         let mut done = 0;
         while done < length {
-            // Before each call: a free process number may be reused.
+            // Checked before each call: a free process number may be reused.
             self.check_alive()?;
             let address = remote.checked_add(done as u64).filter(|address| usize::try_from(*address).is_ok());
             let Some(address) = address else {
@@ -143,7 +143,7 @@ impl ForeignProcess {
                 Err(errno) => return Err(self.refusal(errno, address)),
             }
         }
-        // After the last call: if the process ended meanwhile, the memory may have been another's.
+        // Checked after the last call: if the process ended meanwhile, the memory may have been another's.
         self.check_alive()
     }
 
@@ -190,7 +190,8 @@ impl ForeignProcess {
     }
 }
 
-/// The address of a byte of this process's memory, for a process that [copies](ForeignProcess) from it.
+/// Returns the address of a byte of this process's memory, for a process that [copies](ForeignProcess) from
+/// it.
 ///
 /// # Errors
 /// The offset lies outside.
@@ -209,8 +210,8 @@ mod tests {
         ForeignProcess::watch(std::process::id() as i32).unwrap()
     }
 
-    /// Unwraps the result; `None`, with a message, when this kernel does not support such copies and
-    /// nothing can be tested.
+    /// Unwraps the result; `None`, with a message, if this kernel does not support such copies and the test
+    /// must be skipped.
     fn possible<T>(result: Result<T, AttachError>) -> Option<T> {
         match result {
             Err(AttachError::Unsupported { errno }) => {

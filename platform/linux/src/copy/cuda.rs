@@ -11,7 +11,7 @@ use tombolo_base::SharedMemory;
 
 use super::{CopyError, address};
 
-/// Why an operation on a GPU failed.
+/// Error of an operation on a GPU.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CudaError {
@@ -29,10 +29,10 @@ pub enum CudaError {
     Copy(#[from] CopyError),
 }
 
-/// Declares the functions used from the library, and how each is looked up.
+/// Declares the functions used from the library and their lookup.
 macro_rules! functions {
     ($($field:ident = $symbol:literal: fn($($argument:ty),*);)*) => {
-        /// The driver's functions. All return a status, with zero for success.
+        /// Functions of the driver. All return a status, with zero for success.
         struct Functions {
             $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
@@ -118,7 +118,7 @@ impl Functions {
     }
 }
 
-/// The driver, loaded once per process and never unloaded, which it does not support.
+/// Returns the driver, loaded once per process and never unloaded, which it does not support.
 fn driver() -> Result<&'static Functions, CudaError> {
     static DRIVER: OnceLock<Result<Functions, CudaError>> = OnceLock::new();
     DRIVER.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -133,11 +133,11 @@ fn no_loader() -> CudaError {
     CudaError::NoDriver { why: "this program is linked statically and can load none".into() }
 }
 
-/// Whether this program can load libraries. In the library for programs in C on foreign nodes, which are
-/// static, `dlopen` is replaced by a symbol whose address is null (`xtask/src/c_library.rs`).
+/// Returns whether this program can load libraries. In the library for programs in C on foreign nodes, which
+/// are static, `dlopen` is replaced by a symbol whose address is null (`xtask/src/c_library.rs`).
 #[cfg(not(target_feature = "crt-static"))]
 fn can_load() -> bool {
-    // The compiler takes the address of a function for another than null.
+    // The compiler assumes that the address of a function is never null.
     !core::hint::black_box(libc::dlopen as *const ()).is_null()
 }
 
@@ -185,7 +185,7 @@ impl core::fmt::Debug for Device {
 }
 
 impl Device {
-    /// The number of GPUs.
+    /// Returns the number of GPUs.
     ///
     /// # Errors
     /// There is no driver, or it reports an error.
@@ -223,7 +223,7 @@ impl Device {
         Ok(Arc::new(Device { functions, number, context, name }))
     }
 
-    /// The device's name according to the driver.
+    /// Returns the device's name according to the driver.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -245,10 +245,10 @@ impl Drop for Device {
     }
 }
 
-/// Memory of this process that is pinned: the kernel does not move or evict its pages, and the driver knows
-/// their bus addresses. The device's copy engine accesses it directly; other memory is first copied into a
-/// buffer of the driver's, at a fraction of the rate. Pinning costs about as much as copying the memory a few
-/// times, so pin what is used often, such as a pool. Unpinned when dropped.
+/// Pinned memory of this process: the kernel does not move or evict its pages, and the driver knows their bus
+/// addresses. The device's copy engine accesses it directly; other memory is first copied into a bounce
+/// buffer of the driver, at a fraction of the rate. Pinning costs about as much as copying the memory a few
+/// times, so pin memory that is used often, such as a pool. Unpinned when dropped.
 #[derive(Debug)]
 pub struct PinnedMemory {
     device: Arc<Device>,
@@ -273,7 +273,7 @@ impl PinnedMemory {
         Ok(PinnedMemory { device: Arc::clone(device), memory: memory.clone() })
     }
 
-    /// The memory that is pinned.
+    /// Returns the memory that is pinned.
     #[must_use]
     pub fn memory(&self) -> &SharedMemory {
         &self.memory
@@ -311,7 +311,7 @@ impl DeviceMemory {
         Ok(DeviceMemory { device: Arc::clone(device), pointer, length_bytes })
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.length_bytes

@@ -8,7 +8,7 @@ use tombolo_base::SharedMemory;
 use super::{CopyError, address};
 use crate::error::OsError;
 
-/// Why a read or write failed or was incomplete.
+/// Error of a read or write that failed or was incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FileCopyError {
     /// The range lies outside the memory.
@@ -67,7 +67,7 @@ fn raw(file: BorrowedFd<'_>) -> libc::c_int {
     file.as_raw_fd()
 }
 
-/// Repeats a call that may do less than was asked for, until all is done or nothing more comes.
+/// Repeats a call that may transfer less than requested, until all is done or it returns zero.
 fn all(
     operation: &str,
     file_offset_bytes: u64,

@@ -1,14 +1,14 @@
 //! Copies and fills memory that a peer may write at the same time.
 //!
-//! The compiler's own copies require memory that no one else writes. These are assembly instructions that
-//! the compiler does not analyse: a peer that writes during a copy changes what is copied, and nothing
-//! else. Shared memory is a [`SharedMemory`]; private memory is a slice.
+//! The compiler's own copies require memory without concurrent writers. These are assembly instructions that
+//! the compiler does not analyse: a peer that writes during a copy changes the copied data, and nothing else.
+//! Shared memory is a [`SharedMemory`]; private memory is a slice.
 //!
-//! There are [several loops](Loop), because none is best for all lengths; [`Loop::Best`] picks one by
-//! length. `transport/engine` decides from measured costs what copies what.
+//! There are [several loops](Loop), because none is best for all lengths; [`Loop::Best`] picks one by length.
+//! `transport/engine` chooses engines by measured cost.
 //!
-//! A copy orders nothing by itself. The caller tells a peer of it with a release store, as a ring does; the
-//! loops that bypass the caches end with the fence that orders such a store after them.
+//! A copy orders nothing by itself. The caller publishes it to a peer with a release store, as a ring does;
+//! the loops that bypass the caches end with the fence that orders such a store after them.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -26,12 +26,12 @@ use core::fmt;
 
 use tombolo_base::SharedMemory;
 
-/// A copy loop, by the instructions that it copies with.
+/// Copy loop, identified by the instructions that it uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loop {
-    /// The best of the others for the length, for programs that have not measured.
+    /// The best loop for the length, for callers without measurements of their own.
     Best,
-    /// Aligned words of eight bytes, and bytes at the edges. On every processor.
+    /// Aligned words of eight bytes, and bytes at the edges. Available on every processor.
     Words,
     /// The processor's string instruction (x86-64).
     String,
@@ -42,7 +42,7 @@ pub enum Loop {
 }
 
 impl Loop {
-    /// The name in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Loop {
         }
     }
 
-    /// The loops of this processor. Every loop copies correctly everywhere: missing ones fall back to
+    /// Returns the loops of this processor. All loops work on every processor: unavailable ones fall back to
     /// words.
     #[must_use]
     pub fn here() -> &'static [Loop] {
@@ -73,7 +73,7 @@ impl fmt::Display for Loop {
     }
 }
 
-/// Why a copy was refused.
+/// Reason for refusing a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CopyError {
@@ -88,7 +88,7 @@ pub enum CopyError {
 /// Checks that a range lies inside a memory.
 ///
 /// # Errors
-/// [`CopyError::OutOfRange`].
+/// [`CopyError::OutOfRange`] if it does not.
 pub fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> Result<(), CopyError> {
     let available_bytes = memory.len_bytes();
     match offset_bytes.checked_add(length_bytes) {
@@ -97,7 +97,7 @@ pub fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) ->
     }
 }
 
-/// The address of byte `offset_bytes` of a memory.
+/// Returns the address of byte `offset_bytes` of a memory.
 ///
 /// # Errors
 /// As [`check`].
@@ -109,7 +109,7 @@ fn address(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> R
     Ok(unsafe { first.add(offset_bytes) })
 }
 
-/// The operands of a copy, by address.
+/// Operands of a copy, by address.
 #[derive(Clone, Copy)]
 struct Range {
     source: *const u8,
@@ -120,8 +120,8 @@ struct Range {
 }
 
 impl Range {
-    /// The address that must be aligned before words can be moved: that of the shared side. `None` when
-    /// both sides are shared and are never aligned at once.
+    /// Returns the address that must be aligned before words can be moved: that of the shared side. `None` if
+    /// both sides are shared and can never be aligned at the same time.
     fn pace_maker(self) -> Option<usize> {
         let (source, target) = (self.source.addr(), self.target.addr());
         match (self.source_shared, self.target_shared) {
@@ -132,7 +132,7 @@ impl Range {
     }
 }
 
-/// The length from which strings beat vectors on the processors measured.
+/// Length from which string instructions beat vectors on the processors measured.
 #[cfg(target_arch = "x86_64")]
 const STRING_FROM_BYTES: usize = 8 * 1024;
 

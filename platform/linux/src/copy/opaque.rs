@@ -1,4 +1,4 @@
-//! Single loads and stores that the compiler cannot see into.
+//! Single loads and stores that are opaque to the compiler.
 //!
 //! Memory shared with other processes, some of them hostile, is accessed in single bytes at the edges of a
 //! copy and in words of eight in between. In Rust's memory model that would be a race between accesses of
@@ -51,7 +51,7 @@ pub(super) unsafe fn store_byte(to: *mut u8, byte: u8) {
         asm!("sb {0}, 0({1})", in(reg) byte, in(reg) to, options(nostack, preserves_flags));
         #[cfg(target_arch = "s390x")]
         asm!("stc {0}, 0({1})", in(reg) byte, in(reg_addr) to, options(nostack, preserves_flags));
-        // Only four registers have names for their lowest byte.
+        // Only four registers have addressable low bytes.
         #[cfg(target_arch = "x86")]
         asm!("mov byte ptr [{0}], cl", in(reg) to, in("ecx") byte, options(nostack, preserves_flags));
         #[cfg(target_arch = "arm")]
@@ -87,14 +87,14 @@ pub(super) unsafe fn load_word(from: *const u8) -> u64 {
     word
 }
 
-/// The word of two halves, the first of which is at the lower address.
+/// Joins two halves to a word; the first is at the lower address.
 #[cfg(target_pointer_width = "32")]
 const fn halves_of(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Loads half a word: a processor of 32 bits takes two.
+/// Loads half a word: a 32-bit processor needs two loads.
 ///
 /// # Safety
 /// `from` must be valid for reads of four bytes and aligned to four.

@@ -1,8 +1,8 @@
-//! Every loop against the simplest model of a copy: two arrays of bytes.
+//! Compares every loop with the simplest model of a copy: two arrays of bytes.
 
 use super::*;
 
-/// A memory that holds `bytes`, with a margin in which a stray access would show.
+/// Length of the memory, including a margin that reveals stray accesses.
 const ROOM: usize = 4096;
 const MARK: u8 = 0xA5;
 
@@ -18,12 +18,12 @@ fn content(memory: &SharedMemory) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that differ from those near them.
+/// Returns bytes that differ from their neighbours.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8).collect()
 }
 
-/// Lengths around every boundary that a loop has.
+/// Returns lengths around every boundary of a loop.
 fn lengths() -> Vec<usize> {
     let mut lengths: Vec<usize> = (0..=160).collect();
     for boundary in [192, 256, 320, 512, 1024, 2048] {
@@ -32,7 +32,7 @@ fn lengths() -> Vec<usize> {
     lengths
 }
 
-/// All three copies by one loop, between these offsets.
+/// Tests all three copies by one loop, between these offsets.
 fn all_three(copy_loop: Loop, from: usize, to: usize, length: usize) {
     let case = format!("{copy_loop}, {length} bytes from {from} to {to}");
     let bytes = pattern(from + length);

@@ -14,7 +14,7 @@ pub(super) unsafe fn copy(range: Range) {
     let Range { mut source, mut target, mut length, .. } = range;
     let edge = match range.pace_maker() {
         Some(address) => length.min(address.wrapping_neg() % WORD),
-        // Both are shared, and never aligned at once.
+        // Both sides are shared, and can never be aligned at the same time.
         None => length,
     };
     // SAFETY: by this function's contract both ranges are valid for `length` bytes. Each step advances both

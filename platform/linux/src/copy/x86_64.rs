@@ -1,8 +1,8 @@
-//! The copy loops for x86-64. None requires alignment.
+//! The copy loops for x86-64. They require no alignment.
 
 use core::arch::asm;
 
-/// Whether `rep movsb` is fast, moving whole lines: reported by all processors since about 2013.
+/// Returns whether `rep movsb` is fast, moving whole lines: reported by all processors since about 2013.
 pub(super) fn fast_strings() -> bool {
     use std::sync::OnceLock;
     static FAST: OnceLock<bool> = OnceLock::new();
@@ -45,7 +45,7 @@ pub(super) unsafe fn fill_string(target: *mut u8, length: usize, byte: u8) {
 #[inline]
 pub(super) unsafe fn copy_short(source: *const u8, target: *mut u8, length: usize) {
     debug_assert!(length <= 32);
-    /// Copies the first and the last of a width, both loaded before either is stored.
+    /// Copies the first and the last `width` bytes, both loaded before either is stored.
     macro_rules! ends {
         ($width:literal, $first:tt, $last:tt, $move:literal) => {
             // SAFETY: by the function's contract, and the length is at least the width: both lie inside.

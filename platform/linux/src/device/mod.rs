@@ -11,11 +11,11 @@ use std::path::Path;
 use crate::error::OsError;
 use crate::guest::init;
 
-/// Loads the modules for such devices, in a virtual machine of the kit, unless the file of a device is there.
+/// Loads the modules for such devices, in a virtual machine of the kit, unless the device file exists.
 ///
 /// # Errors
-/// An error of the kernel, with the module. That there are no modules to load is not an error: opening the
-/// device says that it is missing.
+/// An error of the kernel, with the module. Missing modules are not an error: opening the device reports that
+/// it is missing.
 fn load_modules_for(device: &str) -> Result<(), OsError> {
     let modules = Path::new(init::DEVICE_MODULES);
     if Path::new(device).exists() || !modules.exists() {

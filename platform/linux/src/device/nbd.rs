@@ -1,4 +1,4 @@
-//! A disk whose blocks this program has: the kernel's network block device, over a socket pair.
+//! A disk served by this program: the kernel's network block device, over a socket pair.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,23 +20,24 @@ const DISCONNECT: Opcode = opcode::none(0xab, 8);
 const SET_TIMEOUT: Opcode = opcode::none(0xab, 9);
 const SET_FLAGS: Opcode = opcode::none(0xab, 10);
 
-/// The most devices that are looked at for a free one; the module has 16 unless told otherwise.
+/// Maximum number of devices searched for a free one; the module has 16 by default.
 const MAX_DEVICES: u32 = 256;
 
-/// What a disk is.
+/// Size and properties of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Bytes of a block, a power of two from 512 to 4096.
+    /// Block size in bytes, a power of two from 512 to 4096.
     pub block_bytes: u32,
-    /// How many blocks there are.
+    /// Number of blocks of the disk.
     pub blocks: u64,
     /// The protocol's transmission flags.
     pub flags: u16,
-    /// How long the kernel waits for an answer, in seconds; then it ends the device.
+    /// Time that the kernel waits for a reply, in seconds, before it disconnects the device.
     pub timeout_s: u32,
 }
 
-/// A disk. Reads and writes of it are requests of the NBD protocol on the socket that came with it.
+/// A disk. The kernel sends reads and writes as requests of the NBD protocol over the socket returned by
+/// [`prepare`](Self::prepare).
 #[derive(Debug)]
 pub struct NbdDevice {
     device: File,
@@ -44,11 +45,12 @@ pub struct NbdDevice {
 }
 
 impl NbdDevice {
-    /// Prepares a device that is free, or the one at `path`, and gives the other end of its socket. It is a
-    /// disk while [`run`](Self::run) runs.
+    /// Prepares a free device, or the one at `path`, and returns it with the server's end of its socket. The
+    /// disk exists while [`run`](Self::run) runs.
     ///
     /// # Errors
-    /// `ENOENT`, `ENODEV`: the kernel has none; `EACCES`, `EPERM`; `EBUSY`: all, or that one, are in use.
+    /// `ENOENT`, `ENODEV`: the kernel has no such device; `EACCES`, `EPERM`; `EBUSY`: all devices, or that
+    /// one, are in use.
     pub fn prepare(path: Option<&Path>, geometry: &Geometry) -> Result<(NbdDevice, OwnedFd), OsError> {
         super::load_modules_for("/dev/nbd0")?;
         let (near, far) = socket::pair(SocketKind::Stream)?;
@@ -85,21 +87,20 @@ impl NbdDevice {
         Ok(device)
     }
 
-    /// The path of the device.
+    /// Returns the path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The device as its number is in `/sys/block`.
+    /// Returns the name of the device in `/sys/block`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Serves the kernel's requests, on a thread of its own, until the socket's other end is closed or
-    /// [`disconnect`](Self::disconnect) is called. Then the device is empty, and what still waits for it
-    /// fails.
+    /// Serves the kernel's requests, on the calling thread, until the socket's other end is closed or
+    /// [`disconnect`](Self::disconnect) is called. Then the device has no medium, and pending requests fail.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -118,7 +119,7 @@ impl NbdDevice {
     }
 
     fn control<const OPERATION: Opcode>(&self, argument: u64) -> Result<(), Errno> {
-        // Sizes above the address space's are of processors of 32 bits.
+        // Only 32-bit processors can get sizes beyond their address space.
         let argument = libc::c_ulong::try_from(argument).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: these operations take a number, and access no memory of this program. The socket's is that
         // of an open one, of which the kernel takes a reference of its own.
@@ -128,7 +129,7 @@ impl NbdDevice {
 
 impl Drop for NbdDevice {
     fn drop(&mut self) {
-        // Of a device that never ran, or runs no more, this frees it for others.
+        // Releases a device that never ran, or that has stopped.
         let _ = self.control::<CLEAR_SOCKET>(0);
     }
 }

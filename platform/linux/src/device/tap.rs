@@ -1,4 +1,4 @@
-//! A network card whose cable ends in this program (TUN/TAP).
+//! A network card whose frames are sent and received by this program (TUN/TAP).
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,16 +11,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::{Context, OsError};
 
-/// The longest name of a network device.
+/// Maximum length of a network device's name, in bytes.
 pub const MAX_NAME_BYTES: usize = libc::IFNAMSIZ - 1;
 
-/// Bytes before each frame that say what is still to be done to it: `struct virtio_net_hdr`, little-endian.
+/// Length of the header before each frame, which describes pending offloads: `struct virtio_net_hdr`,
+/// little-endian.
 pub const HEADER_BYTES: usize = 10;
 
-/// The longest frame with its header: segments that are still to be cut, of 64 KiB.
+/// Maximum length of a frame with its header: an unsegmented TCP frame of 64 KiB.
 pub const MAX_FRAME_BYTES: usize = HEADER_BYTES + 14 + 4 + 65_535;
 
-/// The least and the most that an IP packet on such a card may have.
+/// Permitted lengths of an IP packet on such a card, in bytes.
 pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
 
 const DEVICE: &str = "/dev/net/tun";
@@ -31,11 +32,11 @@ const SET_HEADER_BYTES: Opcode = opcode::write::<libc::c_int>(b'T', 216);
 const SET_LITTLE_ENDIAN: Opcode = opcode::write::<libc::c_int>(b'T', 220);
 const SET_CARRIER: Opcode = opcode::write::<libc::c_int>(b'T', 226);
 
-/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`: frames may come with a checksum that is not filled in, and TCP
-/// segments uncut.
+/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`: frames may arrive without a checksum, and TCP frames
+/// unsegmented.
 const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
 
-/// A network card. It disappears when this is dropped.
+/// A network card, which disappears when dropped.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -45,18 +46,17 @@ pub struct Tap {
 /// The settings of a network device of any kind.
 #[derive(Debug)]
 pub struct Interface {
-    /// For requests about the device.
+    /// Socket for requests about the device.
     socket: OwnedFd,
     name: String,
 }
 
 impl Tap {
-    /// Creates a card of this name. Nothing is plugged in, it is down, and each frame has a header of
-    /// [`HEADER_BYTES`].
+    /// Creates a card with this name, without carrier and down. Each frame has a header of [`HEADER_BYTES`].
     ///
     /// # Errors
-    /// `ENOENT`, `ENODEV`: the kernel has no TUN; `EPERM`: not permitted (it takes `CAP_NET_ADMIN`); `EBUSY`:
-    /// another program has a card of this name; `EINVAL`: not a name.
+    /// `ENOENT`, `ENODEV`: the kernel has no TUN; `EPERM`: not permitted (needs `CAP_NET_ADMIN`); `EBUSY`:
+    /// another program has a card of this name; `EINVAL`: not a valid name.
     pub fn create(name: &str) -> Result<Tap, OsError> {
         super::load_modules_for(DEVICE)?;
         let operation = format!("create the network device {name}");
@@ -76,13 +76,13 @@ impl Tap {
         Ok(Tap { file, interface: Interface::named(name)? })
     }
 
-    /// The settings of the card.
+    /// Returns the settings of the card.
     #[must_use]
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// Plugs the cable in, or out: programs see the link come up or go down.
+    /// Sets the carrier: programs see the link come up or go down.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -90,7 +90,7 @@ impl Tap {
         set::<SET_CARRIER>(&self.file, libc::c_int::from(on), "change the carrier of a network device")
     }
 
-    /// Takes the next frame that programs sent, with its header; `None` when there is none now.
+    /// Receives the next frame sent by programs, with its header; `None` if the queue is empty.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -104,13 +104,13 @@ impl Tap {
         }
     }
 
-    /// Gives programs a frame, with its header. False when the kernel did not take it: the device is down,
-    /// its queue is full, or what is in it is not a frame.
+    /// Injects a frame, with its header, for programs to receive. Returns false if the kernel did not accept
+    /// it: the device is down, its queue is full, or the frame is malformed.
     ///
     /// # Errors
     /// The device is gone.
     pub fn send(&self, frame: &[u8]) -> Result<bool, OsError> {
-        // The kernel takes a frame whole or not at all.
+        // The kernel accepts a frame whole or not at all.
         match (&self.file).write(frame) {
             Ok(length) => Ok(length == frame.len()),
             Err(error) => match Errno::from_io_error(&error) {
@@ -124,7 +124,7 @@ impl Tap {
 }
 
 impl Interface {
-    /// The device of this name, which need not exist yet.
+    /// Returns a handle for the device of this name, which need not exist yet.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -149,17 +149,17 @@ impl Interface {
         self.ask::<{ libc::SIOCSIFHWADDR as Opcode }>(&mut request, "set the hardware address")
     }
 
-    /// Sets how long an IP packet may be, within [`MTU`].
+    /// Sets the maximum length of an IP packet, within [`MTU`].
     ///
     /// # Errors
-    /// `EINVAL` outside of it.
+    /// `EINVAL` outside of that range.
     pub fn set_mtu(&self, bytes: u32) -> Result<(), OsError> {
         let mut request = request(&self.name)?;
         request.ifr_ifru.ifru_mtu = i32::try_from(bytes).unwrap_or(i32::MAX);
         self.ask::<{ libc::SIOCSIFMTU as Opcode }>(&mut request, "set the MTU")
     }
 
-    /// Gives it an address in a network of `prefix` bits.
+    /// Assigns an address in a network with a prefix of `prefix` bits.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -192,7 +192,7 @@ impl Interface {
 }
 
 impl AsFd for Tap {
-    /// Readable when there is a frame.
+    /// Returns a descriptor that is readable when a frame is queued.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -201,13 +201,13 @@ impl AsFd for Tap {
 /// `IFF_TUN_EXCL`: fail where a card of this name exists.
 const IFF_TUN_EXCL: libc::c_int = 0x8000;
 
-/// Passes a number to the kernel.
+/// Passes a number to the kernel with an ioctl.
 fn set<const OPERATION: Opcode>(file: &File, value: libc::c_int, operation: &str) -> Result<(), OsError> {
     // SAFETY: the operations that this is called with read one `int`, which `Setter` points to.
     unsafe { rustix::ioctl::ioctl(file, Setter::<OPERATION, libc::c_int>::new(value)) }.context(operation)
 }
 
-/// An ioctl whose argument is a number.
+/// An ioctl whose argument is passed by value.
 pub(super) struct Number<const OPERATION: Opcode>(pub(super) libc::c_ulong);
 
 // SAFETY: the argument is a number, and the kernel accesses no memory of this program.
@@ -232,9 +232,9 @@ unsafe impl<const OPERATION: Opcode> rustix::ioctl::Ioctl for Number<OPERATION> 
     }
 }
 
-/// A request about the device of this name, with zeros otherwise.
+/// Returns a zeroed request about the device of this name.
 fn request(name: &str) -> Result<libc::ifreq, OsError> {
-    // The kernel would take a name with a percent sign as a pattern.
+    // The kernel would expand a name with a percent sign as a pattern.
     let unfit = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, 0 | b'/' | b':' | b'%');
     let length = 1..=MAX_NAME_BYTES;
     if !length.contains(&name.len()) || name == "." || name == ".." || name.bytes().any(unfit) {
@@ -248,7 +248,7 @@ fn request(name: &str) -> Result<libc::ifreq, OsError> {
     Ok(request)
 }
 
-/// An address as a `struct sockaddr_in`, in bytes that are in network order on every processor.
+/// Returns an address as a `struct sockaddr_in` in network byte order.
 fn internet(address: Ipv4Addr) -> libc::sockaddr {
     let mut socket = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
     for (to, from) in socket.sa_data[2..].iter_mut().zip(address.octets()) {
@@ -276,7 +276,7 @@ mod tests {
         tap.interface().set_address(Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
         tap.interface().bring_up().unwrap();
         assert_eq!(tap.interface().set_mtu(*MTU.end() + 1).unwrap_err().errno, Errno::INVAL);
-        // `/sys` may be that of another network namespace.
+        // `/sys` may belong to another network namespace.
         let asked = |fill: fn(&Tap, &mut libc::ifreq)| {
             let mut asked = request(&name).unwrap();
             fill(&tap, &mut asked);
@@ -303,7 +303,7 @@ mod tests {
         settles_at(false);
         tap.set_carrier(true).unwrap();
         settles_at(true);
-        // The kernel announces itself on the link; what else is there ends with `None`.
+        // The kernel sends neighbour discovery frames on the link; skip other frames until `None`.
         let mut frame = vec![0; MAX_FRAME_BYTES];
         while tap.receive(&mut frame).unwrap().is_some() {}
         assert!(!tap.send(&[0; 5]).unwrap(), "not even a header");

@@ -1,5 +1,4 @@
-//! The duties of process 1 in a virtual machine: mounting, loading modules, and keeping the monitor
-//! running.
+//! Duties of process 1 in a virtual machine: mounting, loading modules, and supervising the monitor.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,49 +13,49 @@ use rustix::system::RebootCommand;
 use crate::error::{Context, OsError};
 use crate::process::Ended;
 
-/// The folder of the boot image with the node's own files, apart from those of users.
+/// Folder of the boot image with the node's own files, apart from those of users.
 pub const OWN: &str = "/tombolo";
 
-/// The folder of the boot image with the kernel's modules and their load order.
+/// Folder of the boot image with the kernel's modules and their load order.
 pub const MODULES: &str = "/tombolo/modules";
 
-/// The folder with those for devices that a program provides, loaded when one is first asked for.
+/// Folder with the modules for devices that a program provides, loaded on first use.
 pub const DEVICE_MODULES: &str = "/tombolo/device-modules";
 
-/// The folder with those for disks; only nodes with disks have it.
+/// Folder with the modules for disks; present only on nodes with disks.
 pub const DISK_MODULES: &str = "/tombolo/disk-modules";
 
-/// The program of process 1 and of the monitor.
+/// Path of the program of process 1 and of the monitor.
 pub const PROGRAM: &str = "/tombolo/tombolod";
 
-/// The parameter of the kernel's command line that names the disk with the node's root.
+/// Kernel command-line parameter that names the disk with the node's root.
 pub const ROOT: &str = "tombolo.root";
 
-/// The device of the first disk.
+/// Device of the first disk.
 pub const FIRST_DISK: &str = "/dev/vda";
 
-/// Where the root is mounted before it takes its place.
+/// Mount point of the new root before the switch.
 const NEW_ROOT: &str = "/new-root";
 
-/// How long a disk may take to appear.
+/// Maximum time for a disk to appear.
 const DISK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The file in a modules' folder that lists them, one name a line, each after those it depends on.
+/// File in a modules folder that lists them, one name per line, each after its dependencies.
 pub const MODULE_ORDER: &str = "order";
 
 /// The tools in the boot image.
 pub const BUSYBOX: &str = "/tombolo/busybox";
 
-/// A shell that lived shorter than this is not restarted: its console does not work.
+/// Minimum lifetime of a shell that is restarted: one that ends earlier has no working console.
 pub const SHELL_LIFE: Duration = Duration::from_secs(1);
 
 /// The search path for programs.
 pub const PATH: &str = "/usr/bin:/bin";
 
-/// The terminal of the serial console: the one that the kernel's command line names.
+/// Returns the terminal of the serial console, as named by the kernel's command line.
 ///
 /// # Errors
-/// An error of the kernel; `ENODEV` where it names none.
+/// An error of the kernel; `ENODEV` if it names none.
 pub fn console() -> Result<PathBuf, OsError> {
     let parameters = Parameters::read()?;
     let name = parameters.console().ok_or_else(|| OsError::new("find the console", Errno::NODEV))?;
@@ -76,14 +75,14 @@ const FILE_SYSTEMS: [(&str, &str, MountFlags); 7] = [
     ("tmpfs", "/run", NO_DEVICES),
 ];
 
-/// Whether this process is process 1 and so must do what this module provides.
+/// Returns whether this process is process 1 and so must perform the duties of this module.
 #[must_use]
 pub fn is_init() -> bool {
     rustix::process::getpid() == Pid::INIT
 }
 
 /// Mounts the usual file systems: `/proc`, `/sys`, `/dev` with terminals and shared memory, `/tmp`, `/run`.
-/// Those already mounted stay.
+/// Skips those already mounted.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -118,12 +117,12 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
     Ok(())
 }
 
-/// Makes the file system on `disk` the root: of any kind that the kernel has. The file systems of
-/// [`mount_file_systems`] and the folder [`OWN`] move there; folders that it lacks for them are made.
+/// Mounts `disk` as the root, with any file system type that the kernel supports. Moves the file systems of
+/// [`mount_file_systems`] and the folder [`OWN`] there and creates missing mount points.
 ///
 /// # Errors
-/// `ENODEV` when there is no such disk within 10 s, `EINVAL` when it has no file system that the kernel
-/// knows, or an error of the kernel.
+/// `ENODEV` if there is no such disk within 10 s, `EINVAL` if it has no file system that the kernel knows, or
+/// an error of the kernel.
 pub fn switch_root(disk: &str) -> Result<(), OsError> {
     let until = Instant::now() + DISK_PATIENCE;
     while !Path::new(disk).exists() {
@@ -134,7 +133,7 @@ pub fn switch_root(disk: &str) -> Result<(), OsError> {
     }
     std::fs::create_dir_all(NEW_ROOT).context(&format!("create {NEW_ROOT}"))?;
     mount_disk(disk)?;
-    // Those on top of others, as /dev/pts, move with them.
+    // Nested mounts such as /dev/pts move with their parents.
     let tops = ["/proc", "/sys", "/dev", "/tmp", "/run"];
     for folder in tops.into_iter().chain([OWN]) {
         let target = format!("{NEW_ROOT}{folder}");
@@ -165,7 +164,7 @@ fn mount_disk(disk: &str) -> Result<(), OsError> {
     Err(OsError::new(format!("mount {disk}: it has no file system that this kernel knows"), last))
 }
 
-/// Those of `/proc/filesystems` that are on disks.
+/// Returns the disk file systems listed in `/proc/filesystems`.
 fn kinds_of_disks(known: &str) -> impl Iterator<Item = &str> {
     known.lines().filter(|line| !line.starts_with("nodev")).map(str::trim).filter(|kind| !kind.is_empty())
 }
@@ -199,22 +198,22 @@ impl Parameters {
         Parameters(line.split_ascii_whitespace().filter_map(split).collect())
     }
 
-    /// The value of `key`; of several the last, as the kernel does.
+    /// Returns the value of `key`; the last one if it is repeated, as in the kernel.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The name of the console's device, without its speed.
+    /// Returns the name of the console's device, without its speed.
     fn console(&self) -> Option<&str> {
         self.get("console").and_then(|value| value.split(',').next()).filter(|name| !name.is_empty())
     }
 }
 
-/// Creates the command for a shell, with the console opened for it.
+/// Function that creates the command for a shell, with the console opened for it.
 pub type MakeShell = fn() -> Result<Command, OsError>;
 
-/// A shell on the serial console, with job control.
+/// Returns a shell on the serial console, with job control.
 ///
 /// # Errors
 /// The console cannot be opened.
@@ -233,9 +232,9 @@ pub fn console_shell() -> Result<Command, OsError> {
 }
 
 /// Runs `main` and waits for its end, while reaping every orphan of this machine, which only process 1 can
-/// do. `main` is a process of its own so that it can wait for its own children.
+/// do. `main` is a separate process so that it can wait for its own children.
 ///
-/// The command that `shell` creates, if given, runs beside it, and again after each end, provided that it
+/// The command created by `shell`, if given, runs beside it and is restarted after each end, provided that it
 /// lived for at least [`SHELL_LIFE`]; see [`console_shell`].
 ///
 /// # Errors
@@ -271,9 +270,9 @@ fn ended(status: WaitStatus) -> Ended {
     }
 }
 
-/// Turns this machine off at once, without notice to programs.
+/// Powers this machine off immediately, without notifying programs.
 ///
-/// Returns only if that failed, with the reason.
+/// Returns only on failure, with the reason.
 #[must_use]
 pub fn power_off() -> OsError {
     match rustix::system::reboot(RebootCommand::PowerOff) {

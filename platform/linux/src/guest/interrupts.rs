@@ -1,4 +1,4 @@
-//! The window's interrupts as event counters, in the way that this machine has.
+//! Interrupts of the window as event counters, by the best method that this machine supports.
 
 use std::os::fd::OwnedFd;
 
@@ -13,9 +13,9 @@ pub struct Interrupts(Source);
 
 #[derive(Debug)]
 enum Source {
-    /// They come through `vfio-pci`, which wakes a sleeper at once.
+    /// Delivered through `vfio-pci`, which wakes a sleeper immediately.
     Vfio(vfio::Interrupts),
-    /// They are polled, which takes up to a millisecond.
+    /// Polled, which takes up to a millisecond.
     Pending(PendingBits),
 }
 
@@ -34,7 +34,7 @@ impl Interrupts {
         Ok(Interrupts(source))
     }
 
-    /// The event counters by vector. Each is signalled once per interrupt, or once for several.
+    /// Returns the event counters by vector. One signal may stand for several interrupts.
     #[must_use]
     pub fn eventfds(&self) -> &[OwnedFd] {
         match &self.0 {

@@ -1,9 +1,9 @@
-//! What a virtual machine's monitor does inside it: act as process 1, find the window, receive interrupts.
+//! Guest side of a virtual machine: acts as process 1, finds the window, receives interrupts.
 //!
 //! The window is QEMU's `ivshmem-doorbell` device. Its memory and registers are mapped through sysfs, which
 //! needs no driver; its interrupts come through the stock `vfio-pci` driver as event counters, or, on
-//! machines without an IOMMU, from a thread that polls the device. All of these are file descriptors, so
-//! the monitor can pass them to domains over a socket.
+//! machines without an IOMMU, from a thread that polls the device. All of these are file descriptors, so the
+//! monitor can pass them to domains over a socket.
 
 pub mod init;
 pub mod interrupts;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::error::{Context, OsError};
 
-/// Why the guest side of a virtual machine could not be set up.
+/// Error of setting up the guest side of a virtual machine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum GuestError {
@@ -33,7 +33,7 @@ pub enum GuestError {
     /// A kernel driver uses another device of the window's IOMMU group.
     #[error("the IOMMU group {group} of the window {address} also holds devices that other drivers use")]
     GroupNotViable { address: String, group: String },
-    /// A port of the serial device is missing, or the emulator has not its other end.
+    /// A port of the serial device is missing, or its other end is not open in the emulator.
     #[error(
         "this machine has no port {name} that is open at the host: its kernel needs virtio_console, and QEMU virtserialport,name={name}"
     )]

@@ -21,7 +21,7 @@ const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 const REGISTERS_BAR: usize = 0;
 const MEMORY_BAR: usize = 2;
 
-/// Bytes of the register BAR that are mapped: one page, of which the first 16 bytes are registers.
+/// Number of bytes of the register BAR to map: one page, of which the first 16 bytes are registers.
 const REGISTERS_BYTES: usize = 4096;
 const IV_POSITION: usize = 8;
 const DOORBELL: usize = 12;
@@ -33,12 +33,12 @@ pub struct WindowDevice {
     address: String,
 }
 
-/// The window's memory: a file to map, or to pass to a domain that maps it.
+/// Memory of the window: a file to map, or to pass to a domain that maps it.
 #[derive(Debug)]
 pub struct WindowMemory {
-    /// Maps as shared memory from offset 0 on.
+    /// File to map as shared memory from offset 0 on.
     pub file: OwnedFd,
-    /// The size of the window in bytes, a power of two.
+    /// Size of the window in bytes, a power of two.
     pub length_bytes: u64,
     /// Whether mappings are write-combining (normal memory). Otherwise they are device memory, where some
     /// processors fault on unaligned accesses.
@@ -86,13 +86,13 @@ impl WindowDevice {
         if windows.is_empty() { Err(GuestError::NoWindow) } else { Ok(windows) }
     }
 
-    /// The PCI address, such as `0000:00:01.0`.
+    /// Returns the PCI address, such as `0000:00:01.0`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The device's directory in sysfs.
+    /// Returns the device's directory in sysfs.
     #[must_use]
     pub fn sysfs(&self) -> &Path {
         &self.sysfs
@@ -133,7 +133,7 @@ impl WindowDevice {
         Ok(WindowMemory { file: file.into(), length_bytes: bar.end - bar.start, write_combining })
     }
 
-    /// The address range of a BAR.
+    /// Returns the address range of a BAR.
     pub(super) fn bar(&self, bar: usize) -> Result<Range<u64>, OsError> {
         let table = read_attribute(&self.sysfs.join("resource"))?;
         parse_bar(&table, bar).ok_or_else(|| {
@@ -150,15 +150,15 @@ fn parse_hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// The address range of a BAR from sysfs's `resource`: a line per BAR with first address, last address and
-/// flags.
+/// Returns the address range of a BAR from sysfs's `resource`: a line per BAR with first address, last
+/// address and flags.
 pub(crate) fn parse_bar(table: &str, bar: usize) -> Option<Range<u64>> {
     let mut fields = table.lines().nth(bar)?.split_ascii_whitespace().map(parse_hex);
     let (first, last) = (fields.next()??, fields.next()??);
     if last == 0 || last < first { None } else { Some(first..last.checked_add(1)?) }
 }
 
-/// The window's registers, mapped.
+/// Mapped registers of the window.
 #[derive(Debug)]
 pub struct Registers {
     page: NonNull<u8>,
@@ -192,7 +192,7 @@ impl Registers {
         Ok(Registers { page })
     }
 
-    /// This machine's number among those that share the window.
+    /// Returns this machine's peer number among those that share the window.
     #[must_use]
     pub fn iv_position(&self) -> u32 {
         // SAFETY: the page is mapped for as long as `self` lives; the register is an aligned word inside it.

@@ -1,9 +1,9 @@
-//! The window's interrupts where no driver passes them on: the pending bits of the device, polled.
+//! Interrupts of the window without a driver: polls the pending bits of the device.
 //!
 //! Every message interrupt (MSI-X) of a PCI device can be masked. A masked one is not sent but marked as
 //! pending, in an array that software may poll, and unmasking clears its bit (PCI Local Bus Specification
-//! 3.0, section 6.8.3.5). The kernel's sysfs maps that array for programs, without a driver, an IOMMU or an
-//! interrupt. A thread of the monitor looks at it and signals event counters.
+//! 3.0, section 6.8.3.5). Programs can map that array through sysfs, without a driver, an IOMMU or an
+//! interrupt. A thread of the monitor polls it and signals event counters.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -23,11 +23,11 @@ use super::pci::{self, WindowDevice};
 use crate::error::{Context, OsError};
 use crate::event::signal;
 
-/// How often the bits are looked at while bells ring, and while they do not.
+/// Polling period of the bits while interrupts arrive; the next constant is the period while idle.
 const BUSY_PERIOD: Duration = Duration::from_micros(100);
 const QUIET_PERIOD: Duration = Duration::from_millis(1);
 
-/// For how long after an interrupt the device counts as busy.
+/// Time after an interrupt during which the device counts as busy.
 const BUSY: Duration = Duration::from_millis(5);
 
 // Offsets in the configuration space and in an MSI-X capability, and bits of its control word.
@@ -38,7 +38,7 @@ const MSIX: u8 = 0x11;
 const ENABLE: u16 = 1 << 15;
 const MASK_ALL: u16 = 1 << 14;
 
-/// The most capabilities of a configuration space of 256 bytes.
+/// Maximum number of capabilities in a configuration space of 256 bytes.
 const MAX_CAPABILITIES: usize = 48;
 
 // Entries of the vector table: four words, the last of which has the mask bit.
@@ -46,20 +46,21 @@ const ENTRY_BYTES: usize = 16;
 const ENTRY_CONTROL: usize = 12;
 const MASKED: u32 = 1;
 
-/// Where the vectors of a device are.
+/// Location of a device's interrupt vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Capability {
-    /// Its offset in the configuration space.
+    /// Offset of the capability in the configuration space.
     at: usize,
     control: u16,
-    /// The BAR of both of the following.
+    /// BAR that contains both the vector table and the pending bits.
     bar: usize,
     table: usize,
     pending: usize,
 }
 
 impl Capability {
-    /// Reads it from a configuration space; `None` where there is none, or its parts are in two BARs.
+    /// Parses the capability from a configuration space; `None` if there is none, or its parts are in two
+    /// BARs.
     fn find(config: &[u8; 256]) -> Option<Capability> {
         let half = |at: usize| Some(u16::from_le_bytes([*config.get(at)?, *config.get(at + 1)?]));
         let word = |at: usize| Some(u32::from(half(at)?) | u32::from(half(at + 2)?) << 16);
@@ -88,19 +89,19 @@ impl Capability {
         None
     }
 
-    /// How many vectors the device has, 1 to 2048.
+    /// Returns the number of vectors of the device, 1 to 2048.
     fn vectors(&self) -> usize {
         usize::from(self.control & 0x7ff) + 1
     }
 
-    /// How many bytes of the BAR the table and the bits take.
+    /// Returns the number of bytes of the BAR that table and bits occupy.
     fn end(&self) -> usize {
         let bits = self.pending + self.vectors().div_ceil(64) * 8;
         bits.max(self.table + self.vectors() * ENTRY_BYTES)
     }
 }
 
-/// The vector table and the pending bits of a device, mapped.
+/// Mapped vector table and pending bits of a device.
 #[derive(Debug)]
 struct Vectors {
     start: NonNull<u8>,
@@ -112,7 +113,7 @@ struct Vectors {
 unsafe impl Send for Vectors {}
 
 impl Vectors {
-    /// Switches the vectors of the window on, each of them masked, and maps them.
+    /// Enables the vectors of the window, each of them masked, and maps them.
     fn open(window: &WindowDevice) -> Result<Vectors, GuestError> {
         window.enable()?;
         let config = pci::open(&window.sysfs().join("config"))?;
@@ -155,7 +156,7 @@ impl Vectors {
         unsafe { self.start.add(at).cast::<u32>().write_volatile(value.to_le()) };
     }
 
-    /// Clears what is pending, and says which vectors were.
+    /// Clears the pending bits and calls `heard` for each vector that was set.
     fn take(&self, mut heard: impl FnMut(usize)) -> bool {
         let count = self.capability.vectors();
         let mut any = false;
@@ -165,8 +166,8 @@ impl Vectors {
             let bits = u32::from_le(unsafe { self.start.add(at).cast::<u32>().read_volatile() });
             for vector in (0..32).filter(|bit| bits & 1 << bit != 0).map(|bit| 32 * word + bit) {
                 if vector < count {
-                    // Unmasked for a moment, the device sends the message and clears the bit. It may not use
-                    // the bus, so the message goes nowhere; so does that of another ring in this moment, and
+                    // While briefly unmasked, the device sends the message and clears the bit. Bus mastering
+                    // is off, so the message is dropped; so is that of another interrupt in this moment, and
                     // the signal that follows stands for both.
                     self.mask(vector, false);
                     self.mask(vector, true);
@@ -186,7 +187,7 @@ impl Drop for Vectors {
     }
 }
 
-/// Event counters that a thread signals, one for each vector, for the lifetime of this value.
+/// Event counters that a polling thread signals, one per vector, for the lifetime of this value.
 #[derive(Debug)]
 pub(super) struct PendingBits {
     pub(super) eventfds: Vec<OwnedFd>,
@@ -195,7 +196,7 @@ pub(super) struct PendingBits {
 }
 
 impl PendingBits {
-    /// Polls the bits of a window from now on.
+    /// Starts polling the bits of a window.
     ///
     /// # Errors
     /// [`GuestError::NoInterrupts`], or an error of the kernel.
@@ -219,7 +220,7 @@ impl Drop for PendingBits {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It sleeps for a millisecond at most.
+            // The thread sleeps for a millisecond at most.
             let _ = thread.join();
         }
     }
@@ -240,8 +241,8 @@ fn poll(vectors: &Vectors, counters: &[OwnedFd], stop: &AtomicBool) {
     }
 }
 
-/// Whether [`PendingBits`] has to stand in for the driver: the device is behind no IOMMU, or the kernel has
-/// no such driver.
+/// Returns whether [`PendingBits`] must replace the driver: the device is not behind an IOMMU, or the kernel
+/// lacks the driver.
 pub(super) fn is_needed(window: &WindowDevice) -> bool {
     !window.sysfs().join("iommu_group").exists() || !Path::new("/sys/bus/pci/drivers/vfio-pci").exists()
 }
@@ -250,7 +251,7 @@ pub(super) fn is_needed(window: &WindowDevice) -> bool {
 mod tests {
     use super::*;
 
-    /// The configuration of QEMU's device with 32 vectors: another capability, then this one.
+    /// Returns the configuration of QEMU's device with 32 vectors: another capability, then this one.
     fn config() -> [u8; 256] {
         let mut config = [0; 256];
         config[STATUS] = HAS_CAPABILITIES;
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(Capability::find(&late), None, "a capability that is cut off");
     }
 
-    /// Stands for a device's BAR: memory, which keeps what is written.
+    /// Uses memory, which keeps written values, as the device's BAR.
     #[test]
     fn what_is_pending_is_taken_by_vector() {
         let capability = Capability { at: 0, control: 39, bar: 1, table: 0, pending: 0x800 };

@@ -1,4 +1,4 @@
-//! The ports of a virtual machine's serial device: streams of bytes that the emulator has as sockets.
+//! Ports of a virtual machine's serial device: byte streams that the emulator connects to sockets.
 //!
 //! The driver is in the kernel (`virtio_console`). Without udev a port has no name under `/dev`; sysfs has
 //! the names.
@@ -16,23 +16,23 @@ use crate::error::Context;
 use crate::event::{Interest, poll};
 use crate::time::Deadline;
 
-/// The port of the control link with the host.
+/// Name of the port of the control link with the host.
 pub const CONTROL: &str = "tombolo.control";
 
-/// The port of the streams of channels.
+/// Name of the port of the streams of channels.
 pub const STREAMS: &str = "tombolo.streams";
 
-/// The parameter of the kernel's command line that says how the node is joined to the host, and its value
-/// for these ports.
+/// Kernel command-line parameter for the type of link that joins the node to the host, and its value for
+/// these ports.
 pub const LINK: (&str, &str) = ("tombolo.link", "ports");
 
-/// How often it is looked for a port that is not there yet.
+/// Polling period for a port that does not exist yet.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// Opens a port by its name, non-blocking, once it is there and the emulator has its other end open.
+/// Waits for the port with this name to exist and to be open in the emulator, and opens it non-blocking.
 ///
 /// # Errors
-/// [`GuestError::NoPort`] when it does not appear before the deadline, or an error of the kernel.
+/// [`GuestError::NoPort`] if it does not appear before the deadline, or an error of the kernel.
 pub fn open(name: &str, deadline: Deadline) -> Result<OwnedFd, GuestError> {
     let expired = || GuestError::NoPort { name: name.to_owned() };
     let wait = || {
@@ -48,7 +48,7 @@ pub fn open(name: &str, deadline: Deadline) -> Result<OwnedFd, GuestError> {
     let mut options = File::options();
     options.read(true).write(true).custom_flags((OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32);
     let port: OwnedFd = options.open(&path).context(&format!("open {}", path.display()))?.into();
-    // Before that, it reads as ended.
+    // Until the other end is open, reads return end of file.
     while poll(&[(port.as_fd(), Interest::Read)], Some(Deadline::after(Duration::ZERO)))?[0].hung_up {
         wait()?;
     }

@@ -79,7 +79,7 @@ impl Interrupts {
         Ok(Interrupts { eventfds, _device: device, _group: group, _container: container })
     }
 
-    /// The event counters by vector.
+    /// Returns the event counters by vector.
     pub(super) fn eventfds(&self) -> &[OwnedFd] {
         &self.eventfds
     }
@@ -155,8 +155,8 @@ fn open_device(window: &WindowDevice, group: &OwnedFd) -> Result<OwnedFd, OsErro
     Ok(device)
 }
 
-/// Lets the device send message interrupts. vfio starts every device with that off, and then interrupts are
-/// lost silently.
+/// Enables bus mastering, so that the device can send message interrupts. vfio starts every device with it
+/// off, and then interrupts are lost silently.
 fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     // struct vfio_region_info: argsz, flags, index, cap_offset, then size and offset of 64 bits.
     let mut info = [0_u64; 4];
@@ -173,7 +173,7 @@ fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     config.write_all_at(&command.to_le_bytes(), at).context("write the window's configuration")
 }
 
-/// Two consecutive 32-bit fields as one word.
+/// Packs two consecutive 32-bit fields into one word.
 const fn two_words(first: u32, second: u32) -> u64 {
     let (a, b) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
@@ -188,7 +188,7 @@ fn vector_count(device: &OwnedFd) -> Result<u32, OsError> {
     Ok(info[3])
 }
 
-/// `struct vfio_irq_set` (argsz, flags, index, start, count) followed by one descriptor per vector.
+/// Builds a `struct vfio_irq_set` (argsz, flags, index, start, count) followed by one descriptor per vector.
 fn irq_set(eventfds: &[OwnedFd]) -> Vec<u32> {
     let words = 5 + eventfds.len();
     let mut request = Vec::with_capacity(words);

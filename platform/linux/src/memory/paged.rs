@@ -1,10 +1,10 @@
-//! Memory whose pages a program of this process supplies and takes away: accesses that a page does not allow
-//! stop their thread, and become messages on a descriptor (userfaultfd).
+//! Demand-paged memory that a program of this process supplies: accesses that a page does not allow block
+//! their thread and are reported on a descriptor (userfaultfd).
 //!
-//! The pages are those of a memory file, mapped twice. The *range* is what the program accesses: a page that
-//! is not mapped there, or is mapped for reading only, stops a thread until another thread maps it. The
-//! *alias*, at an address of the kernel's choice, always reaches the content, so that the thread that
-//! supplies pages is never stopped itself.
+//! The pages are those of a memory file, mapped twice. The *range* is the mapping for the program: an access
+//! to a page that is not mapped there, or a write to one mapped read-only, blocks until another thread maps
+//! it. The *alias*, at an address chosen by the kernel, always reaches the content, so that the thread that
+//! supplies pages never blocks.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -36,7 +36,7 @@ struct Range {
     length_bytes: u64,
 }
 
-/// `struct uffdio_register`, `uffdio_continue` and `uffdio_poison`: the last is what the kernel answers.
+/// `struct uffdio_register`, `uffdio_continue` and `uffdio_poison`; the last field is the kernel's reply.
 #[repr(C)]
 struct RangeAndMode {
     range: Range,
@@ -68,7 +68,7 @@ const MODE_WRITE_PROTECT: u64 = 2;
 const MODE_MINOR: u64 = 4;
 const CONTINUE_WRITE_PROTECTED: u64 = 2;
 
-/// What is needed: bits of `uffdio_api.features`, and what they are.
+/// Required bits of `uffdio_api.features` with their descriptions.
 const NEEDED: [(u64, &str); 4] = [
     (1 << 0, "write protection (Linux 5.7, on arm64 6.10)"),
     (1 << 10, "minor faults of shared memory (Linux 5.14)"),
@@ -86,10 +86,10 @@ const FAULT_IS_PROTECTED: u64 = 2;
 /// Bytes of `struct uffd_msg`.
 const MESSAGE_BYTES: usize = 32;
 
-/// Memory of this kind is not to be had.
+/// Reason why demand-paged memory is unavailable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unavailable {
-    /// The kernel, or the emulator that stands for it, has no userfaultfd.
+    /// The kernel, or the emulator in its place, has no userfaultfd.
     #[error(
         "this kernel has no userfaultfd, or the emulator that runs this program (qemu-user) does not pass it on"
     )]
@@ -106,9 +106,9 @@ pub enum Unavailable {
     /// Something else is mapped at the address.
     #[error("{length_bytes} bytes at {address:#x} are in use in this program; choose another address")]
     Taken {
-        /// The start of the range.
+        /// Start of the range.
         address: usize,
-        /// Its length.
+        /// Length of the range, in bytes.
         length_bytes: usize,
     },
     /// Another error of the kernel.
@@ -116,18 +116,18 @@ pub enum Unavailable {
     Os(#[from] OsError),
 }
 
-/// An access that stopped a thread.
+/// Page fault of a blocked thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageFault {
-    /// The page, from the start of the range.
+    /// Index of the page in the range.
     pub page: u32,
-    /// Where in the page the access begins, in bytes.
+    /// Offset of the access in the page, in bytes.
     pub offset_bytes: usize,
-    /// The thread writes.
+    /// Whether the access is a write.
     pub writes: bool,
 }
 
-/// Such memory. When it is dropped, the range cannot be accessed any more: that ends a program with SIGSEGV.
+/// Demand-paged memory. Once it is dropped, any access to the range ends the program with SIGSEGV.
 #[derive(Debug)]
 pub struct PagedMemory {
     faults: OwnedFd,
@@ -139,7 +139,7 @@ pub struct PagedMemory {
     user_mode_only: bool,
 }
 
-/// The range, until the last of what refers to it is dropped.
+/// Mapping of the range, kept until its last reference is dropped.
 #[derive(Debug)]
 struct Mapped {
     address: NonNull<c_void>,
@@ -158,11 +158,11 @@ impl Drop for Mapped {
 }
 
 impl PagedMemory {
-    /// Maps `pages` pages of zeros at `address`. None is accessible until it is [mapped](Self::map). Forked
-    /// children do not have them.
+    /// Maps `pages` zeroed pages at `address`. Each becomes accessible when it is [mapped](Self::map). Forked
+    /// children do not inherit them.
     ///
     /// # Errors
-    /// [`Unavailable`].
+    /// [`Unavailable`] with the reason.
     pub fn create(address: usize, pages: u32) -> Result<PagedMemory, Unavailable> {
         let page_bytes = rustix::param::page_size();
         let too_long = || Unavailable::Os(OsError::new("map pages", Errno::NOMEM));
@@ -184,8 +184,8 @@ impl PagedMemory {
         Ok(PagedMemory { faults, range, alias, page_bytes, pages, can_poison, user_mode_only })
     }
 
-    /// What the program accesses. A thread that reads or writes a page that is not mapped so is stopped until
-    /// it is.
+    /// Returns the range for the program. A thread blocks on access to a page until it is mapped with
+    /// sufficient rights.
     #[must_use]
     pub fn memory(&self) -> SharedMemory {
         let owner: Arc<Mapped> = Arc::clone(&self.range);
@@ -195,32 +195,32 @@ impl PagedMemory {
         unsafe { SharedMemory::from_raw(self.range.address.cast(), self.range.length_bytes, owner) }
     }
 
-    /// Where the range begins.
+    /// Returns the start address of the range.
     #[must_use]
     pub fn address(&self) -> usize {
         self.range.address.as_ptr().addr()
     }
 
-    /// Number of pages of the range.
+    /// Returns the number of pages of the range.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Bytes of a page.
+    /// Returns the page size, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// Whether system calls that access an absent page fail with `EFAULT` instead of waiting for it: this
-    /// user may not stop the kernel (`vm.unprivileged_userfaultfd` is 0).
+    /// Returns whether system calls that access an absent page fail with `EFAULT` instead of waiting for it,
+    /// because this user may not block the kernel (`vm.unprivileged_userfaultfd` is 0).
     #[must_use]
     pub fn is_user_mode_only(&self) -> bool {
         self.user_mode_only
     }
 
-    /// The next access that stopped a thread, if there is one.
+    /// Returns the next page fault, if there is one.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -248,7 +248,7 @@ impl PagedMemory {
         }
     }
 
-    /// Copies the content of a page, which no thread may write to at that time, to `target`.
+    /// Copies the content of a page to `target`. No thread may write to the page meanwhile.
     ///
     /// # Errors
     /// `EINVAL`: there is no such page, or `target` has another length.
@@ -257,7 +257,7 @@ impl PagedMemory {
         copied.map_err(|_| OsError::new("read a page", Errno::INVAL))
     }
 
-    /// Replaces the content of a page, which is not mapped.
+    /// Replaces the content of a page that is not mapped.
     ///
     /// # Errors
     /// `EINVAL`: there is no such page, or `source` has another length.
@@ -266,8 +266,9 @@ impl PagedMemory {
         copied.map_err(|_| OsError::new("fill a page", Errno::INVAL))
     }
 
-    /// Replaces some bytes of a page, which threads may access at that time, and no others: of the 64 at
-    /// `offset_bytes`, a multiple of 8, those whose bits are set in `mask`, the lowest for the first.
+    /// Replaces some bytes of a page while threads may access its other bytes: of the 64 bytes at
+    /// `offset_bytes`, a multiple of 8, those whose bits are set in `mask`. The lowest bit stands for the
+    /// first byte.
     ///
     /// # Errors
     /// `EINVAL`: they are not within a page.
@@ -293,19 +294,19 @@ impl PagedMemory {
             }
             let bits =
                 u64::from_ne_bytes(core::array::from_fn(|at| if changes >> at & 1 == 1 { 0xff } else { 0 }));
-            // A thread may change the other bytes of the word at this moment.
+            // Threads may change the other bytes of the word concurrently.
             let _ = word
                 .fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(old & !bits | value & bits));
         }
         Ok(())
     }
 
-    /// Maps a page, and wakes the threads that were stopped by its absence.
+    /// Maps a page and wakes the threads that wait for it.
     ///
     /// # Errors
     /// An error of the kernel.
     pub fn map(&self, page: u32, writable: bool) -> Result<(), OsError> {
-        // The page must be in the file, where an access through the alias puts it.
+        // The page must be in the file; an access through the alias allocates it.
         let _ = self.alias.words().get(self.offset_bytes(page) / 8).map(|word| word.load(Ordering::Relaxed));
         let mode = if writable { 0 } else { CONTINUE_WRITE_PROTECTED };
         let mut request = RangeAndMode { range: self.range_of(page), mode, answer: 0 };
@@ -317,7 +318,7 @@ impl PagedMemory {
             };
             match done {
                 Ok(()) => return Ok(()),
-                // Another mapping of this program changes at this moment.
+                // Another mapping of this process is being changed.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::EXIST) => return self.wake(page),
                 Err(errno) => return Err(OsError::new("map a page", errno)),
@@ -325,7 +326,7 @@ impl PagedMemory {
         }
     }
 
-    /// Allows only reading of a mapped page.
+    /// Makes a mapped page read-only.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -333,7 +334,7 @@ impl PagedMemory {
         self.write_protect(page, true).context("protect a page from writing")
     }
 
-    /// Allows writing to a mapped page, and wakes the threads that were stopped by that.
+    /// Makes a mapped page writable and wakes the threads that wait to write it.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -341,7 +342,7 @@ impl PagedMemory {
         self.write_protect(page, false).context("allow writing to a page")
     }
 
-    /// Takes a page out of the range. Its content can still be [copied](Self::copy_out).
+    /// Unmaps a page from the range. Its content can still be [copied](Self::copy_out).
     ///
     /// # Errors
     /// An error of the kernel.
@@ -352,8 +353,7 @@ impl PagedMemory {
             .context("unmap a page")
     }
 
-    /// Has every access to a page that is not mapped end the program, or the handler that it has, with
-    /// SIGBUS; on a kernel before 6.6 with SIGSEGV.
+    /// Makes every access to an unmapped page raise SIGBUS; on a kernel before 6.6 SIGSEGV.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -365,7 +365,7 @@ impl PagedMemory {
                 .context(WHAT)?;
             return self.wake(page);
         }
-        // A mark that is left of a protected page would keep the kernel from it.
+        // A leftover write-protection mark would make the kernel refuse.
         let _ = self.write_protect(page, false);
         let mut request = RangeAndMode { range: self.range_of(page), mode: 0, answer: 0 };
         loop {
@@ -382,7 +382,7 @@ impl PagedMemory {
         }
     }
 
-    /// Has the threads that a page stopped try again.
+    /// Wakes the threads blocked on a page, which retry their accesses.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -392,8 +392,8 @@ impl PagedMemory {
             .context("wake the threads at a page")
     }
 
-    /// Ends all access to the range, for good: every thread that tries, or that waits for a page, ends the
-    /// program with SIGSEGV.
+    /// Revokes all access to the range permanently: any access, pending ones included, ends the program with
+    /// SIGSEGV.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -436,7 +436,7 @@ impl PagedMemory {
 }
 
 impl AsFd for PagedMemory {
-    /// Readable when an access stopped a thread.
+    /// Returns a descriptor that is readable when an access has blocked a thread.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.faults.as_fd()
     }
@@ -444,12 +444,12 @@ impl AsFd for PagedMemory {
 
 impl Drop for PagedMemory {
     fn drop(&mut self) {
-        // Without userfaultfd absent pages would show what the file has of them, which may be stale.
+        // Without userfaultfd, absent pages would show the file's content, which may be stale.
         let _ = self.revoke();
     }
 }
 
-/// Maps the file at an address where nothing is.
+/// Maps the file at an address where nothing is mapped.
 fn map_at(address: usize, length_bytes: usize, file: impl AsFd) -> Result<Arc<Mapped>, Unavailable> {
     let taken = Unavailable::Taken { address, length_bytes };
     if address == 0 || !address.is_multiple_of(rustix::param::page_size()) {
@@ -476,13 +476,13 @@ fn map_at(address: usize, length_bytes: usize, file: impl AsFd) -> Result<Arc<Ma
     if mapped.address.as_ptr().addr() != address {
         return Err(taken);
     }
-    // A child would have the pages without the descriptor, and read what is stale. Large pages would come and
-    // go as a whole.
+    // A child would inherit the pages without the descriptor, and read stale content. Huge pages would be
+    // mapped and unmapped as a whole.
     for advice in [Advice::LinuxDontFork, Advice::LinuxNoHugepage] {
         // SAFETY: changes only what becomes of the fresh mapping at a fork, and the size of its pages.
         let done = unsafe { rustix::mm::madvise(mapped.address.as_ptr(), length_bytes, advice) };
         match done {
-            // A kernel without large pages.
+            // The kernel was built without huge pages.
             Err(Errno::INVAL) if advice == Advice::LinuxNoHugepage => {}
             done => done.context("set up pages")?,
         }
@@ -490,9 +490,9 @@ fn map_at(address: usize, length_bytes: usize, file: impl AsFd) -> Result<Arc<Ma
     Ok(mapped)
 }
 
-/// Opens a descriptor for faults: whether only of user mode, and its features.
+/// Opens a userfaultfd descriptor. Returns it, whether it is limited to user mode, and its features.
 fn open() -> Result<(OwnedFd, bool, u64), Unavailable> {
-    // The features are told once for a descriptor, after which it can ask for no others.
+    // A descriptor reports its features only once, and cannot request others afterwards.
     let (probe, _) = open_raw()?;
     let mut api = Api { api: API_VERSION, features: 0, ioctls: 0 };
     shake_hands(&probe, &mut api)?;
@@ -555,7 +555,7 @@ mod tests {
     use crate::event::{Interest, poll};
     use crate::time::Deadline;
 
-    /// Such memory; reports where the kernel has none.
+    /// Creates the memory for a test; reports if the kernel does not support it.
     fn create(address: usize, pages: u32) -> Option<PagedMemory> {
         match PagedMemory::create(address, pages) {
             Ok(memory) => Some(memory),
@@ -656,7 +656,7 @@ mod tests {
         assert!(PagedMemory::create(address, 2).is_ok());
     }
 
-    /// Runs a test of this program alone, in a process of its own; the signal that ended it.
+    /// Runs a single test of this program in a separate process. Returns the signal that ended it.
     fn end_of_child(test: &str, variable: &str) -> Option<i32> {
         let own = std::env::current_exe().unwrap();
         let test = format!("memory::paged::tests::{test}");

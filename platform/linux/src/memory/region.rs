@@ -11,13 +11,13 @@ use crate::error::{Context, OsError};
 /// Properties of a region's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Making {
-    /// The page size in bytes, a power of two; 0 for the default.
+    /// Page size in bytes, a power of two; 0 for the default.
     pub huge_page_bytes: u64,
-    /// The NUMA node to allocate on.
+    /// NUMA node to allocate on.
     pub numa_node: Option<u16>,
 }
 
-/// The position in the flags of `memfd_create` of the binary logarithm of the huge page size.
+/// Position of log2 of the huge page size in the flags of `memfd_create`.
 const HUGE_SHIFT: u32 = 26;
 
 /// `MPOL_BIND`: allocate on those nodes only.
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(create_region("tombolo-test", 8192, beyond).unwrap_err().errno, Errno::INVAL);
     }
 
-    /// The kernel's line about the mapping of the memory file with this name.
+    /// Returns the kernel's line about the mapping of the memory file with this name.
     fn said_of(name: &str, table: &str) -> Option<String> {
         let text = std::fs::read_to_string(table).ok()?;
         let mut lines = text.lines().skip_while(|line| !line.contains(name));

@@ -81,7 +81,7 @@ pub unsafe fn replace_private(
         return Err(OsError::new(WHAT, Errno::BUSY));
     }
     let holder = holder(address, length_bytes).context(WHAT)?;
-    // A signal handler that touched the memory would block this thread for ever.
+    // A signal handler that touched the memory would block this thread forever.
     let signals = Blocked::all();
     // From here to the closing of `holder` nothing is allocated or freed: the heap may be what is moved.
     // SAFETY: by this function's contract, and checked: one mapping of private memory, without this
@@ -93,7 +93,7 @@ pub unsafe fn replace_private(
     outcome.context(WHAT)
 }
 
-/// Whether all of a range of this process maps `file` from `offset_bytes` on, shared and writable.
+/// Returns whether all of a range of this process maps `file` from `offset_bytes` on, shared and writable.
 ///
 /// A page of the file, mapped temporarily, shows how the kernel lists it: for a device, such as the window
 /// of a virtual machine, the offset is its position on the bus.
@@ -150,14 +150,14 @@ impl Drop for Sample {
 /// A mapping that the kernel lists as shared and writable.
 struct SharedMapping {
     range: Range<usize>,
-    /// The offset in the file as the kernel lists it.
+    /// Offset in the file as listed by the kernel.
     offset: u64,
     /// Device and inode.
     file: (String, u64),
 }
 
 impl SharedMapping {
-    /// Parses a line of the list, if it is such a mapping.
+    /// Parses a line of the list; `None` if it is not such a mapping.
     fn of(line: &str) -> Option<SharedMapping> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
@@ -170,13 +170,13 @@ impl SharedMapping {
         Some(SharedMapping { range, offset, file })
     }
 
-    /// The offset in the file for an address in the range.
+    /// Returns the offset in the file for an address in the range.
     fn offset_of(&self, address: usize) -> Option<u64> {
         self.offset.checked_add(address.checked_sub(self.range.start)? as u64)
     }
 }
 
-/// The mapping of private, anonymous, writable memory that contains the whole range.
+/// Returns the mapping of private, anonymous, writable memory that contains the whole range.
 ///
 /// Reads line by line into one buffer: a string that grew to the whole list would change what is listed.
 fn private_piece(
@@ -195,7 +195,7 @@ fn private_piece(
     Ok(None)
 }
 
-/// The range of a line of the list that is private, anonymous and writable.
+/// Returns the range of a line of the list that is private, anonymous and writable.
 fn private_range(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -333,7 +333,7 @@ mod tests {
         address.unwrap().cast()
     }
 
-    /// Whether this kernel can block accesses; user-mode emulators cannot.
+    /// Returns whether this kernel can block accesses; user-mode emulators cannot.
     fn holds(outcome: Result<(), OsError>) -> bool {
         match outcome {
             Ok(()) => true,

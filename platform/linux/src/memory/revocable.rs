@@ -1,8 +1,8 @@
 //! A mapping that can be revoked while it is in use.
 //!
 //! The lender of the memory hangs up a lifeline; each process that has it mapped then replaces its pages in
-//! place with private pages of zeros, so that no access faults and none reaches the lender's memory.
-//! Accesses check afterwards whether that has happened.
+//! place with private pages of zeros, so that no access faults and none reaches the lender's memory. Accesses
+//! check afterwards whether the memory was revoked.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -22,14 +22,14 @@ use crate::event::{Interest, poll};
 use crate::lock::unpoisoned;
 use crate::time::Deadline;
 
-/// How to map memory.
+/// Options of mapping memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MapOptions {
-    /// Whether to map it for writing too.
+    /// Whether to map the memory for writing too.
     pub writable: bool,
-    /// The exact address, which must be free; any address if `None`. A multiple of the page size.
+    /// Exact address, which must be free; any address if `None`. A multiple of the page size.
     pub address: Option<usize>,
-    /// The alignment, a power of two; 0 for page alignment. Not together with an address.
+    /// Alignment in bytes, a power of two; 0 for page alignment. Not together with an address.
     pub alignment_bytes: usize,
     /// Whether to allocate all pages at once instead of on first use.
     pub populate: bool,
@@ -41,7 +41,7 @@ pub struct Revocable {
     length_bytes: usize,
     writable: bool,
     let_go: AtomicBool,
-    // Dropped in this order with this value, after the memory itself.
+    // Dropped in this order, after the memory itself.
     lifeline: Mutex<Option<OwnedFd>>,
     companion: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -104,7 +104,7 @@ impl Revocable {
         if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ }
     }
 
-    /// Keeps an object until after the memory is unmapped.
+    /// Keeps an object alive until the memory is unmapped.
     pub fn keep(&self, companion: Box<dyn Any + Send + Sync>) {
         *unpoisoned(&self.companion) = Some(companion);
     }
@@ -114,7 +114,7 @@ impl Revocable {
         unpoisoned(&self.lifeline).as_ref().map(look)
     }
 
-    /// Releases the memory if its lifeline was hung up. Returns whether it is released.
+    /// Releases the memory if its lifeline was hung up. Returns whether the memory is released.
     ///
     /// # Errors
     /// As [`let_go`](Self::let_go).
@@ -128,7 +128,8 @@ impl Revocable {
         Ok(self.is_let_go())
     }
 
-    /// Releases the memory: from now on it reads as private zeros. Then closes the lifeline to report that.
+    /// Releases the memory: from now on it reads as private zeros. Then closes the lifeline to report the
+    /// release.
     ///
     /// # Errors
     /// An error of the kernel; the memory is still mapped and the lifeline open.
@@ -137,7 +138,7 @@ impl Revocable {
         if lifeline.is_none() {
             return Ok(());
         }
-        // Before the pages change: a thread that reads zeros of the new pages finds this set.
+        // Set before the pages change: a thread that reads zeros of the new pages must see the flag.
         self.let_go.store(true, Ordering::SeqCst);
         // SAFETY: exactly the range that `map` created, which holds nothing else, is replaced as a whole.
         // Holders of pointers into it, or of its `SharedMemory`, access it as before: with the same
@@ -155,7 +156,7 @@ impl Revocable {
         Ok(())
     }
 
-    /// Whether the memory was released. Data read before this returned false was the lender's.
+    /// Returns whether the memory was released. Data read before this returned false was the lender's.
     #[must_use]
     pub fn is_let_go(&self) -> bool {
         // Orders earlier accesses before the load.
@@ -163,25 +164,26 @@ impl Revocable {
         self.let_go.load(Ordering::SeqCst)
     }
 
-    /// The length of the mapping, in bytes.
+    /// Returns the length of the mapping, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length_bytes
     }
 
-    /// Whether it is mapped for writing.
+    /// Returns whether the memory is mapped for writing.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The address. Other processes may write there at any time, or read if it is writable.
+    /// Returns the address of the mapping. Other processes may write there at any time, or read if it is
+    /// writable.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         self.address.cast()
     }
 
-    /// The memory as words, if it is mapped for writing. Keeps the mapping alive.
+    /// Returns the memory as words, if it is mapped for writing. Keeps the mapping alive.
     #[must_use]
     pub fn memory(self: &Arc<Self>) -> Option<SharedMemory> {
         // SAFETY: the range is mapped for reading and writing, page-aligned, and stays so while the owner
@@ -213,8 +215,8 @@ impl Revocable {
         Ok(())
     }
 
-    /// Copies `length_bytes` from `offset_bytes` of this on to other shared memory, also where this cannot be
-    /// written.
+    /// Copies `length_bytes` from `offset_bytes` of this mapping to other shared memory. Does not require
+    /// write access here.
     ///
     /// # Errors
     /// A range lies outside, or the two overlap; nothing was written.
@@ -235,7 +237,7 @@ impl Revocable {
     /// Checks that a range lies inside.
     ///
     /// # Errors
-    /// [`CopyError::OutOfRange`].
+    /// [`CopyError::OutOfRange`] if it does not.
     pub fn can_copy(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), CopyError> {
         let outside = |out: OutOfRange| CopyError::OutOfRange {
             offset_bytes,
@@ -245,10 +247,10 @@ impl Revocable {
         self.check(offset_bytes, length_bytes).map_err(outside)
     }
 
-    /// Copies bytes in, touching no others.
+    /// Copies bytes in, without touching adjacent ones.
     ///
     /// # Errors
-    /// [`OutOfRange`], also when it is not mapped for writing; nothing was written.
+    /// [`OutOfRange`], also if the memory is not mapped for writing; nothing was written.
     #[inline]
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
         self.check(offset_bytes, source.len())?;
@@ -263,14 +265,14 @@ impl Revocable {
     }
 }
 
-/// A reserved range of addresses that nothing else uses.
+/// A reserved range of unused addresses.
 struct Reserved {
     address: *mut c_void,
     length_bytes: usize,
 }
 
 impl Reserved {
-    /// Reserves an aligned range for a mapping, if the alignment exceeds what the kernel does by itself.
+    /// Reserves an aligned range for a mapping, if the kernel does not guarantee the alignment itself.
     fn aligned(length_bytes: usize, options: MapOptions) -> Result<Option<Reserved>, OsError> {
         let alignment_bytes = options.alignment_bytes;
         let page_bytes = rustix::param::page_size();
@@ -372,7 +374,7 @@ mod tests {
 
     #[test]
     fn what_was_reserved_for_a_mapping_that_is_refused_is_given_back() {
-        // A length that nothing else in this process maps.
+        // A length that no other mapping of this process has.
         let length_bytes = 1013 * 4096;
         let is_reserved = || {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -1,4 +1,4 @@
-//! The clock frequencies of processors.
+//! Clock frequencies of processors.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -6,33 +6,32 @@ use std::path::{Path, PathBuf};
 use super::Folders;
 use super::read::{Reader, lines, narrow, number, open};
 
-/// The most governors known.
+/// Maximum number of distinct governors.
 pub const MAX_GOVERNORS: usize = 16;
 
-/// Bytes of the longest name of a governor.
+/// Maximum length of a governor's name, in bytes.
 const MAX_GOVERNOR_BYTES: usize = 32;
 
-/// Processors read per reading; the others follow in the next ones.
+/// Number of processors per reading; later readings cover the others.
 const PER_LOOK: usize = 16;
 
-/// `/proc/cpuinfo` is read only once in this many readings: it is long, and the kernel queries
-/// every processor for it.
+/// Number of readings per read of `/proc/cpuinfo`, which is long and makes the kernel query every processor.
 const CPUINFO_LOOKS: u32 = 16;
 
-/// The frequencies of a processor; 0 for unknown.
+/// Frequencies of a processor; 0 if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frequency {
-    /// The current frequency, in kHz.
+    /// Current frequency, in kHz.
     pub khz: u32,
-    /// The lowest that the hardware supports, in kHz.
+    /// Lowest frequency supported by the hardware, in kHz.
     pub min_khz: u32,
-    /// The highest that the hardware supports, in kHz.
+    /// Highest frequency supported by the hardware, in kHz.
     pub max_khz: u32,
-    /// The lowest that the settings allow, in kHz.
+    /// Lowest frequency allowed by the settings, in kHz.
     pub floor_khz: u32,
-    /// The highest that the settings allow, in kHz.
+    /// Highest frequency allowed by the settings, in kHz.
     pub ceiling_khz: u32,
-    /// The governor, as an index into [`Frequencies::governors`].
+    /// Governor, as an index into [`Frequencies::governors`].
     pub governor: Option<u8>,
 }
 
@@ -42,26 +41,26 @@ struct Processor {
     frequency: Frequency,
 }
 
-/// The frequencies of a machine's processors.
+/// Frequencies of a machine's processors.
 #[derive(Debug)]
 pub struct Frequencies {
     folder: PathBuf,
     processors: Vec<Processor>,
     governors: Vec<String>,
     next: usize,
-    /// Used where processors have no folders in sysfs, while it has useful content.
+    /// Fallback if processors have no folders in sysfs; dropped when its content turns out to be useless.
     cpuinfo: Option<OwnedFd>,
     looks: u32,
-    /// A buffer for the names of files.
+    /// Buffer for the names of files.
     path: PathBuf,
 }
 
-/// The sysfs folder of the processors.
+/// Returns the sysfs folder of the processors.
 pub(super) fn folder(folders: &Folders) -> PathBuf {
     folders.sys.join("devices/system/cpu")
 }
 
-/// The sysfs folder of one processor's frequencies.
+/// Returns the sysfs folder of one processor's frequencies.
 pub(super) fn folder_of(processors: &Path, index: usize) -> PathBuf {
     processors.join(format!("cpu{index}/cpufreq"))
 }
@@ -99,18 +98,18 @@ impl Frequencies {
         }
     }
 
-    /// The last reading of each processor.
+    /// Returns the last reading of each processor.
     pub fn processors(&self) -> impl Iterator<Item = &Frequency> {
         self.processors.iter().map(|processor| &processor.frequency)
     }
 
-    /// The governors known so far.
+    /// Returns the governors known so far.
     #[must_use]
     pub fn governors(&self) -> &[String] {
         &self.governors
     }
 
-    /// Reads what does not change for a processor.
+    /// Reads the constant properties of a processor.
     fn find(&mut self, reader: &mut Reader, index: usize) -> Processor {
         let folder = Some(folder_of(&self.folder, index)).filter(|folder| folder.is_dir());
         let mut frequency = Frequency::default();
@@ -158,7 +157,7 @@ impl Frequencies {
     }
 }
 
-/// The index of a governor; one seen for the first time is added.
+/// Returns the index of a governor, adding it if it is new.
 fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
     let index = known.iter().position(|other| other.as_bytes() == name);
     let index = index.or_else(|| {
@@ -170,7 +169,7 @@ fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Parses `/proc/cpuinfo`: calls `tell` with each processor that has a frequency.
+/// Parses `/proc/cpuinfo` and calls `tell` with each processor that has a frequency.
 fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
     let mut index = None;
     for line in lines(bytes) {

@@ -1,23 +1,23 @@
-//! The load of the processors, and the use of memory.
+//! Load of the processors, and use of memory.
 
 use std::os::fd::OwnedFd;
 
 use super::read::{Reader, lines, number, open, words};
 use super::{Folders, MAX_PROCESSORS};
 
-/// A processor's time counters since the kernel started, in kernel ticks.
+/// Time counters of a processor since the kernel started, in kernel ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Ticks {
     busy: u64,
     all: u64,
 }
 
-/// The use of the machine's memory.
+/// Memory use of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// Memory not available for other use, in bytes.
+    /// Memory that is not available for other use, in bytes.
     pub used_bytes: u64,
-    /// All memory, in bytes.
+    /// Total memory, in bytes.
     pub total_bytes: u64,
 }
 
@@ -40,8 +40,8 @@ impl Loads {
         Loads { stat, meminfo, before: Vec::new(), now: Vec::new(), permille: Vec::new() }
     }
 
-    /// The load of each processor since the last call, in thousandths; since the kernel started at the
-    /// first call. Numbers that no processor has read 0. Time that the hypervisor gave to other guests
+    /// Returns the load of each processor since the last call, in thousandths; since the kernel started at
+    /// the first call. Indexes without a processor read 0. Time that the hypervisor gave to other guests
     /// counts as idle.
     pub fn processors(&mut self, reader: &mut Reader) -> &[u16] {
         std::mem::swap(&mut self.before, &mut self.now);
@@ -62,7 +62,7 @@ impl Loads {
         &self.permille
     }
 
-    /// The use of the machine's memory now.
+    /// Returns the current memory use of the machine.
     pub fn memory(&self, reader: &mut Reader) -> Memory {
         let bytes = self.meminfo.as_ref().and_then(|file| reader.record(file));
         bytes.map(parse_meminfo).unwrap_or_default()

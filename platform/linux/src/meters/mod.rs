@@ -1,5 +1,4 @@
-//! Measurements that the kernel provides: load and frequencies of processors, memory, power, and the share
-//! of processes.
+//! Measurements by the kernel: load and frequencies of processors, memory, power, and the usage of processes.
 //!
 //! All of it comes from files of procfs and sysfs, whose folders can be set ([`Folders`]). A file that is
 //! missing, unreadable or malformed reads as "unknown"; nothing here fails. Files that are read repeatedly
@@ -26,13 +25,13 @@ pub use read::Reader;
 pub use speed::rounds_per_ms;
 pub use steering::{Change, Refusal, Steering, give_back};
 
-/// The most processors read.
+/// Maximum number of processors read.
 pub const MAX_PROCESSORS: usize = 1024;
 
-/// The environment variable with the sysfs folder, if it is not `/sys`.
+/// Environment variable with the sysfs folder, if it is not `/sys`.
 pub const SYSFS_VARIABLE: &str = "TOMBOLO_SYSFS";
 
-/// The folders of the kernel's file systems.
+/// Folders of the kernel's file systems.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folders {
     /// The folder where procfs is mounted.
@@ -48,13 +47,13 @@ impl Default for Folders {
 }
 
 impl Folders {
-    /// The folders according to [`SYSFS_VARIABLE`].
+    /// Returns the folders according to [`SYSFS_VARIABLE`].
     #[must_use]
     pub fn from_environment() -> Folders {
         Folders::with_sysfs(std::env::var_os(SYSFS_VARIABLE))
     }
 
-    /// The default folders with sysfs at `folder`, if given.
+    /// Returns the default folders with sysfs at `folder`, if given.
     fn with_sysfs(folder: Option<OsString>) -> Folders {
         let usual = Folders::default();
         let sys = folder.filter(|folder| !folder.is_empty());

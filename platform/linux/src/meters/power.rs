@@ -1,4 +1,4 @@
-//! The power drawn by the machine, where its hardware measures it.
+//! Power drawn by the machine, as measured by its hardware.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use super::Folders;
 use super::read::{Reader, narrow, number, open};
 
-/// The most meters read.
+/// Maximum number of meters read.
 pub const MAX_METERS: usize = 32;
 
-/// Bytes of the longest name of a meter.
+/// Maximum length of a meter's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The most sensors of one device.
+/// Maximum number of sensors per device.
 const MAX_SENSORS: usize = 16;
 
-/// A reading of one meter.
+/// Reading of one power meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meter<'a> {
-    /// The hardware's name for it.
+    /// Name given by the hardware.
     pub name: &'a str,
-    /// The mean power since the last reading, in milliwatts.
+    /// Mean power since the last reading, in milliwatts.
     pub power_mw: u32,
 }
 
@@ -47,8 +47,8 @@ pub struct Power {
 }
 
 impl Power {
-    /// Finds the meters that this user may read. For processors these are whole packages and their memory,
-    /// which a package does not include; it does include its other parts.
+    /// Finds the meters that this user may read. For processors these are whole packages and their memory: a
+    /// package includes its other parts, but not its memory.
     #[must_use]
     pub fn open(folders: &Folders, reader: &mut Reader) -> Power {
         let mut sources = Vec::new();
@@ -78,13 +78,13 @@ impl Power {
         }
     }
 
-    /// The readings of all meters.
+    /// Returns the readings of all meters.
     pub fn meters(&self) -> impl Iterator<Item = Meter<'_>> {
         self.sources.iter().map(|source| Meter { name: &source.name, power_mw: source.power_mw })
     }
 }
 
-/// The mean power from two readings of a counter of microjoules, with their times in nanoseconds.
+/// Returns the mean power from two readings of a counter of microjoules, each with its time in nanoseconds.
 fn milliwatts(before: (u64, u64), now: (u64, u64), wraps_at: u64) -> u32 {
     let energy = match now.0.checked_sub(before.0) {
         Some(energy) => energy,
@@ -97,7 +97,7 @@ fn milliwatts(before: (u64, u64), now: (u64, u64), wraps_at: u64) -> u32 {
     u32::try_from(power).unwrap_or(u32::MAX)
 }
 
-/// The entries of a sysfs folder, in the order of their names.
+/// Returns the entries of a sysfs folder, in the order of their names.
 fn children(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -109,8 +109,8 @@ fn named(name: String) -> Option<String> {
     (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
 }
 
-/// An energy counter: `intel-rapl:0`, which is not only for Intel, and its `intel-rapl:0:2` if that is
-/// memory.
+/// Returns an energy counter: `intel-rapl:0`, which is not only for Intel, and its subzone `intel-rapl:0:2`
+/// if that is memory.
 fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     let file_name = zone.file_name()?.to_str()?;
     let (_, numbers) = file_name.strip_prefix("intel-rapl").and_then(|rest| rest.split_once(':'))?;
@@ -134,7 +134,7 @@ fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     Some(Source { name: named(name)?, file, kind: MeterKind::Energy { wraps_at, before: None }, power_mw: 0 })
 }
 
-/// The power sensors of a device.
+/// Finds the power sensors of a device.
 fn sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
     let Some(name) = reader.text(&device.join("name")) else { return };
     for number in 1..=MAX_SENSORS {

@@ -1,4 +1,4 @@
-//! The resources that a process uses.
+//! Resource usage of a process.
 
 use std::os::fd::OwnedFd;
 
@@ -8,35 +8,35 @@ use super::Folders;
 use super::read::{Reader, narrow, number, open, words};
 use crate::time::process_cpu_ns;
 
-/// The relevant fields of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat` that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stat {
-    /// The state letter.
+    /// State letter of the process.
     state: u8,
     /// Processor time of all threads, including ended ones, in clock ticks.
     ticks: u64,
     threads: u64,
-    /// The start time, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     start_ticks: u64,
     resident_pages: u64,
 }
 
-/// The resource usage of a process.
+/// Resource usage of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// Processor time of all its threads since the last reading, in thousandths of one processor; since its
     /// start at the first reading. The kernel's resolution is hundredths of a second.
     pub load_permille: u32,
-    /// Resident memory, in bytes, as precisely as the kernel tracks it.
+    /// Resident memory, in bytes, with the kernel's precision.
     pub resident_bytes: u64,
-    /// The number of threads.
+    /// Number of threads of the process.
     pub threads: u32,
     /// Whether a signal has stopped it.
     pub is_stopped: bool,
 }
 
-/// Measures one process. It holds an open file of the process, so it never measures a later one with the
-/// same number.
+/// Meter of one process. Holds an open file of the process, so it never measures a later one with the same
+/// number.
 #[derive(Debug)]
 pub struct ProcessMeter {
     file: OwnedFd,
@@ -45,14 +45,14 @@ pub struct ProcessMeter {
 }
 
 impl ProcessMeter {
-    /// For process `pid`; `None` if it does not exist.
+    /// Opens the meter of process `pid`; `None` if it does not exist.
     #[must_use]
     pub fn open(folders: &Folders, pid: i32) -> Option<ProcessMeter> {
         let file = open(&folders.proc.join(pid.to_string()).join("stat"))?;
         Some(ProcessMeter { file, before: None })
     }
 
-    /// The usage at `now_ns` of the monotonic clock; `None` once the process has ended.
+    /// Returns the usage at `now_ns` of the monotonic clock; `None` once the process has ended.
     pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> Option<Usage> {
         let stat = reader.record(&self.file).and_then(parse_stat)?;
         if matches!(stat.state, b'Z' | b'X') {
@@ -74,7 +74,7 @@ impl ProcessMeter {
     }
 }
 
-/// The resource usage of this process.
+/// Resource usage of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnUsage {
     /// Processor time of all its threads since the last reading, in thousandths of one processor; 0 at the
@@ -84,7 +84,7 @@ pub struct OwnUsage {
     pub resident_bytes: u64,
 }
 
-/// Measures this process. Under QEMU's user mode a process cannot use `/proc/PID/stat`, which the emulator
+/// Meter of this process. Under QEMU's user mode a process cannot use `/proc/PID/stat`, which the emulator
 /// fakes.
 #[derive(Debug)]
 pub struct OwnMeter {
@@ -100,7 +100,7 @@ impl OwnMeter {
         OwnMeter { memory: open(&folders.proc.join("self/statm")), before: None }
     }
 
-    /// The usage at `now_ns` of the monotonic clock.
+    /// Returns the usage at `now_ns` of the monotonic clock.
     pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> OwnUsage {
         let spent_ns = process_cpu_ns();
         let (more_ns, elapsed_ns) = match self.before.replace((spent_ns, now_ns)) {
@@ -119,7 +119,7 @@ impl OwnMeter {
     }
 }
 
-/// The time since a number of clock ticks after boot, in nanoseconds.
+/// Returns the time since a number of clock ticks after boot, in nanoseconds.
 fn since_boot_ns(ticks: u64, ticks_per_s: u64) -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Boottime);
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
@@ -127,7 +127,7 @@ fn since_boot_ns(ticks: u64, ticks_per_s: u64) -> u64 {
     now_ns.saturating_sub(u64::try_from(then_ns).unwrap_or(u64::MAX))
 }
 
-/// Parses `/proc/PID/stat`. The name in it, between parentheses, may contain anything.
+/// Parses `/proc/PID/stat`. The name in it, between parentheses, may contain any bytes.
 fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let mut fields = words(bytes.get(end + 1..)?);

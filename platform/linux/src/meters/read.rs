@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// The length of the longest file: `/proc/stat` with a thousand processors.
+/// Length of the longest file: `/proc/stat` with a thousand processors.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// Reads files of the kernel into one reused buffer.
+/// Reader of kernel files with one reused buffer.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
@@ -26,14 +26,14 @@ pub(super) fn open(path: &Path) -> Option<OwnedFd> {
 }
 
 impl Reader {
-    /// The content of an open file, up to the size of the buffer. Files of one record arrive whole in one
+    /// Returns the content of an open file, up to the size of the buffer. A file of one record is read in one
     /// call.
     pub(super) fn record(&mut self, file: impl AsFd) -> Option<&[u8]> {
         let count = rustix::io::pread(file, &mut self.buffer, 0).ok()?;
         self.buffer.get(..count)
     }
 
-    /// The content of an open file of many records, up to the size of the buffer.
+    /// Returns the content of an open file of many records, up to the size of the buffer.
     pub(super) fn records(&mut self, file: impl AsFd) -> Option<&[u8]> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -46,18 +46,18 @@ impl Reader {
         self.buffer.get(..filled)
     }
 
-    /// The content of a file, without surrounding white space.
+    /// Returns the content of a file, without surrounding white space.
     pub(super) fn file(&mut self, path: &Path) -> Option<&[u8]> {
         let file = open(path)?;
         self.record(file).map(<[u8]>::trim_ascii)
     }
 
-    /// The number in a file.
+    /// Returns the number in a file.
     pub(super) fn number(&mut self, path: &Path) -> Option<u64> {
         self.file(path).and_then(number)
     }
 
-    /// The text in a file.
+    /// Returns the text in a file.
     pub(super) fn text(&mut self, path: &Path) -> Option<String> {
         self.file(path).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
     }
@@ -74,12 +74,12 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
-/// The lines of a file.
+/// Returns the lines of a file.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n')
 }

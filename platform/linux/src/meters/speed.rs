@@ -4,16 +4,15 @@ use std::hint::black_box;
 
 use crate::time::thread_cpu_ns;
 
-/// The duration of the measurement, in nanoseconds of processor time.
+/// Duration of the measurement, in nanoseconds of processor time.
 const MEASURE_NS: u64 = 2_000_000;
 
 /// Rounds between two readings of the clock: a few microseconds.
 const BATCH: u64 = 2_000;
 
-/// Rounds per millisecond of a short loop of integer arithmetic on one processor: each multiplies, adds and
-/// shifts, and depends on the previous one. It takes 2 ms of this thread's processor time, however long
-/// other threads have the processor meanwhile, and the fastest batch counts, so that interrupts do not
-/// matter.
+/// Measures rounds per millisecond of a short loop of integer arithmetic on one processor: each round
+/// multiplies, adds and shifts, and depends on the previous one. Takes 2 ms of this thread's processor time,
+/// regardless of preemption, and uses the fastest batch, so that interrupts do not matter.
 #[must_use]
 pub fn rounds_per_ms() -> u32 {
     let (mut state, mut best_ns) = (black_box(1_u64), u64::MAX);

@@ -1,7 +1,7 @@
 //! Sets the frequencies of processors, and restores the former values.
 //!
-//! A change is made completely or not at all. The former value of a file is recorded before its first
-//! change, here and in a memory file that another process may hold too ([`give_back`]), and written back on
+//! A change is made completely or not at all. The former value of a file is recorded before its first change,
+//! here and in a memory file that another process may also hold ([`give_back`]). It is written back on
 //! [`Steering::restore`] and when the [`Steering`] is dropped.
 
 use std::fs::OpenOptions;
@@ -15,23 +15,23 @@ use super::{Folders, MAX_PROCESSORS};
 use crate::Errno;
 use crate::error::{Context, OsError};
 
-/// How often writing back all former values is tried: one may be refused until another is restored.
+/// Number of passes over the former values: a value may be refused until another is restored.
 const PASSES: usize = 2;
 
-/// A change of the frequency settings of processors.
+/// Change of the frequency settings of processors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// The processors; all if empty.
+    /// Processors to change; all if empty.
     pub processors: Vec<u16>,
-    /// The governor; unchanged if `None`.
+    /// New governor; unchanged if `None`.
     pub governor: Option<String>,
-    /// The lowest frequency allowed, in kHz; unchanged if `None`.
+    /// Lowest frequency allowed, in kHz; unchanged if `None`.
     pub min_khz: Option<u32>,
-    /// The highest frequency allowed, in kHz; unchanged if `None`.
+    /// Highest frequency allowed, in kHz; unchanged if `None`.
     pub max_khz: Option<u32>,
 }
 
-/// Why nothing was changed.
+/// Reason for refusing a change.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
@@ -72,7 +72,7 @@ fn advice(cause: &Error) -> &'static str {
     }
 }
 
-/// A file of a processor that can be written.
+/// Writable setting file of a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Setting {
     Governor,
@@ -92,7 +92,7 @@ impl Setting {
     }
 }
 
-/// The former value of a file.
+/// Former value of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Former {
     processor: u16,
@@ -114,13 +114,13 @@ impl Former {
     }
 }
 
-/// A step of a change: the current and the new value of a file.
+/// Step of a change: the current and the new value of a file.
 struct Step {
     former: Former,
     value: String,
 }
 
-/// Sets the frequencies of a machine's processors.
+/// Control over the frequencies of a machine's processors.
 #[derive(Debug)]
 pub struct Steering {
     folder: PathBuf,
@@ -129,19 +129,19 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Also records former values in `ledger`, a memory file, if given.
+    /// Creates the control. Also records former values in `ledger`, a memory file, if given.
     #[must_use]
     pub fn new(folders: &Folders, ledger: Option<OwnedFd>) -> Steering {
         Steering { folder: folder(folders), former: Vec::new(), ledger }
     }
 
-    /// Whether any setting differs from its former value.
+    /// Returns whether any setting differs from its former value.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         !self.former.is_empty()
     }
 
-    /// Makes all of a change or, on an error, none of it.
+    /// Applies a change completely or, on an error, not at all.
     ///
     /// # Errors
     /// [`Refusal`]; all settings are unchanged.
@@ -173,17 +173,17 @@ impl Steering {
         Ok(())
     }
 
-    /// Restores all former values. Those that the kernel refuses now are tried again next time.
+    /// Restores all former values. Retries those that the kernel refuses on the next call.
     pub fn restore(&mut self) {
         if self.former.is_empty() {
             return;
         }
         write_back(&self.folder, &mut self.former);
-        // Should this fail, the values are restored once more later.
+        // If this fails, the values are merely restored again later.
         let _ = self.note();
     }
 
-    /// The steps of a change, in order.
+    /// Returns the steps of a change, in order.
     fn plan(&self, change: &Change) -> Result<Vec<Step>, Refusal> {
         let mut reader = Reader::default();
         let mut steps = Vec::new();
@@ -313,7 +313,7 @@ fn parse_line(line: &str) -> Option<Former> {
     words.next().is_none().then_some(Former { processor, setting, value })
 }
 
-/// Writes back, the last change first; what could not be written stays recorded.
+/// Writes back the former values, the last change first; failed ones stay recorded.
 fn write_back(processors: &Path, former: &mut Vec<Former>) {
     for _ in 0..PASSES {
         former.reverse();

@@ -1,4 +1,4 @@
-//! A fake machine made of files that has everything: the machine that runs the tests may have none of it.
+//! Tests with a fake machine of files that has every meter: the machine that runs the tests may have none.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -44,7 +44,7 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap().trim().to_owned()
     }
 
-    /// With processors of 1 to 3 GHz without limits set.
+    /// Creates a machine with processors of 1 to 3 GHz without limits set.
     fn with_processors(name: &str, count: usize) -> Machine {
         let machine = Machine::new(name);
         for index in 0..count {
@@ -63,7 +63,7 @@ impl Machine {
         machine
     }
 
-    /// The governor, minimum and maximum of each of its first `count` processors.
+    /// Returns the governor, minimum and maximum of each of its first `count` processors.
     fn settings(&self, count: usize) -> Vec<[String; 3]> {
         let files = ["scaling_governor", "scaling_min_freq", "scaling_max_freq"];
         (0..count).map(|index| files.map(|file| self.read(&cpu(index, file)))).collect()
@@ -116,7 +116,7 @@ fn frequencies_are_read_in_turns() {
         governor: Some(2),
     };
     assert!(frequencies.processors().all(|each| *each == expected));
-    // The governor of a processor that offers no list is known nevertheless.
+    // A processor without a list of governors still reports its current one.
     machine.write(&cpu(12, "scaling_governor"), "own\n");
     frequencies.look(&mut reader, 20);
     assert_eq!(frequencies.governors().last().map(String::as_str), Some("own"));
@@ -268,7 +268,7 @@ fn a_surviving_process_restores_the_settings() {
     let mut steering = Steering::new(&machine.folders(), Some(ledger.try_clone().unwrap()));
     steering.set(&Change { max_khz: Some(1_000_000), ..Change::default() }).unwrap();
     steering.set(&Change { governor: Some("powersave".into()), ..Change::default() }).unwrap();
-    // As after a kill: it is not dropped before the other has restored the values.
+    // As after a kill: the values are restored before it is dropped.
     give_back(&machine.folders(), &ledger).unwrap();
     assert_eq!(machine.settings(2), before);
     drop(steering);

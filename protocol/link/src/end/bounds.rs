@@ -1,20 +1,21 @@
-//! What operations on a channel end do to shared memory at most, whatever the peer does.
+//! Upper bounds on the accesses of channel operations to shared memory, independent of the peer.
 //!
-//! The sum of the bounds of what they consist of ([`RingConfig::send_bound`](tombolo_ring::RingConfig) and
-//! its like). Calls of [`Signals`] come on top: at most one ring of the bell and one look at bell and
+//! Each bound is the sum of the bounds of its steps ([`RingConfig::send_bound`](tombolo_ring::RingConfig) and
+//! the like). Calls of [`Signals`] come on top: at most one ring of the bell and one check of bell and
 //! lifeline each, and with [`WakeOrder::Asymmetric`](tombolo_ring::WakeOrder::Asymmetric) one barrier.
-//! `tests/bounds.rs` counts every path and compares.
+//! `tests/bounds.rs` counts the accesses of every path and compares them.
 
 use tombolo_base::{CacheMaintenance, Steps};
 use tombolo_ring::{Consumer, Producer, Sleeper, Waker};
 
 use super::{ChannelEnd, Signals};
 
-/// A look whether the peer closed, and the end of sending if it did.
+/// Checks whether the peer closed, and ends sending if it did.
 const NOTE_END: Steps = Steps::of(1, 1);
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// [`try_send`](Self::try_send) of a message of `message_bytes`, sent or refused, a sleeping peer rung.
+    /// Bounds [`try_send`](Self::try_send) of `message_bytes` bytes, whether sent or refused, including a
+    /// wake-up.
     #[must_use]
     pub fn send_bound(&self, message_bytes: usize) -> Steps {
         let waking = Waker::<C>::QUIET_BOUND + Waker::<C>::CHECK_BOUND + NOTE_END;
@@ -22,11 +23,11 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.producer().config().send_bound(message_bytes) + waking.max(failing)
     }
 
-    /// [`try_recv`](Self::try_recv) that copies the message once, if messages have at most `message_bytes`;
-    /// also one that finds nothing, or an end.
+    /// Bounds [`try_recv`](Self::try_recv) that copies one message of at most `message_bytes`. Also bounds a
+    /// call that finds no message, or the end of the channel.
     #[must_use]
     pub fn receive_bound(&self, message_bytes: usize) -> Steps {
-        // Slots may be returned by the poll before the message, and the fast path may have looked in vain.
+        // The poll before the message may have returned slots, and the fast path may have polled in vain.
         let again = Steps::of(2, 0);
         let waking = Waker::<C>::CHECK_BOUND + NOTE_END;
         let failing = self.close_bound();
@@ -40,8 +41,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         ring + self.consumer().config().close_bound() + Sleeper::<C>::ARM_BOUND
     }
 
-    /// [`announce`](Self::announce) and [`awake`](Self::awake) around a sleep, without the last poll between
-    /// them.
+    /// Bounds [`announce`](Self::announce) and [`awake`](Self::awake) around a sleep, without the last poll
+    /// between them.
     #[must_use]
     pub fn announce_bound(&self) -> Steps {
         (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND).times(2) + NOTE_END

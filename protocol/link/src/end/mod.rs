@@ -1,12 +1,12 @@
-//! One end of a channel in memory, independent of the operating system.
+//! End of a channel in memory, independent of the operating system.
 //!
-//! It holds both rings, both doorbells and the state of the channel's end. What it needs besides memory is
-//! behind [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and
-//! nothing else, so that what is simulated and model-checked is what ships.
+//! It combines both rings, both doorbells and the state of the channel's end. Everything else that it needs
+//! is behind [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator implement only
+//! that, so the code that is simulated and model-checked is the code that ships.
 //!
-//! Every operation that a sleeping peer must learn of rings by itself. To sleep:
-//! [`announce`](ChannelEnd::announce), [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a
-//! bell that latches, and [`awake`](ChannelEnd::awake).
+//! Every operation that a sleeping peer must notice rings by itself. To sleep: call
+//! [`announce`](ChannelEnd::announce), then [`may_sleep`](ChannelEnd::may_sleep), sleep on a latching bell if
+//! that returned true, and call [`awake`](ChannelEnd::awake).
 
 mod bounds;
 mod receive;
@@ -25,47 +25,47 @@ pub use tombolo_ring::{Head, Look, ShortMessage, Violation, WakeOrder};
 
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 
-/// Empty polls between two reads of the clock, which tells whether a check of the lifeline is due.
+/// Empty polls between two reads of the clock, which determines whether a lifeline check is due.
 const POLLS_PER_CLOCK: u32 = 32;
 
-/// Time between two checks of the lifeline, in nanoseconds, for programs that poll and never sleep. A check
-/// is one or two system calls: at this rate about 0.1 % of a processor.
+/// Interval between lifeline checks, in nanoseconds, for programs that poll and never sleep. A check takes
+/// one or two system calls: at this rate about 0.1 % of a processor.
 const LIFELINE_CHECK_NS: u64 = 1_000_000;
 
-/// Why an operation on a channel end failed, on any transport. One byte, so that it stays in a register on
-/// the fast path; details come from the [end](ChannelEnd::violation) or from the caller.
+/// Error of an operation on a channel end, on any transport. One byte, so that it stays in a register on the
+/// fast path; details come from the [end](ChannelEnd::violation) or from the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndError {
-    /// No room until the peer receives more.
+    /// There is no room until the peer receives more.
     #[error("the channel is full until the peer receives more")]
     Full,
-    /// Longer than the channel's limit; it will never fit.
+    /// The message exceeds the channel's limit and will never fit.
     #[error("the message exceeds this channel's limit")]
     TooLong,
-    /// Either end closed; everything sent before was received.
+    /// Either end closed. Everything sent before was received.
     #[error("the channel is closed")]
     Closed,
-    /// The lifeline reported that the peer is gone; everything sent before was received.
+    /// The lifeline reported that the peer is gone. Everything sent before was received.
     #[error("the peer died")]
     PeerDied,
-    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end has the
+    /// The channel failed permanently: the peer violated the protocol, or the carrier failed. The end has the
     /// details.
     #[error("the channel failed")]
     Broken,
 }
 
-/// What an attempt to send by stores alone did.
+/// Result of an attempt to send with stores alone.
 ///
 /// A sender that makes no call saves no registers. A stream of messages is bound by the processor's store
-/// buffer, which drains in order behind lines that are fetched from the peer: a store of the sender's own
-/// takes as much of it as a store to the ring (ADR 0069).
+/// buffer, which drains in order behind lines that are fetched from the peer: a store to the sender's own
+/// memory occupies as much of it as a store to the ring (ADR 0069).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
-    /// Nothing: the message needs more than stores, and an ordinary send does that.
+    /// Nothing was sent: the message needs more than stores. Use an ordinary send.
     Nothing,
-    /// The message is sent, and nothing is left to do.
+    /// The message was sent, and nothing is left to do.
     Message,
-    /// The message is sent; the end's `finish` wakes the peer or brings counters up to date.
+    /// The message was sent. Call the end's `finish` to wake the peer and to update counters.
     Unfinished,
 }
 
@@ -80,53 +80,53 @@ pub struct Stats {
     pub messages_received: u64,
     /// Bytes of the messages received.
     pub bytes_received: u64,
-    /// How often this end rang a sleeping peer; each ring is a system call or a device access.
+    /// Number of times that this end rang a sleeping peer; each ring is a system call or a device access.
     pub rings: u64,
-    /// How often this end went to sleep.
+    /// Number of times that this end slept.
     pub sleeps: u64,
-    /// Bytes of accepted messages that the kernel has not taken yet; always 0 where sending is a store to
+    /// Bytes of accepted messages that the kernel has not taken yet. Always 0 if sending is a store to
     /// memory.
     pub unsent_bytes: u64,
-    /// Room to send, as far as this end knows.
+    /// Room to send that this end knows of.
     pub room: Room,
 }
 
 /// Room to send, in slots of the ring. All zero on transports without rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// Slots of the ring.
+    /// Number of slots in the ring.
     pub slots: u32,
-    /// Slots that this end knows to be free without loading the peer's memory; there may be more.
+    /// Slots known to be free without loading the peer's memory. There may be more.
     pub free_slots: u32,
 }
 
-/// One end of a channel.
+/// End of a channel.
 #[derive(Debug)]
 pub struct ChannelEnd<S, C: CacheMaintenance = Coherent> {
     ends: Ends<C>,
     signals: S,
-    /// How the peer broke the protocol; final.
+    /// Violation by the peer, if any. Never cleared.
     violation: Option<Violation>,
     /// Whether this end was closed.
     closed: bool,
     /// How often slots had been returned when the peer was last told.
     credit_stores: u64,
-    /// The position of the sending ring when the last message was received: what was sent since are replies.
+    /// Position of the sending ring when the last message was received. Slots sent since then are replies.
     sent_at_receive: u64,
     empty_polls: u32,
     next_check_ns: u64,
-    /// Messages in both directions at the last check of the lifeline.
+    /// Messages in both directions at the last lifeline check.
     passed_at_check: u64,
     rings: u64,
     sleeps: u64,
 }
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake. Each side
-    /// attaches once, both with the same `order`.
+    /// Attaches to `side` of a channel with the configuration `config` in `memory`, after the handshake. Each
+    /// side must attach once, both with the same `order`.
     ///
     /// # Errors
-    /// [`AttachError`] when the memory is too small or the shape invalid.
+    /// [`AttachError`] when the memory is too small or the configuration invalid.
     pub fn attach(
         memory: &SharedMemory<C>,
         side: Side,
@@ -149,30 +149,30 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         })
     }
 
-    /// The bell, lifeline and clock.
+    /// Returns the bell, lifeline and clock.
     #[inline(always)]
     pub fn signals(&self) -> &S {
         &self.signals
     }
 
-    /// The bell, lifeline and clock.
+    /// Returns the bell, lifeline and clock.
     pub fn signals_mut(&mut self) -> &mut S {
         &mut self.signals
     }
 
-    /// How the peer broke the protocol, once it did.
+    /// Returns the peer's violation of the protocol, if any.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
         self.violation
     }
 
-    /// The longest message, in bytes.
+    /// Returns the length limit of a message, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.ends.producer.max_message_bytes()
     }
 
-    /// What has passed so far, and how much room there is.
+    /// Returns the counters and the room to send.
     // Inlined, so that callers on the fast path load only the two or three counters they use.
     #[inline(always)]
     #[must_use]
@@ -194,8 +194,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Checks bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent before
-    /// are still received.
+    /// Reads bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent before can
+    /// still be received.
     pub fn listen(&mut self) {
         self.signals.listen();
         self.note_end();
@@ -207,8 +207,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             return;
         }
         self.closed = true;
-        // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The peer is
-        // told that this domain died with it; an orderly close in memory would contradict that.
+        // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The peer
+        // learns that this domain died with it; an orderly close in memory would contradict that.
         self.signals.listen();
         if self.signals.peer_gone() {
             self.ends.producer.abandon();
@@ -216,21 +216,21 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             return;
         }
         self.ends.close();
-        // Left armed for good, see `ring_peer`. No last poll follows, so no barrier is needed.
+        // Stays armed permanently, see `ring_peer`. No last poll follows, so no barrier is needed.
         let _ = sleep::arm(&mut self.ends.sleeper);
-        // Unconditional: closing is rare, and the last event.
+        // Unconditional: closing is rare, and is the last event.
         self.signals.ring();
     }
 
-    /// Ends this side without a close: once the lifeline hangs up, the peer finds a death after everything
-    /// that was sent. A relay says first, by [`tell`](crate::far_end::tell), whose death it is.
+    /// Ends this side without closing: once the lifeline hangs up, the peer detects a death after everything
+    /// that was sent. A relay first reports the reason with [`tell`](crate::far_end::tell).
     pub fn abandon(&mut self) {
         self.closed = true;
         self.ends.producer.abandon();
         self.ends.consumer.abandon();
     }
 
-    /// Call after everything of which a peer that sleeps for a message must learn.
+    /// Wakes a peer that sleeps for a message. Call it after every event that such a peer must notice.
     #[inline(always)]
     fn wake_peer(&mut self) {
         match self.ends.waker.check() {
@@ -240,7 +240,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Tells a peer that sleeps for room when slots were returned.
+    /// Wakes a peer that sleeps for room if slots were returned.
     #[inline(always)]
     fn wake_peer_for_credit(&mut self) {
         let stores = self.ends.consumer.credit_stores();
@@ -263,14 +263,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     fn ring_peer(&mut self) {
         self.rings += 1;
         self.signals.ring();
-        // A peer that closes leaves its line at "asleep", so that a sender that never looks elsewhere comes
-        // here.
+        // A closing peer leaves its line in the asleep state, so that a sender that never checks elsewhere
+        // gets here.
         self.note_end();
     }
 
     fn note_end(&mut self) {
-        // In this order: a peer hangs up right after it closes. The ring keeps what was found, because the
-        // peer can overwrite the line at any time.
+        // The order matters: a peer hangs up right after it closes. The producer records the close, because
+        // the peer can overwrite the line at any time.
         if self.ends.producer.peer_closed() {
             self.ends.producer.close();
         } else if self.signals.peer_gone() {
@@ -278,8 +278,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Checks the lifeline now and then, for programs that poll and never sleep. What it finds shows in the
-    /// next operation, because the ring must be polled again first.
+    /// Checks the lifeline periodically, for programs that poll and never sleep. The result takes effect in
+    /// the next operation, because the ring must be polled again first.
     #[inline(always)]
     fn check_lifeline_now_and_then(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
@@ -295,8 +295,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             return;
         }
         self.next_check_ns = now_ns + LIFELINE_CHECK_NS;
-        // A peer that sends or returns slots is alive, so there is nothing to ask. Messages sent into room
-        // that was there before prove nothing, but a ring bounds their number.
+        // A peer that sends or returns slots is alive, so no check is needed. Messages sent into known room
+        // prove nothing, but the ring bounds their number.
         let stats = self.stats();
         let passed = stats.messages_sent.wrapping_add(stats.messages_received);
         if passed == self.passed_at_check {
@@ -305,7 +305,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.passed_at_check = passed;
     }
 
-    /// Records that the peer broke the protocol; every later operation returns the error.
+    /// Records a violation by the peer. Every later operation returns an error.
     #[cold]
     fn violated(&mut self, violation: Violation) -> EndError {
         self.violation.get_or_insert(violation);
@@ -340,7 +340,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     }
 }
 
-/// The memory of a channel with the shape `config` at `offset_bytes` of a window.
+/// Returns the memory of a channel with the configuration `config` at `offset_bytes` of a window.
 ///
 /// # Errors
 /// [`OutOfRange`] when it does not lie inside the window.

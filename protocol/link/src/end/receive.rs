@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receive path of a channel end.
 
 use tombolo_base::CacheMaintenance;
 use tombolo_ring::{Head, Look, View};
@@ -6,11 +6,11 @@ use tombolo_ring::{Head, Look, View};
 use super::{ChannelEnd, EndError, Signals};
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// The next message, if loads alone find it. It is read by [`view`](Self::view) and consumed by
-    /// [`consume`](Self::consume). Where there is none, the slots consumed so far are returned.
+    /// Returns the next message if loads alone find it. Read it with [`view`](Self::view) and consume it with
+    /// [`consume`](Self::consume). Returns the slots consumed so far if there is no message.
     #[inline(always)]
     pub fn look(&mut self) -> Look {
-        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
+        // Read before the ring is polled: a peer that is gone by now has already sent everything.
         let peer_gone = self.signals.peer_gone();
         match self.ends.consumer.look() {
             Look::Message(head) => {
@@ -28,15 +28,15 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// The content of the message that [`look`](Self::look) found.
+    /// Returns the content of a message found by [`look`](Self::look).
     #[inline(always)]
     #[must_use]
     pub fn view(&self, head: &Head) -> View<'_, C> {
         self.ends.consumer.view(head)
     }
 
-    /// Consumes the message that [`look`](Self::look) found. Whether that returned slots, which may have rung
-    /// the peer.
+    /// Consumes a message found by [`look`](Self::look). Returns whether slots were returned, which may have
+    /// rung the peer.
     #[inline(always)]
     pub fn consume(&mut self, head: Head) -> bool {
         let returned = self.ends.consumer.consume(head);
@@ -46,7 +46,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         returned
     }
 
-    /// Receives the next message, if any, in place: it is consumed when `read` returns.
+    /// Receives the next message in place, if there is one. It is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received;
@@ -64,11 +64,11 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Receives the next message, if any, whatever that takes. What [`try_recv`](Self::try_recv) calls after
-    /// [`Look::Other`].
+    /// Slow path of [`try_recv`](Self::try_recv) after [`Look::Other`]: receives the next message, if there
+    /// is one.
     ///
     /// # Errors
-    /// As [`try_recv`](Self::try_recv).
+    /// Same as [`try_recv`](Self::try_recv).
     #[inline(never)]
     pub fn receive<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
         let peer_gone = self.signals.peer_gone();
@@ -88,10 +88,10 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their number.
+    /// Receives up to `max` messages in place, at a lower cost per message, and returns their number.
     ///
     /// # Errors
-    /// As [`try_recv`](Self::try_recv), when none was received.
+    /// Same as [`try_recv`](Self::try_recv), if none was received.
     #[inline(always)]
     pub fn try_recv_batch(
         &mut self,
@@ -100,7 +100,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     ) -> Result<usize, EndError> {
         let peer_gone = self.signals.peer_gone();
         let mut received = 0;
-        // What is rare has `read` by reference, out of line, which keeps this loop short.
+        // The rare cases take `read` by reference, out of line, which keeps this loop short.
         let is_empty = loop {
             if received == max {
                 break true;
@@ -125,13 +125,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         Ok(received)
     }
 
-    /// As [`receive`](Self::receive), and returns how many were received.
+    /// Like [`receive`](Self::receive), but returns the number of messages received, 0 or 1.
     #[inline(never)]
     fn receive_one(&mut self, read: &mut dyn FnMut(View<'_, C>)) -> Result<usize, EndError> {
         Ok(usize::from(self.receive(read)?.is_some()))
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of `None`.
+    /// Whether [`try_recv`](Self::try_recv) would return anything but `Ok(None)`: a message, an end or an
+    /// error.
     #[inline]
     pub fn readable(&mut self) -> bool {
         let readable = self.has_message_or_end();
@@ -147,9 +148,9 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         found || self.signals.peer_gone()
     }
 
-    /// Prefetches the slot of the answer when a message is found, before it is read. That slot lies in the
-    /// cache of the peer, which polls it, and takes as long to arrive as the message did. Where messages only
-    /// arrive and none are sent the slot is left alone, because the peer would have to fetch it again.
+    /// Prefetches the slot of the reply when a message is found, before it is read. That slot lies in the
+    /// cache of the peer, which polls it, and takes as long to arrive as the message did. Under one-way
+    /// traffic the slot is left alone, because the peer would have to fetch it again.
     #[inline(always)]
     fn prepare_answer(&mut self) {
         let sent = self.ends.producer.position();
@@ -159,13 +160,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Follows a poll of the ring that found no message.
+    /// Handles a poll of the ring that found no message.
     #[inline(always)]
     fn note_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
         if peer_gone {
             self.wake_peer_for_credit();
-            // Another channel of this program may have learned it from the lifeline: sending ends with
-            // receiving.
+            // Another channel of this program may have learned it from the lifeline. Sending ends together
+            // with receiving.
             self.note_end();
             return Err(EndError::PeerDied);
         }
@@ -173,7 +174,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         Ok(())
     }
 
-    /// Follows a poll of the ring that found no message of a peer that is there.
+    /// Handles a poll of the ring that found no message while the peer is alive.
     #[inline(always)]
     fn note_nothing(&mut self) {
         self.wake_peer_for_credit();

@@ -1,4 +1,4 @@
-//! Sending.
+//! Send path of a channel end.
 
 use tombolo_base::CacheMaintenance;
 use tombolo_ring::{Batch, Claim, SendError, ShortMessage};
@@ -6,7 +6,7 @@ use tombolo_ring::{Batch, Claim, SendError, ShortMessage};
 use super::{ChannelEnd, EndError, Signals, Stored};
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// Sends a message, whole or not at all.
+    /// Sends a whole message, or nothing.
     ///
     /// # Errors
     /// [`EndError`]; nothing was sent.
@@ -20,7 +20,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         Ok(())
     }
 
-    /// Sends a message if that takes stores to memory and nothing else. Makes no call; see [`Stored`].
+    /// Sends a message if stores to memory suffice. Makes no call; see [`Stored`].
     #[inline(always)]
     pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
         self.send_credit();
@@ -30,13 +30,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         if self.ends.waker.is_quiet() { Stored::Message } else { Stored::Unfinished }
     }
 
-    /// Wakes the peer, if it sleeps, after [`Stored::Unfinished`].
+    /// Completes a send that returned [`Stored::Unfinished`]: wakes the peer if it sleeps.
     #[inline(never)]
     pub fn finish(&mut self) {
         self.wake_peer();
     }
 
-    /// A message of several slots, or one without known room.
+    /// Sends a message of several slots, or one without known room.
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.note_credit();
@@ -49,7 +49,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Sends a message of `length_bytes` that `write` writes in place and commits; a dropped claim sends
+    /// Sends a message of `length_bytes` that `write` writes in place and commits. A dropped claim sends
     /// nothing.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     ) -> Result<(), EndError> {
         self.note_credit();
         self.send_credit();
-        // A separate statement, because a possible claim borrows the ring to the end of its statement.
+        // A separate statement, because the claim borrows the ring until the end of its statement.
         let failed = self.ends.producer.claim(length_bytes).map(write).err();
         match failed {
             None => {
@@ -73,11 +73,11 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
     }
 
-    /// Sends together the messages that `fill` adds to a batch and commits; a dropped batch sends nothing.
-    /// Returns their number.
+    /// Sends the messages that `fill` adds to a batch and commits, all at once. A dropped batch sends
+    /// nothing. Returns the number of messages sent.
     ///
     /// # Errors
-    /// [`EndError`] when the channel has ended: `fill` was not called.
+    /// [`EndError`] when the channel has ended; `fill` was not called.
     #[inline(always)]
     pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_, C>)) -> Result<u64, EndError> {
         if let Err(error) = self.ends.producer.check_open() {
@@ -93,14 +93,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             self.wake_peer();
         }
         if after.refused_full != before.refused_full {
-            // The lifeline is checked as after any send without room.
+            // As after any send that found no room.
             self.check_lifeline_now_and_then();
         }
         Ok(after.messages - before.messages)
     }
 
-    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would
-    /// return something other than [`EndError::Full`].
+    /// Whether [`try_send`](Self::try_send) of a message as long as the last refused one would return
+    /// something other than [`EndError::Full`].
     pub fn sendable(&mut self) -> bool {
         self.note_credit();
         !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
@@ -112,13 +112,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.ends.producer.peer_closed()
     }
 
-    /// Passes on the credit that came with messages, to a send that may look for room.
+    /// Passes credit that arrived with messages to the producer, before a send that may look for room.
     #[inline(always)]
     fn note_credit(&mut self) {
         self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
     }
 
-    /// Attaches the credit of the reverse ring to what is sent next.
+    /// Attaches the credit for the reverse ring to the next messages.
     #[inline(always)]
     fn send_credit(&mut self) {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());

@@ -1,28 +1,28 @@
-//! What a channel end needs besides memory.
+//! Interface of a channel end to everything besides memory.
 
 /// A bell at the peer, a lifeline to it, and a clock.
 pub trait Signals {
-    /// Rings the peer, which sleeps or is about to. The bell latches: a ring before the sleep ends it.
+    /// Rings the peer, which sleeps or is about to. The bell must latch: a ring before the sleep ends that
+    /// sleep.
     fn ring(&mut self);
 
     /// Whether the lifeline has reported that the peer is gone: evidence, not suspicion. Called with every
-    /// operation, so it returns what [`listen`](Self::listen) last found.
+    /// operation, so it must only return what [`listen`](Self::listen) last found.
     fn peer_gone(&self) -> bool;
 
-    /// Reads bell and lifeline.
+    /// Reads the bell and the lifeline.
     fn listen(&mut self);
 
-    /// The time in nanoseconds on a monotonic clock.
+    /// Returns the time on a monotonic clock, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Makes every processor that may run the peer execute a full barrier. Called with
-    /// [`WakeOrder::Asymmetric`](tombolo_ring::WakeOrder::Asymmetric) only.
+    /// Makes every processor that may run the peer execute a full barrier. Called only with
+    /// [`WakeOrder::Asymmetric`](tombolo_ring::WakeOrder::Asymmetric).
     fn barrier(&mut self) {}
 }
 
-/// Signals for a caller that handles bell and lifeline itself between operations: it
-/// [takes](Self::take_ring) pending rings and [reports](Self::report_peer_gone) the death of the peer. The
-/// clock always shows zero.
+/// Signals for a caller that handles bell and lifeline itself between operations: it [takes](Self::take_ring)
+/// pending rings and [reports](Self::report_peer_gone) the death of the peer. The clock always reads zero.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Deferred {
     ring_due: bool,
@@ -30,13 +30,13 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Whether the peer must be rung for operations since the last call.
+    /// Returns whether operations since the last call require ringing the peer, and clears the flag.
     #[must_use = "a bell that is not rung leaves the peer asleep"]
     pub fn take_ring(&mut self) -> bool {
         core::mem::take(&mut self.ring_due)
     }
 
-    /// Reports evidence that the peer is gone.
+    /// Records evidence that the peer is gone.
     pub fn report_peer_gone(&mut self) {
         self.peer_gone = true;
     }

@@ -1,16 +1,16 @@
-//! Sleeping without lost wake-ups: [`tombolo_ring::doorbell`] for both directions of a channel.
+//! Sleep without lost wake-ups: [`tombolo_ring::doorbell`] for both directions of a channel.
 
 use tombolo_base::CacheMaintenance;
 use tombolo_ring::Sleeper;
 
 use super::{ChannelEnd, Signals};
 
-/// What a side waits for.
+/// Condition that a side waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
     /// A message, or the end of the channel.
     Message,
-    /// Room for the message that last found none.
+    /// Room for the message that was last refused.
     Room,
     /// A message or room.
     Both,
@@ -26,28 +26,28 @@ impl Awaited {
     }
 }
 
-/// What an announced sleep still needs.
+/// Work that remains after a sleep was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
-    /// Nothing: the peer sees it.
+    /// Nothing remains: the announcement is visible to the peer.
     Complete,
-    /// A barrier in place of the peer's fence: [`Signals::barrier`], or one for many channels.
+    /// A barrier in place of the peer's fence is required: [`Signals::barrier`], or one for many channels.
     NeedsBarrier,
 }
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
-    /// Announces that this side is about to sleep. Execute the barrier if the result asks for it, then do a
+    /// Announces that this side is about to sleep. Execute the barrier if the result requires it, then do a
     /// [last poll](Self::may_sleep), sleep, and call [`awake`](Self::awake).
     #[must_use = "without the barrier a wake-up can be lost"]
     pub fn announce(&mut self, awaited: Awaited) -> Announced {
         let ends = &mut self.ends;
-        // Announces both, whatever the first lacks: the peer may fence for one and not for the other.
+        // Announces both unconditionally: the peer may fence for one and not for the other.
         let message = if awaited.message() { arm(&mut ends.sleeper) } else { Announced::Complete };
         let room = if awaited.room() { arm(&mut ends.room_sleeper) } else { Announced::Complete };
         if message == Announced::NeedsBarrier { message } else { room }
     }
 
-    /// [`announce`](Self::announce), the barrier, and the [last poll](Self::may_sleep).
+    /// Runs [`announce`](Self::announce), the barrier, and the [last poll](Self::may_sleep).
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn about_to_sleep(&mut self, awaited: Awaited) -> bool {
         if self.announce(awaited) == Announced::NeedsBarrier {
@@ -56,12 +56,12 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.may_sleep(awaited)
     }
 
-    /// The last poll before a sleep: false when the awaited condition already holds.
+    /// Polls a last time before a sleep. Returns false if the awaited condition already holds.
     ///
     /// After it returned true, every awaited action of the peer rings this side: no wake-up is lost.
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
-        // Unconditional, because it returns the slots for which the peer may be waiting.
+        // Unconditional, because it returns slots that the peer may be waiting for.
         let nothing_to_read = !self.has_message_or_end();
         let no_room = !self.sendable();
         let may_sleep = (nothing_to_read || !awaited.message()) && (no_room || !awaited.room());
@@ -75,7 +75,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         (awaited.message() && self.readable()) || (awaited.room() && self.sendable())
     }
 
-    /// Withdraws the announcement; after a sleep ended by a bell or a lifeline (`rung`), also reads both.
+    /// Withdraws the announcement. After a sleep ended by a bell or lifeline (`rung`), also reads both.
     pub fn awake(&mut self, rung: bool) {
         if !self.closed {
             self.ends.sleeper.disarm();
@@ -87,7 +87,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     }
 }
 
-/// Announces a sleep. Whether that needs a barrier depends on the order on which the two sides agreed.
+/// Announces a sleep. The agreed order determines whether that needs a barrier.
 pub(super) fn arm<C: CacheMaintenance>(sleeper: &mut Sleeper<C>) -> Announced {
     let mut announced = Announced::Complete;
     let Ok(()) = sleeper.arm(|| {

@@ -1,4 +1,4 @@
-//! Doorbells by polling: each side counts up a word for each bell that it rings, and a word for all of them.
+//! Polled doorbells: each side increments a word for each bell that it rings, and a word for all of them.
 
 use tombolo_base::{CacheMaintenance, SharedMemory};
 
@@ -18,9 +18,9 @@ pub struct Bells {
 }
 
 impl Bells {
-    /// The bells of one side. What was rung before is not heard.
+    /// Creates the bells of one side. Rings from before are ignored.
     ///
-    /// `count` beyond [`MAX_BELLS`] counts as that.
+    /// A `count` beyond [`MAX_BELLS`] is clamped.
     #[must_use]
     pub fn new<C: CacheMaintenance>(window: &SharedMemory<C>, role: Role, count: u16) -> Self {
         let (own, other) = match role {
@@ -28,7 +28,7 @@ impl Bells {
             Role::Joiner => (pulse::JOINER, pulse::HOST),
         };
         let counters = |of: usize| core::array::from_fn(|bell| read(window, of + pulse::COUNTERS + bell));
-        // The sum first: a bell that is rung meanwhile is heard once too often rather than not at all.
+        // Reads the sum first: a bell that is rung meanwhile is then reported twice rather than not at all.
         let rings_heard = read(window, other + pulse::RINGS);
         Bells {
             own,
@@ -41,7 +41,7 @@ impl Bells {
         }
     }
 
-    /// Rings one of the other side's bells; one that does not exist is ignored.
+    /// Rings one of the other side's bells. Ignores a bell that does not exist.
     pub fn ring<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, bell: u16) {
         if bell >= self.count {
             return;
@@ -53,9 +53,10 @@ impl Bells {
         write(window, self.own + pulse::RINGS, self.rings);
     }
 
-    /// Calls `rung` for each bell that the other side has rung since. Returns whether there was one.
+    /// Calls `rung` for each bell that the other side has rung since the last call. Returns whether there was
+    /// one.
     ///
-    /// It reads one word when there was none.
+    /// Reads a single word if there was none.
     pub fn hear<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, mut rung: impl FnMut(u16)) -> bool {
         let rings = read(window, self.other + pulse::RINGS);
         if rings == self.rings_heard {

@@ -1,4 +1,4 @@
-//! The root's side of the rendezvous.
+//! Root's side of the rendezvous.
 
 use core::num::NonZeroU16;
 
@@ -10,56 +10,56 @@ use super::{
     trial,
 };
 
-/// What happened on the root's side.
+/// Event on the root's side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostEvent {
-    /// Nothing.
+    /// Nothing happened.
     Nothing,
     /// A joiner was refused; the root keeps waiting for others.
     Refused(RendezvousError),
-    /// A joiner may have the node: prepare the window, then [`accept`](Host::accept).
+    /// A joiner claimed the node: prepare the window, then [`accept`](Host::accept).
     Claimed(Claim),
-    /// The joiner that had the node is gone. [`Host::open`] makes a new session.
+    /// The joiner that held the node is gone. [`Host::open`] creates a new session.
     Lost(Loss),
 }
 
-/// A claim that agrees with the offer.
+/// Claim that agrees with the offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     attempt: Nonce,
-    /// A number of the kernel that it runs under.
+    /// Identifying number of the kernel that the joiner runs under.
     pub kernel: u64,
-    /// Where the window begins in the file that programs on the node map, in bytes.
+    /// Offset of the window in the file that programs on the node map, in bytes.
     pub base_bytes: u64,
 }
 
-/// The root's side: one session, from the offer to the loss of the joiner.
+/// Root's side: one session, from the offer to the loss of the joiner.
 #[derive(Debug)]
 pub struct Host {
     terms: Terms,
     session: Nonce,
     silence_ns: u64,
     beat: u64,
-    /// The last attempt that was answered.
+    /// Last attempt that was answered.
     answered: u64,
     stale_request: u64,
     grant: Option<Grant>,
-    /// Attempts that may still write to the claim though their time to do so is over, and 0.
+    /// Attempts whose grant expired but that may still write the claim, and 0.
     overdue: [u64; OVERDUE],
     joined: Option<(Nonce, Watch)>,
 }
 
-/// How long a joiner may take to write a claim that was granted to it, before others get a turn.
+/// Time for a joiner to write a claim that was granted to it, before others get a turn, in nanoseconds.
 const GRANT_NS: u64 = 1_000_000_000;
 
-/// For how long a claim may be found torn, though it is written again every
-/// [`CLAIM_AGAIN_NS`](super::joiner::CLAIM_AGAIN_NS), before it is the window's fault.
+/// Time for which a claim may be found torn, in nanoseconds, although it is rewritten every
+/// [`CLAIM_AGAIN_NS`](super::joiner::CLAIM_AGAIN_NS). After that the window is considered faulty.
 const TORN_NS: u64 = 3_000_000_000;
 
-/// How many joiners that were too slow are remembered.
+/// Number of expired attempts that are remembered.
 const OVERDUE: usize = 8;
 
-/// The right of one attempt to write the claim.
+/// Right of one attempt to write the claim.
 #[derive(Debug)]
 struct Grant {
     attempt: Nonce,
@@ -67,7 +67,7 @@ struct Grant {
     torn_since_ns: Option<u64>,
 }
 
-/// A claim as it was read.
+/// Claim as read from the window.
 struct ReadClaim {
     theirs: Result<Said, RendezvousError>,
     said: [u64; claim::SAID.len()],
@@ -78,7 +78,7 @@ struct ReadClaim {
 
 impl Host {
     /// Offers the window for `node` with a fresh `session`. A joiner counts as lost after `silence_ns`
-    /// without a beat.
+    /// without a heartbeat.
     ///
     /// # Panics
     /// When the window is shorter than its first page.
@@ -116,7 +116,7 @@ impl Host {
             silence_ns,
             beat,
             answered: 0,
-            // Of an earlier session: a joiner that lives asks anew.
+            // Left by an earlier session: a joiner that is alive sends a new request.
             stale_request: read(window, REQUEST),
             grant: None,
             overdue: [0; OVERDUE],
@@ -124,13 +124,13 @@ impl Host {
         }
     }
 
-    /// Shows that the root lives. To be called several times in the joiner's limit of silence.
+    /// Writes a heartbeat. Call it several times within the joiner's silence limit.
     pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::HOST + pulse::BEAT, self.beat);
     }
 
-    /// Looks at what the joiner wrote.
+    /// Processes what the joiner wrote.
     pub fn poll<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -145,7 +145,7 @@ impl Host {
                 if is_its_own && of_joiner(pulse::STATE) == pulse::LEFT {
                     return HostEvent::Lost(Loss::Left);
                 }
-                // Until it shows its own pulse the time counts from the answer.
+                // Until it shows its own pulse, the time counts from the answer.
                 let beat = if is_its_own { of_joiner(pulse::BEAT) } else { watch.beat };
                 match watch.silence_ns(beat, now_ns) {
                     for_ns if for_ns > self.silence_ns => HostEvent::Lost(Loss::Silent { for_ns }),
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// Lets the next joiner write its claim, when none may or the one that may has not done so in time.
+    /// Grants the claim to the next joiner if it is free or its holder was too slow.
     fn grant_next<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, now_ns: u64) {
         match &self.grant {
             Some(grant) if now_ns < grant.until_ns => return,
@@ -191,7 +191,7 @@ impl Host {
         }
     }
 
-    /// Ends a grant. The joiner may be stopped just before it writes, and write when it goes on.
+    /// Ends a grant. The joiner may be stopped just before it writes, and write when it resumes.
     fn withdraw<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, late: Nonce) {
         self.grant = None;
         self.is_overdue(late);
@@ -205,7 +205,7 @@ impl Host {
         }
     }
 
-    /// Reads the claim of `attempt`; `None` if it changes meanwhile.
+    /// Reads the claim of `attempt`. Returns `None` if it changes during the read.
     fn read_claim<C: CacheMaintenance>(&self, window: &SharedMemory<C>, attempt: Nonce) -> Option<ReadClaim> {
         let theirs = page::said(window, claim::MAGIC, CLAIM_MAGIC, [claim::CACHE_SEED, claim::EVICT_ONE_IN]);
         let said = claim::SAID.map(|word| read(window, word));
@@ -217,7 +217,7 @@ impl Host {
         is_same.then_some(ReadClaim { theirs, said, proof, trial, is_sealed })
     }
 
-    /// Decides on the claim that was granted.
+    /// Decides on the granted claim.
     fn judge<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -228,7 +228,7 @@ impl Host {
         let Some(found) = self.read_claim(window, attempt) else { return HostEvent::Nothing };
         let ReadClaim { theirs, said, proof, trial, is_sealed } = found;
         if !is_sealed || trial.of_others != 0 {
-            // A joiner whose turn is over wrote over it, and this one writes it again.
+            // An expired joiner overwrote the claim, and this one will rewrite it.
             let Some(grant) = &mut self.grant else { return HostEvent::Nothing };
             let since_ns = *grant.torn_since_ns.get_or_insert(now_ns);
             grant.until_ns = since_ns + TORN_NS + GRANT_NS;
@@ -258,7 +258,8 @@ impl Host {
         }
     }
 
-    /// A claim that was not granted is of a joiner that cannot ask: it swaps bytes, or is of another version.
+    /// Inspects a claim that was not granted. It comes from a joiner that cannot send a valid request: it
+    /// swaps bytes, or has another version.
     fn look_at_stranger<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -289,7 +290,7 @@ impl Host {
     }
 
     /// Gives the node to a joiner, in a new generation. The control channel's memory must have been cleared.
-    /// Returns the bells, which hear what this joiner rings.
+    /// Returns the bells that this joiner rings.
     pub fn accept<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -320,14 +321,14 @@ impl Host {
         let said = [verdict, generation.into()];
         page::write_four(window, offer::PROOF, secret.proof(Role::Host, self.session, attempt, &said));
         write(window, offer::ANSWERED, attempt.get());
-        // After the answer, so that the joiner finds that first.
+        // Only after the answer, so that the joiner finds that first.
         if self.grant.as_ref().is_some_and(|grant| grant.attempt == attempt) {
             self.grant = None;
             write(window, offer::GRANTED, 0);
         }
     }
 
-    /// Withdraws the offer: the root ends, or the node is no longer part of the machine.
+    /// Withdraws the offer, because the root ends or the node is no longer part of the machine.
     pub fn close<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         write(window, pulse::HOST + pulse::STATE, pulse::LEFT);
         write(window, offer::MAGIC, 0);

@@ -1,4 +1,4 @@
-//! The joining node's side of the rendezvous.
+//! Joining node's side of the rendezvous.
 
 use core::num::NonZeroU16;
 
@@ -9,31 +9,31 @@ use super::{
     ACCEPTED, Bells, FORCED, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch, trial,
 };
 
-/// How long a claim stands before it is written again: a joiner whose turn was over may have written over it.
+/// Interval at which a claim is rewritten, in nanoseconds: an expired joiner may have overwritten it.
 pub(super) const CLAIM_AGAIN_NS: u64 = 100_000_000;
 
-/// How long a joiner that does not agree waits for its turn to tell the root so.
+/// Time that a joiner that disagrees waits for its turn to report that to the root, in nanoseconds.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// What a joiner waits for.
+/// Condition that a joiner waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
     /// There is no offer, or the root that made it shows no sign of life.
     ForRoot,
-    /// The node has a joiner already, which may be dead; the root will find out.
+    /// The node already has a joiner. It may be dead, which the root will detect.
     ForPredecessor,
-    /// The request or the claim is not answered yet.
+    /// The request or the claim has not been answered yet.
     ForAnswer,
 }
 
-/// What happened on the joiner's side.
+/// Event on the joiner's side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JoinEvent {
-    /// Nothing to do but to wait.
+    /// Nothing to do but wait.
     Waiting(Waiting),
     /// The node is joined.
     Joined(Accepted),
-    /// It is joined and the root lives.
+    /// The node is joined and the root is alive.
     Nothing,
     /// The two sides do not agree.
     Failed(RendezvousError),
@@ -41,25 +41,26 @@ pub enum JoinEvent {
     Lost(Loss),
 }
 
-/// What the root decided.
+/// Decision of the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// The node's id.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its generation.
+    /// Generation of the node.
     pub generation: NonZeroU16,
-    /// Doorbells each way.
+    /// Number of doorbells in each direction.
     pub bells: u16,
-    /// What the node is called.
+    /// Name of the node.
     pub name: Name,
-    /// What its machine is called.
+    /// Name of the machine.
     pub machine: Name,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Looking,
-    /// It asks for its turn to write the claim. With a difference it does so for the root to report it too.
+    /// Requests its turn to write the claim. With a difference it does so only to make the root report it
+    /// too.
     Requesting {
         session: Nonce,
         since_ns: u64,
@@ -74,17 +75,17 @@ enum State {
     },
 }
 
-/// The joiner's side: one attempt.
+/// Joiner's side: one attempt.
 #[derive(Debug)]
 pub struct Joiner {
     terms: Terms,
-    /// The node that it wants; `None` for the one whose window it is.
+    /// Name of the wanted node; `None` for the node that the window belongs to.
     wanted: Option<Name>,
     attempt: Nonce,
     kernel: u64,
     base_bytes: u64,
     silence_ns: u64,
-    /// It joins though the window is unsound.
+    /// Whether to join although the window is unsound.
     is_forced: bool,
     state: State,
     root: Option<Watch>,
@@ -93,10 +94,10 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// An attempt with a fresh random number.
+    /// Creates an attempt with a fresh random number.
     ///
-    /// `kernel` names the kernel that runs here, `base_bytes` is where the window begins in the file that
-    /// programs map. The root counts as lost after `silence_ns` without a beat.
+    /// `kernel` identifies the kernel that runs here. `base_bytes` is the offset of the window in the file
+    /// that programs map. The root counts as lost after `silence_ns` without a heartbeat.
     ///
     /// # Panics
     /// When the window is shorter than its first page.
@@ -125,13 +126,13 @@ impl Joiner {
         }
     }
 
-    /// Joins even if the window does not keep what is written.
+    /// Joins even if the window does not retain what is written.
     #[must_use]
     pub fn forced(self, is_forced: bool) -> Self {
         Joiner { is_forced, ..self }
     }
 
-    /// Looks at what the root wrote, and does the next step.
+    /// Processes what the root wrote and advances the state.
     pub fn poll<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -188,7 +189,7 @@ impl Joiner {
         let evictions = [offer::CACHE_SEED, offer::EVICT_ONE_IN];
         let offered = match page::said(window, offer::MAGIC, OFFER_MAGIC, evictions) {
             Ok(offered) => offered,
-            // What has never been a window will not become one by waiting.
+            // Memory that has never been a window will not become one by waiting.
             Err(error) => {
                 if !matches!(error, RendezvousError::NotTombolo { .. }) {
                     self.claim_unasked(window, session, secret);
@@ -203,7 +204,7 @@ impl Joiner {
         if let Some(wanted) = self.wanted.filter(|wanted| *wanted != name) {
             return JoinEvent::Failed(RendezvousError::Node { offered: name, wanted });
         }
-        // The root finds the same difference, and reports it too.
+        // The root detects the same difference and reports it too.
         let difference = Said::of(&self.terms).compare(&offered).and_then(|()| {
             match trial::read_words(window, offer::TRIAL, session, &[]).lost {
                 lost if lost != 0 && !self.is_forced => Err(RendezvousError::Unsound { lost }),
@@ -220,7 +221,7 @@ impl Joiner {
         self.request(window, now_ns, (session, now_ns, difference.err()), secret)
     }
 
-    /// Asks for its turn, and writes the claim when it has come.
+    /// Requests its turn, and writes the claim when the turn comes.
     fn request<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -244,7 +245,7 @@ impl Joiner {
         {
             return JoinEvent::Failed(error);
         } else {
-            // One store, so that of several requests one is whole; the others are made again.
+            // A single store, so that one of several requests is intact; the others are repeated.
             let request = self.attempt.get() ^ session.get();
             if read(window, REQUEST) != request {
                 write(window, REQUEST, request);
@@ -253,7 +254,8 @@ impl Joiner {
         JoinEvent::Waiting(Waiting::ForAnswer)
     }
 
-    /// The node is another's: if that one lives this attempt fails, else the root will find that it is dead.
+    /// Handles a node that is taken: if its joiner lives this attempt fails, otherwise the root will detect
+    /// its death.
     fn watch_predecessor<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -272,7 +274,7 @@ impl Joiner {
         JoinEvent::Waiting(Waiting::ForPredecessor)
     }
 
-    /// Writes the claim; `lost` of the words that the root wrote read otherwise.
+    /// Writes the claim. `lost` of the words that the root wrote read back differently.
     fn claim<C: CacheMaintenance>(
         &self,
         window: &SharedMemory<C>,
@@ -283,7 +285,7 @@ impl Joiner {
         self.claim_stores(session, lost, secret).for_each(|(word, value)| write(window, word, value));
     }
 
-    /// The stores of a claim, in their order.
+    /// Returns the stores of a claim in their order.
     pub(super) fn claim_stores(
         &self,
         session: Nonce,
@@ -316,7 +318,7 @@ impl Joiner {
             ])
     }
 
-    /// Writes a claim without the root's leave, and without a trial: the root could not understand a request.
+    /// Writes a claim without a grant and without a trial, because the root could not understand a request.
     fn claim_unasked<C: CacheMaintenance>(
         &self,
         window: &SharedMemory<C>,
@@ -338,7 +340,7 @@ impl Joiner {
             return event;
         }
         if read(window, offer::GRANTED) != self.attempt.get() {
-            // It was too slow, or is answered at this moment.
+            // It was too slow, or is being answered right now.
             self.state = State::Requesting { session, since_ns: now_ns, difference: None };
         } else if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
             self.claim(window, session, 0, secret);
@@ -347,7 +349,7 @@ impl Joiner {
         JoinEvent::Waiting(Waiting::ForAnswer)
     }
 
-    /// The answer, if it is for this attempt or has given the node to another.
+    /// Returns the answer, if it is for this attempt or gave the node to another.
     fn answered<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
@@ -357,7 +359,7 @@ impl Joiner {
         let answered = read(window, offer::ANSWERED);
         let verdict = read(window, offer::VERDICT);
         if read(window, offer::ANSWERED) != answered {
-            // The verdict may be that on another attempt.
+            // The verdict may belong to another attempt.
             return None;
         }
         if answered == self.attempt.get() {
@@ -397,20 +399,21 @@ impl Joiner {
         })
     }
 
-    /// The bells of a node that has just joined. What the root rings before the node rings is not heard.
+    /// Returns the bells of a node that has just joined. Rings of the root before the node's first ring are
+    /// lost.
     #[must_use]
     pub fn bells<C: CacheMaintenance>(&self, window: &SharedMemory<C>, accepted: &Accepted) -> Bells {
         Bells::new(window, Role::Joiner, accepted.bells)
     }
 
-    /// Shows that this node lives, once it has joined. To be called several times in the root's limit of
-    /// silence.
+    /// Writes a heartbeat of this node, once it has joined. Call it several times within the root's silence
+    /// limit.
     pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::JOINER + pulse::BEAT, self.beat);
     }
 
-    /// Leaves: the root need not wait for silence.
+    /// Leaves the node, so that the root need not wait for silence.
     pub fn leave<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         if let State::Joined { .. } = self.state {
             write(window, pulse::JOINER + pulse::STATE, pulse::LEFT);

@@ -1,11 +1,11 @@
-//! What arrives on a bulk channel.
+//! Events that a bulk channel delivers.
 
 use tombolo_bulk::wire::Offer;
 
 use super::buffer::{Buffer, Shared};
 use super::pool::Pool;
 
-/// What a transfer brought: one piece or more.
+/// Buffers that one transfer delivered, at least one.
 #[derive(Debug)]
 pub struct Received<T> {
     first: T,
@@ -22,19 +22,19 @@ impl<T> Received<T> {
         Received { first, rest: Vec::new() }
     }
 
-    /// How many pieces were received, at least 1.
+    /// Returns the number of pieces received, at least 1.
     #[must_use]
     pub fn pieces(&self) -> usize {
         1 + self.rest.len()
     }
 
-    /// The first piece; the others, if there are any, are dropped.
+    /// Returns the first piece and drops the others.
     #[must_use]
     pub fn into_first(self) -> T {
         self.first
     }
 
-    /// All pieces, in the order in which they were sent.
+    /// Returns all pieces in the order in which they were sent.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         let mut all = Vec::with_capacity(self.pieces());
@@ -44,55 +44,55 @@ impl<T> Received<T> {
     }
 }
 
-/// What the other side of a bulk channel did.
+/// Event that [`BulkChannel::recv`](super::BulkChannel::recv) returns: what the peer did.
 #[derive(Debug)]
 pub enum Arrival {
-    /// It moved buffers here.
+    /// The peer moved buffers to this domain.
     Moved(Received<Buffer>),
-    /// It shared buffers.
+    /// The peer shared buffers with this domain.
     Shared(Received<Shared>),
-    /// It passed this many buffers back and said something with it; those that come without a word are just
-    /// free again.
+    /// The peer passed back this number of buffers, with metadata. Buffers passed back without metadata
+    /// become free silently.
     Passed(usize),
-    /// It released this many buffers and said something with it.
+    /// The peer released this number of buffers, with metadata.
     Released(usize),
-    /// It assigned a pool, which was taken.
+    /// The peer assigned a pool, which this side accepted.
     Pool(Pool),
-    /// It offers a pool; to be [taken](super::BulkChannel::take_pool) or
-    /// [declined](super::BulkChannel::decline_pool).
+    /// The peer offers a pool; [take](super::BulkChannel::take_pool) or
+    /// [decline](super::BulkChannel::decline_pool) it.
     Offered(PoolOffer),
-    /// It took a pool off the channel.
+    /// The peer removed a pool from the channel.
     PoolGone(Pool),
 }
 
 impl Arrival {
-    /// The buffers that were moved here, if that is what happened.
+    /// Returns the buffers that were moved, if this is [`Arrival::Moved`].
     #[must_use]
     pub fn moved(self) -> Option<Received<Buffer>> {
         if let Arrival::Moved(received) = self { Some(received) } else { None }
     }
 
-    /// The buffers that were shared, if that is what happened.
+    /// Returns the buffers that were shared, if this is [`Arrival::Shared`].
     #[must_use]
     pub fn shared(self) -> Option<Received<Shared>> {
         if let Arrival::Shared(received) = self { Some(received) } else { None }
     }
 }
 
-/// A pool that the other side of a channel offers.
+/// Pool that the peer offers on a channel.
 #[derive(Debug)]
 pub struct PoolOffer {
     pub(super) offer: Offer,
 }
 
 impl PoolOffer {
-    /// Bytes of each buffer.
+    /// Size of each buffer, in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
         self.offer.layout.buffer_bytes()
     }
 
-    /// How many buffers there are.
+    /// Number of buffers in the pool.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.offer.layout.count()

@@ -1,4 +1,4 @@
-//! Buffers in the hands of the program.
+//! Buffers owned by the program, and shared ones.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::content::Content;
 use super::pool::{Inner, Pool, Return};
 use crate::error::BulkError;
 
-/// A buffer, or a right to read one, and which part of it is meant.
+/// Right to a buffer (to read and write, or only to read) and the selected part of it.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) pool: Arc<Inner>,
@@ -21,11 +21,11 @@ pub(super) struct Handle {
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
     pub(super) content: Content,
-    /// Over which link it came, if it came.
+    /// Link over which the right arrived, if it came from a peer.
     pub(super) from: Option<PoolChannel>,
-    /// Whether this is a right to read that was lent to this domain.
+    /// Whether this is a read right that another domain shared.
     pub(super) is_borrowed: bool,
-    /// Its right went over, so that nothing is to be done when it is dropped.
+    /// Set once the right was transferred: drop then does nothing.
     pub(super) is_spent: bool,
 }
 
@@ -47,7 +47,7 @@ impl Handle {
     pub(super) fn range(&self, offset_bytes: u64, length_bytes: usize) -> Result<usize, BulkError> {
         let length_bytes = length_bytes as u64;
         match offset_bytes.checked_add(length_bytes) {
-            // What lies within a buffer that is mapped has an address.
+            // Offsets within a mapped buffer fit an address.
             Some(end) if end <= self.length_bytes => Ok((self.offset_bytes + offset_bytes) as usize),
             _ => {
                 let available_bytes = self.length_bytes;
@@ -56,7 +56,7 @@ impl Handle {
         }
     }
 
-    /// Where the buffer begins in memory that others map, and that memory.
+    /// Returns the shared memory that holds the buffer and the buffer's offset in it.
     pub(super) fn mapped(&self) -> Option<(&SharedMemory, usize)> {
         match &self.content {
             Content::Pool => {
@@ -96,7 +96,7 @@ impl Handle {
         }
     }
 
-    /// That the pool's memory was not taken away: what was read was the buffer's.
+    /// Fails if the pool's memory was revoked: the bytes just read are then not the buffer's.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.pool.memory.as_ref().map_or(Ok(()), super::memory::PoolMemory::check)
     }
@@ -113,7 +113,7 @@ impl Handle {
 
     fn memory(&self) -> Option<SharedMemory> {
         let (memory, start) = self.mapped()?;
-        // Buffers are of whole words. What does not begin at one cannot be had in words.
+        // A buffer is a whole number of words; a part that does not begin at a word has no word view.
         let length_bytes = (self.length_bytes as usize).next_multiple_of(8);
         memory.slice(start + self.offset_bytes as usize, length_bytes).ok()
     }
@@ -145,7 +145,7 @@ impl Handle {
     }
 }
 
-/// Gives the buffer back to where it came from.
+/// Returns the buffer to the domain that it came from.
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.is_spent {
@@ -156,11 +156,11 @@ impl Drop for Handle {
         let back = match (self.is_borrowed, self.from) {
             (true, Some(link)) if state.table.is_live(link) => Some((Verb::Release, link)),
             (true, _) => {
-                // Lent on, it is forgotten with the last that comes back; no operation waits for it.
+                // The domain shared it further: the entry is dropped when the last such share is released.
                 let _ = state.table.forget(buffer);
                 None
             }
-            // What came from where the pool did is needed there.
+            // A buffer that came from the domain that assigned the pool goes back there.
             (false, Some(UPSTREAM)) if state.table.is_live(UPSTREAM) => Some((Verb::Pass, UPSTREAM)),
             (false, _) => {
                 let _ = state.table.put(buffer);
@@ -175,30 +175,30 @@ impl Drop for Handle {
     }
 }
 
-/// A buffer to read and write. No other domain has it.
+/// Buffer that this domain alone may read and write.
 ///
-/// One that is dropped is free again: at once where it was taken, and where it came from over a channel, with
-/// the next operation on that channel.
+/// Dropping it frees it: immediately in the domain that took it from the pool, and with the next operation on
+/// the channel if it arrived over one.
 #[derive(Debug)]
 pub struct Buffer {
     pub(super) handle: Handle,
 }
 
-/// A buffer to read. Other domains may read it too, and none writes to it.
+/// Read-only buffer. Other domains may read it as well; none can write to it.
 ///
-/// One that came over a channel is released when it is dropped, with the next operation on that channel. A
-/// domain that shared a buffer of its own can [take it back](Self::reclaim) when all others have released it;
-/// if it drops this, the buffer is free then.
+/// Dropping one that arrived over a channel releases it with the next operation on that channel. A domain
+/// that shared its own buffer can [reclaim](Self::reclaim) it once all others have released it; if it drops
+/// this handle instead, the buffer becomes free at that point.
 #[derive(Debug)]
 pub struct Shared {
     pub(super) handle: Handle,
 }
 
-/// An operation that did not happen, and what was to be sent or added.
+/// Error of an operation that was not performed; returns the value that was to be sent or added.
 pub struct NotSent<T> {
-    /// Why not.
+    /// Reason for the failure.
     pub error: Error,
-    /// What is still this program's, unchanged.
+    /// The value, unchanged and still owned by the caller.
     pub kept: T,
 }
 
@@ -240,59 +240,60 @@ impl<E, T> From<Box<NotSent<T>>> for tombolo_interface::Decline<E> {
 
 macro_rules! reading {
     () => {
-        /// How long the part that is meant is, in bytes: all of a buffer that was taken, what was sent of one
-        /// that came.
+        /// Length of the selected part, in bytes: the whole buffer after a take, the part that was sent for a
+        /// buffer that arrived.
         #[must_use]
         pub fn len_bytes(&self) -> u64 {
             self.handle.length_bytes
         }
 
-        /// The pool that the buffer belongs to.
+        /// Returns the pool that the buffer belongs to.
         #[must_use]
         pub fn pool(&self) -> Pool {
             Pool { inner: Arc::clone(&self.handle.pool) }
         }
 
-        /// Which buffer of the pool it is, from 0.
+        /// Index of the buffer in its pool, from 0.
         #[must_use]
         pub fn number(&self) -> u32 {
             self.handle.buffer
         }
 
-        /// Copies bytes out, from `offset_bytes` of the part that is meant on.
+        /// Copies bytes from `offset_bytes` within the selected part into `target`.
         ///
         /// # Errors
-        /// [`BulkError::Range`]; [`Error::Revoked`] when the pool was taken away: what `target` holds then
-        /// means nothing.
+        /// [`BulkError::Range`]; [`Error::Revoked`] if the pool was revoked: the contents of `target` are
+        /// then undefined.
         pub fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
             self.handle.read(offset_bytes, target)
         }
 
-        /// The bytes themselves, of a pool without trust: the kernel keeps others from changing them.
+        /// Returns the bytes in place, for a pool without trust: the kernel prevents other domains from
+        /// changing them.
         ///
         /// # Errors
-        /// [`BulkError::Mapped`] for a pool with trust, whose memory others map.
+        /// [`BulkError::Mapped`] for a pool with trust, whose memory other domains map.
         pub fn bytes(&self) -> Result<&[u8], Error> {
             self.handle.bytes()
         }
 
-        /// The memory itself, of a pool with trust, to be read where it lies, in words, of which the last may
-        /// reach beyond the part that is meant. None without trust, or where the part does not begin at a
-        /// multiple of 8 bytes.
+        /// Returns the memory of the selected part, for a pool with trust, to be read in place as words; the
+        /// last word may extend past the part. Returns `None` without trust, or if the part does not begin at
+        /// a multiple of 8 bytes.
         ///
-        /// It can be used for as long as it is kept, and means this buffer only until this is sent or
-        /// dropped: that it is left alone from then on is what the ends of the channel trust each other with.
+        /// The memory stays mapped while the returned value exists, but belongs to this buffer only until the
+        /// buffer is sent or dropped. The ends of the channel trust each other not to access it after that.
         #[must_use]
         pub fn memory(&self) -> Option<SharedMemory> {
             self.handle.memory()
         }
 
-        /// Where the part that is meant is, to be read there, for code that takes addresses: until this is
-        /// sent or dropped, and without trust until it is first written to. With trust others map it, and may
-        /// write there at any time.
+        /// Returns the address of the selected part, for reading, for code that takes addresses. It is valid
+        /// until the buffer is sent or dropped, and without trust only until the first write to the buffer.
+        /// With trust other domains map the memory and may write to it at any time.
         ///
         /// # Errors
-        /// Its memory was lost.
+        /// An error if the memory of the buffer was lost.
         pub fn as_ptr(&self) -> Result<*const u8, Error> {
             self.handle.address()
         }
@@ -306,32 +307,32 @@ impl Buffer {
 
     reading!();
 
-    /// Copies bytes in, from `offset_bytes` of the part that is meant on.
+    /// Copies `source` into the buffer at `offset_bytes` within the selected part.
     ///
     /// # Errors
-    /// [`BulkError::Range`]; [`Error::Revoked`]; without trust also what the kernel refused.
+    /// [`BulkError::Range`]; [`Error::Revoked`]; without trust also errors of the kernel.
     pub fn write(&mut self, offset_bytes: u64, source: &[u8]) -> Result<(), Error> {
         self.handle.write(offset_bytes, source)
     }
 
-    /// The bytes themselves, of a pool without trust: no other domain maps them.
+    /// Returns the bytes in place for writing, for a pool without trust: no other domain maps them.
     ///
     /// # Errors
-    /// [`BulkError::Mapped`] for a pool with trust; what the kernel refused.
+    /// [`BulkError::Mapped`] for a pool with trust; errors of the kernel.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         self.handle.bytes_mut()
     }
 
-    /// As [`as_ptr`](Self::as_ptr), to be written there too.
+    /// Like [`as_ptr`](Self::as_ptr), for writing as well.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
         self.handle.address_mut()
     }
 
-    /// Means this part of the buffer, from its beginning: what is read and written here from now on, and
-    /// sent.
+    /// Selects a part of the buffer, with the offset counted from the beginning of the buffer. Subsequent
+    /// reads, writes and sends apply to this part.
     ///
     /// # Errors
     /// [`BulkError::Range`].
@@ -347,23 +348,23 @@ impl Shared {
 
     reading!();
 
-    /// Whether the buffer is of this domain, which shared it, and not of another, which shared it with this.
+    /// Whether this domain shared the buffer, rather than another domain with this one.
     #[must_use]
     pub fn is_own(&self) -> bool {
         !self.handle.is_borrowed
     }
 
-    /// How many others have not released it yet.
+    /// Number of domains that have not released the buffer yet.
     #[must_use]
     pub fn shares(&self) -> u32 {
         self.handle.pool.lock().table.lent(self.handle.buffer)
     }
 
-    /// The buffer to read and write again, when all others have released it.
+    /// Turns the shared buffer back into a writable one, once all others have released it.
     ///
     /// # Errors
-    /// [`TableError::Shared`] while some have not, [`TableError::NotHeld`] if it is another domain's. What
-    /// was shared comes back.
+    /// [`TableError::Shared`] while others still hold it, [`TableError::NotHeld`] if it belongs to another
+    /// domain. The shared buffer is returned with the error.
     pub fn reclaim(self) -> Result<Buffer, Box<NotSent<Shared>>> {
         let allowed = if self.handle.is_borrowed {
             Err(TableError::NotHeld(self.handle.buffer))
@@ -373,7 +374,7 @@ impl Shared {
         match allowed {
             Ok(()) => {
                 let mut buffer = Buffer::new(self.handle);
-                // All of it is this domain's again.
+                // The whole buffer is selected again.
                 let whole = buffer.handle.pool.layout.buffer_bytes();
                 (buffer.handle.offset_bytes, buffer.handle.length_bytes) = (0, whole);
                 Ok(buffer)

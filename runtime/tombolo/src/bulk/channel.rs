@@ -1,4 +1,4 @@
-//! One end of a channel for bulk data: what this side says on it.
+//! One end of a bulk channel: the operations that this side initiates.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -23,16 +23,16 @@ use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};
 use crate::error::BulkError;
 
-/// How long taking back what a peer had may take at the end of a channel.
+/// Timeout for revoking the peer's access when the channel ends.
 const TAKE_BACK: Duration = Duration::from_secs(5);
 
 /// One end of a channel for bulk data.
 ///
-/// Nothing of a buffer passes through the channel, only words about it; so a transfer takes the same time
-/// whatever its size. The exception are ends that share no memory, such as two virtual machines without a
-/// common window: there the content of what is moved or shared is [copied](Self::copies). What comes is read
-/// with [`recv`](Self::recv); buffers that the peer gives back are free again whenever anything is done with
-/// the channel.
+/// Only rights to buffers travel over the channel, never their contents, so a transfer takes the same time
+/// for any buffer size. The exception is two ends that share no memory, such as two virtual machines without
+/// a common window: the contents of moved and shared buffers are then [copied](Self::copies) through the
+/// channel. Incoming events are read with [`recv`](Self::recv). Buffers that the peer returns become free
+/// during any operation on the channel.
 ///
 /// ```no_run
 /// use tombolo::{Domain, Error, PoolOptions};
@@ -55,44 +55,44 @@ pub struct BulkChannel {
     pub(super) max_pool_bytes: u64,
     pub(super) asks: bool,
     pub(super) assigned: Vec<Assignment>,
-    /// The socket that descriptors travel on, without trust.
+    /// Socket for passing descriptors, without full trust.
     pub(super) companion: Option<OwnedFd>,
-    /// The last message that found no room, so that no descriptors are sent before there is.
+    /// Whether the last message found no room: descriptors are then not sent until there is room.
     pub(super) is_full: bool,
-    /// What has arrived while something else was waited for, the number of its message, and its metadata.
+    /// Arrivals received while waiting for something else, each with its message number and metadata.
     pub(super) arrived: VecDeque<(u32, Arrival, Vec<u8>)>,
-    /// Descriptors that came ahead of what they belong to.
+    /// Descriptors that arrived ahead of their message, with its number.
     pub(super) ahead: Option<(u32, Vec<OwnedFd>)>,
     pub(super) inbox: Vec<u8>,
     pub(super) outbox: Vec<u8>,
     pub(super) segments: Vec<Segment>,
-    /// The peer is gone, and what it had was taken back.
+    /// Whether the peer is gone and the buffers that it held were reclaimed.
     pub(super) is_lost: bool,
 }
 
-/// A pool on a channel.
+/// Pool that is assigned to a channel, or offered.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) pool: Arc<Inner>,
     pub(super) link: PoolChannel,
     pub(super) place: PoolIndex,
     pub(super) state: State,
-    /// Whether the other side may assign it further.
+    /// Whether the peer may assign it to further channels.
     pub(super) may_forward: bool,
-    /// What takes the peer's right back.
+    /// Capability lent to the peer; revoking it ends the peer's access.
     pub(super) lent: Option<Capability>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Offered by this side; no answer yet.
+    /// Offered by this side; the answer is pending.
     Offered,
     Assigned,
-    /// Offered by this side, and not taken.
+    /// Offered by this side and refused.
     Vetoed(Veto),
-    /// This side wants it off; no answer yet.
+    /// This side asked to remove it; the answer is pending.
     Leaving,
-    /// The other side still needs it.
+    /// The peer refused to remove it because it still uses it.
     Kept,
 }
 
@@ -137,7 +137,7 @@ impl BulkChannel {
         Ok(bulk)
     }
 
-    /// Has the next operation that waits do so up to `timeout`; with a timeout of zero it is tried once.
+    /// Sets the timeout of the next operation that waits; a timeout of zero makes a single attempt.
     #[inline]
     #[must_use = "it is the next operation that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut BulkChannel {
@@ -145,7 +145,7 @@ impl BulkChannel {
         self
     }
 
-    /// Says anything but a transfer.
+    /// Sends any message other than a transfer.
     pub(super) fn say(&mut self, message: &Message<'_>, timeout: Duration) -> Result<(), Error> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let prepared =
@@ -160,33 +160,34 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Who is at the other end, and what carries the channel.
+    /// The underlying channel, with its peer and transport.
     #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
 
-    /// Whether something has arrived while something else was awaited, and waits for [`recv`](Self::recv): of
-    /// that no waitset tells.
+    /// Whether an arrival was queued while waiting for something else and is ready for [`recv`](Self::recv).
+    /// A waitset does not report these.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// What both sides agreed to.
+    /// Returns the terms that both sides agreed on.
     #[must_use]
     pub fn terms(&self) -> Option<Terms> {
         self.session.terms()
     }
 
-    /// Whether the content of buffers of the pool is copied through the channel, because its ends share no
-    /// memory: a transfer takes time then, and returns once the other side has taken most of the content.
+    /// Whether the contents of this pool's buffers are copied through the channel because its ends share no
+    /// memory. A transfer then takes time proportional to the size, and returns once the peer has consumed
+    /// most of the contents.
     #[must_use]
     pub fn copies(&self, pool: &Pool) -> bool {
         self.position(&pool.inner).is_some_and(|at| self.session.is_copied(self.assigned[at].place))
     }
 
-    /// The pools that are on the channel, assigned by either end.
+    /// Iterates over the pools on the channel, assigned by either end.
     pub fn pools(&self) -> impl Iterator<Item = Pool> + '_ {
         let assigned = self.assigned.iter().filter(|assigned| assigned.state != State::Offered);
         assigned.map(|assigned| Pool { inner: Arc::clone(&assigned.pool) })
@@ -196,7 +197,7 @@ impl BulkChannel {
         self.assigned.iter().position(|assigned| Arc::ptr_eq(&assigned.pool, pool))
     }
 
-    /// Makes a pool in memory that both ends reach, and assigns it to the channel.
+    /// Creates a pool in memory that both ends can reach, and assigns it to the channel.
     ///
     /// # Errors
     /// As [`Domain::create_pool`] and [`assign`](Self::assign).
@@ -207,7 +208,7 @@ impl BulkChannel {
         Ok(pool)
     }
 
-    /// As [`create_pool`](Self::create_pool), without assigning it: that is left to
+    /// Creates a pool like [`create_pool`](Self::create_pool) without assigning it, for use with
     /// [`assign_here_only`](Self::assign_here_only).
     ///
     /// # Errors
@@ -218,8 +219,8 @@ impl BulkChannel {
         if options.node.is_some() || !is_direct || self.channel.transport() != TransportKind::Window {
             return self.domain.create_pool(&options.clone().trust(trust));
         }
-        // What lies behind a window reaches nothing else. Between two nodes that share one, the peer's name
-        // means that one.
+        // A node behind a window can reach only that window. If the peer's node has one, the pool goes there,
+        // otherwise into this node's window.
         let peer = self.channel.peer_node();
         let is_behind = |node: &NodeInfo| node.name == peer && node.window_bytes.1 > 0;
         let is_peer = self.domain.nodes()?.iter().any(is_behind);
@@ -227,21 +228,22 @@ impl BulkChannel {
         self.domain.create_pool(&options.clone().trust(trust).reachable_from(node))
     }
 
-    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and assign it
-    /// further. If it does not reach the memory of the pool, it gets memory of its own, and content is
-    /// [copied](Self::copies).
+    /// Assigns a pool to the channel: the peer can receive its buffers from then on, and assign the pool to
+    /// further channels. If the peer cannot reach the pool's memory, it allocates memory of its own and
+    /// contents are [copied](Self::copies).
     ///
     /// # Errors
-    /// [`BulkError::Vetoed`] says why the other side does not take it; [`BulkError::Trust`];
-    /// [`BulkError::OnChannel`]; [`Error::TimedOut`] when there is no answer: then asking again waits on for
-    /// it.
+    /// [`BulkError::Vetoed`] with the peer's reason for refusing; [`BulkError::Trust`];
+    /// [`BulkError::OnChannel`]; [`Error::TimedOut`] if the peer does not answer: calling again resumes the
+    /// wait for its answer.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.assign_with(pool, true, timeout)
     }
 
-    /// As [`assign`](Self::assign), but the other side may not assign it further. What it has comes back at
-    /// once when it dies, where otherwise it is taken from everybody who got it from there first.
+    /// Like [`assign`](Self::assign), but the peer may not assign the pool to further channels. If the peer
+    /// dies, its buffers are reclaimed immediately. With [`assign`](Self::assign), the pool must first be
+    /// revoked from every domain that got it through the peer.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
@@ -256,7 +258,7 @@ impl BulkChannel {
         self.finish_assign(pool, &mut patience)
     }
 
-    /// Offers the pool, unless that was done before.
+    /// Offers the pool, unless an offer is already pending.
     pub(super) fn begin_assign(
         &mut self,
         pool: &Pool,
@@ -270,7 +272,7 @@ impl BulkChannel {
         }
     }
 
-    /// Waits for the answer to an offer.
+    /// Waits for the answer to the offer.
     pub(super) fn finish_assign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
         loop {
             let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
@@ -282,7 +284,7 @@ impl BulkChannel {
                         self.assigned.swap_remove(at);
                         return Err(BulkError::Vetoed(veto).into());
                     }
-                    // The veto stays until the next offer is sent: a wait that was cut short goes on here.
+                    // The veto stays until the next offer is sent, so an interrupted wait resumes here.
                     self.offer(pool, may_forward, true, patience.remaining())?;
                     self.assigned.swap_remove(at);
                 }
@@ -345,12 +347,12 @@ impl BulkChannel {
         Ok(lent)
     }
 
-    /// Takes a pool off the channel.
+    /// Removes a pool from the channel.
     ///
     /// # Errors
-    /// [`TableError::InUse`] when buffers of it are out over the channel, or here from it;
-    /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no
-    /// answer: then asking again waits on for it.
+    /// [`TableError::InUse`] while buffers are lent over this channel, or held here from it;
+    /// [`BulkError::Kept`] if the peer has assigned the pool further; [`Error::TimedOut`] if the peer does
+    /// not answer: calling again resumes the wait for its answer.
     pub fn unassign(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
@@ -358,7 +360,7 @@ impl BulkChannel {
         self.finish_unassign(pool, &mut patience)
     }
 
-    /// Asks for the pool to leave, unless that was done before.
+    /// Requests removal of the pool, unless a request is already pending.
     pub(super) fn begin_unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
         self.settle()?;
         let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
@@ -375,7 +377,7 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Waits for the answer to that.
+    /// Waits for the answer to the removal request.
     pub(super) fn finish_unassign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
         loop {
             match self.position(&pool.inner).map(|at| (at, self.assigned[at].state)) {
@@ -389,16 +391,16 @@ impl BulkChannel {
         }
     }
 
-    /// Takes a pool that is [offered](Arrival::Offered).
+    /// Accepts a pool that the peer [offered](Arrival::Offered).
     ///
     /// # Errors
-    /// What it could not be mapped for, which the other side is told; or its end.
+    /// The error that prevented mapping it, which is also reported to the peer; or the end of the peer.
     pub fn take_pool(&mut self, offer: PoolOffer) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
         self.take_up(&offer.offer, timeout)
     }
 
-    /// Declines a pool that is [offered](Arrival::Offered).
+    /// Declines a pool that the peer [offered](Arrival::Offered).
     ///
     /// # Errors
     /// The end of the peer.
@@ -407,7 +409,7 @@ impl BulkChannel {
         self.say(&Message::Vetoed(offer.offer.place, Veto::Declined), timeout)
     }
 
-    /// Gives back what was dropped here and came over this channel, as far as there is room now.
+    /// Returns dropped buffers that came over this channel, as far as there is room for the messages.
     pub(super) fn give_back(&mut self) -> Result<(), Error> {
         for at in 0..self.assigned.len() {
             if self.assigned[at].pool.has_returns() {
@@ -429,7 +431,7 @@ impl BulkChannel {
             }
             match state.table.begin(back.verb, back.buffer, link) {
                 Ok(()) => {}
-                // Lent on: it goes back after the last who has it from here.
+                // Shared further: it is returned once the last of these shares is released.
                 Err(TableError::Shared { .. }) => {
                     index += 1;
                     continue;
@@ -466,8 +468,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has
-    /// arrived waits for [`recv`](Self::recv).
+    /// Returns dropped buffers, and handles incoming messages without waiting. Arrivals are queued for
+    /// [`recv`](Self::recv).
     ///
     /// # Errors
     /// The end of the peer.
@@ -476,7 +478,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// The channel has ended, `dead` if with the domain at its other end: what that had comes back.
+    /// Handles the end of the channel and reclaims the buffers that the peer held; `dead` if the peer's
+    /// domain died.
     pub(super) fn lose(&mut self, dead: bool) {
         if std::mem::replace(&mut self.is_lost, true) {
             return;
@@ -490,7 +493,8 @@ impl BulkChannel {
                 continue;
             }
             drop(state);
-            // The buffers are free only once the peer cannot reach them. If taking back fails they stay out.
+            // The buffers are free only once the peer cannot reach them. If the revocation fails, they stay
+            // lent.
             let taken = match lent {
                 Some(lent) => memory::take_back(lent, TAKE_BACK),
                 None => Ok(()),
@@ -504,7 +508,7 @@ impl BulkChannel {
 
 impl Drop for BulkChannel {
     fn drop(&mut self) {
-        // The last chance for what was dropped here.
+        // Last opportunity to return dropped buffers.
         let _ = self.give_back();
         self.lose(false);
     }

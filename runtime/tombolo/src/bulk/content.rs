@@ -1,4 +1,4 @@
-//! The bytes of a buffer in the hands of the program.
+//! Backing memory of a buffer that the program holds.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::error::Error;
 use super::open::OpenMemory;
 use crate::error::BulkError;
 
-/// Where the bytes are.
+/// Memory that holds a buffer's bytes.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// In the pool's memory, which all its domains map.
+    /// The pool's memory, which all its domains map.
     Pool,
-    /// In memory of the buffer, which those map that were sent it.
+    /// Memory of this buffer alone, mapped by the domains that it was sent to.
     Open(Arc<OpenMemory>),
-    /// In memory of this process alone.
+    /// Memory of this process alone.
     Fresh(Fresh),
-    /// In memory that is sealed: no process can write to it.
+    /// Sealed memory, which no process can write to.
     Sealed(Sealed),
-    /// In a copy of such, made as it is written to.
+    /// Private copy of sealed memory, created at the first write.
     Private(Private),
-    /// Nowhere: what is sealed was lost on the way to something else.
+    /// None: converting sealed memory failed and lost it.
     Gone,
 }
 
 impl Content {
-    /// The bytes, unless other domains map them.
+    /// Returns the bytes, unless other domains map them.
     pub(super) fn bytes(&self) -> Result<&[u8], Error> {
         match self {
             Content::Fresh(memory) => Ok(memory),
@@ -39,7 +39,7 @@ impl Content {
         }
     }
 
-    /// The bytes to be written, unless other domains map them.
+    /// Returns the bytes for writing, unless other domains map them.
     pub(super) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         if matches!(self, Content::Sealed(_))
             && let Content::Sealed(sealed) = std::mem::replace(self, Content::Gone)

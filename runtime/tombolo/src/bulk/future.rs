@@ -1,7 +1,7 @@
-//! The verbs of a bulk channel as futures, for any executor. How they wait is [`crate::future`]'s.
+//! Futures for the operations of a bulk channel, for any executor; [`crate::future`] implements the waiting.
 //!
-//! What depends on the peer is awaited. Assigning a pool and taking one that is offered also ask this node's
-//! monitor, and those questions block.
+//! The future waits for the peer without blocking. Assigning and accepting a pool also send requests to this
+//! node's monitor, and these block.
 
 use std::future::Future;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl HasChannel for BulkChannel {
     }
 }
 
-/// `None` for an operation that has to wait.
+/// Returns `None` if the operation would block.
 fn unless_blocked<T>(result: Result<T, Error>) -> Option<Result<T, Error>> {
     match result {
         Err(Error::WouldBlock) => None,
@@ -43,7 +43,7 @@ fn unless_blocked<T>(result: Result<T, Error>) -> Option<Result<T, Error>> {
     }
 }
 
-/// An operation that waits for a message of the peer: a blocking one with a timeout of zero.
+/// Operation that waits for a message from the peer: the blocking operation with a timeout of zero.
 struct Hear<F>(F);
 
 impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChannel> for Hear<F> {
@@ -59,7 +59,7 @@ impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChan
     }
 }
 
-/// The same for one that waits for room.
+/// Operation that waits for room in the channel.
 struct Say<F>(F);
 
 impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChannel> for Say<F> {
@@ -75,9 +75,9 @@ impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChanne
     }
 }
 
-/// A transfer that waits for room; `kept` is what it transfers, until it is sent. Without trust, where the
-/// socket that carries descriptors is full while the channel is not, it is tried again at each turn of the
-/// executor.
+/// Transfer that waits for room; `kept` holds what is transferred until it is sent. Without full trust, if
+/// the socket that carries descriptors is full while the channel is not, the transfer is retried on every
+/// poll.
 struct Transfer<T, F> {
     kept: Option<T>,
     send: F,
@@ -107,13 +107,13 @@ where
 }
 
 /// # Panics
-/// When a future is polled after it was ready, as `async` blocks do.
+/// If a future is polled after completion, as for `async` blocks.
 fn take<T>(kept: &mut Option<T>) -> T {
     kept.take().expect("a future is not polled after it was ready")
 }
 
 impl BulkChannel {
-    /// [`recv`](Self::recv) as a future. One that is dropped has received nothing.
+    /// Async [`recv`](Self::recv). Dropping the future loses no message.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -124,7 +124,7 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv(metadata)))
     }
 
-    /// [`recv_moved`](Self::recv_moved) as a future. One that is dropped has received nothing.
+    /// Async [`recv_moved`](Self::recv_moved). Dropping the future loses no buffer.
     ///
     /// # Errors
     /// As [`recv_moved`](Self::recv_moved).
@@ -135,7 +135,7 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_moved(metadata)))
     }
 
-    /// [`recv_shared`](Self::recv_shared) as a future. One that is dropped has received nothing.
+    /// Async [`recv_shared`](Self::recv_shared). Dropping the future loses no buffer.
     ///
     /// # Errors
     /// As [`recv_shared`](Self::recv_shared).
@@ -146,7 +146,7 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_shared(metadata)))
     }
 
-    /// [`recv_pool`](Self::recv_pool) as a future.
+    /// Async version of [`recv_pool`](Self::recv_pool).
     ///
     /// # Errors
     /// As [`recv_pool`](Self::recv_pool).
@@ -154,7 +154,7 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_pool()))
     }
 
-    /// [`take`](Self::take) as a future.
+    /// Async version of [`take`](Self::take).
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -165,7 +165,7 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).take(pool)))
     }
 
-    /// [`assign`](Self::assign) as a future. After one that is dropped, assigning again waits on for the
+    /// Async [`assign`](Self::assign). If the future is dropped, assigning again resumes the wait for the
     /// answer.
     ///
     /// # Errors
@@ -184,8 +184,8 @@ impl BulkChannel {
         }
     }
 
-    /// [`unassign`](Self::unassign) as a future. After one that is dropped, asking again waits on for the
-    /// answer.
+    /// Async [`unassign`](Self::unassign). If the future is dropped, unassigning again resumes the wait for
+    /// the answer.
     ///
     /// # Errors
     /// As [`unassign`](Self::unassign).
@@ -204,8 +204,8 @@ impl BulkChannel {
         }
     }
 
-    /// [`move_to`](Self::move_to) as a future. One that is dropped before it is ready has sent nothing, and
-    /// the buffer is free again.
+    /// Async [`move_to`](Self::move_to). Dropping the future before it is ready sends nothing and frees the
+    /// buffer.
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
@@ -217,8 +217,8 @@ impl BulkChannel {
         self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).move_to(buffer, metadata))
     }
 
-    /// [`share`](Self::share) as a future. One that is dropped before it is ready has sent nothing, and the
-    /// buffer is free again.
+    /// Async [`share`](Self::share). Dropping the future before it is ready sends nothing and frees the
+    /// buffer.
     ///
     /// # Errors
     /// As [`share`](Self::share).
@@ -230,8 +230,7 @@ impl BulkChannel {
         self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).share(buffer, metadata))
     }
 
-    /// [`pass`](Self::pass) as a future. One that is dropped before it is ready has sent nothing, and the
-    /// buffer is free again.
+    /// Async [`pass`](Self::pass). Dropping the future before it is ready sends nothing and frees the buffer.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).
@@ -243,7 +242,8 @@ impl BulkChannel {
         self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).pass(buffer, metadata))
     }
 
-    /// [`release`](Self::release) as a future. What one that is dropped had is released when there is room.
+    /// Async [`release`](Self::release). If the future is dropped, the buffer is released as soon as there is
+    /// room.
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -274,7 +274,7 @@ impl BulkChannel {
 }
 
 impl BulkOptions {
-    /// [`connect`](Self::connect) as a future; one that is dropped leaves no channel behind.
+    /// Async [`connect`](Self::connect). Dropping the future leaves no channel open.
     ///
     /// # Errors
     /// As [`Domain::connect_bulk`].
@@ -287,7 +287,7 @@ impl BulkOptions {
         let channel = options.underneath().connect_async(&domain, to);
         async move {
             let channel = channel.await?;
-            // Agrees on terms on a thread of its own: the peer answers when it likes.
+            // Negotiates terms on a separate thread, because the peer may take any time to answer.
             offload(move || BulkChannel::over(&domain, channel, &options, domain.timeout())).await?
         }
     }

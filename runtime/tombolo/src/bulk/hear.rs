@@ -1,5 +1,5 @@
-//! One end of a channel for bulk data: what the other side says next, and the short way for nearly all of it,
-//! the right to one buffer in memory that both map.
+//! One end of a bulk channel: receives messages, with a fast path for the most frequent one, a transfer of a
+//! single mapped buffer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::content::Content;
 use super::pool::{Inner, Pool};
 
 impl BulkChannel {
-    /// Hears one message and keeps what arrives with it for later.
+    /// Receives one message and queues what arrives with it.
     pub(super) fn hear(&mut self, patience: &mut Patience) -> Result<(), Error> {
         let mut metadata = Vec::new();
         if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
@@ -26,7 +26,7 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Hears one message, if there is one, and keeps what arrives with it for later. Says whether there was.
+    /// Receives one message if there is one, and queues what arrives with it. Returns whether there was one.
     pub(super) fn hear_one(&mut self) -> Result<bool, Error> {
         match self.found_out_of_line(Duration::ZERO)? {
             Found::Nothing => Ok(false),
@@ -34,7 +34,7 @@ impl BulkChannel {
         }
     }
 
-    /// The buffer that comes over by `verb`, if that is the next message. Any other message is handled as by
+    /// Returns the buffer if the next message transfers one by `verb`. Any other message is handled as in
     /// [`hear`](Self::hear).
     #[inline(always)]
     pub(super) fn expect(
@@ -56,8 +56,8 @@ impl BulkChannel {
         }
     }
 
-    /// A buffer of `pool` that comes back, if that is what the other side says next, as if it had been taken
-    /// from the pool. Any other message is handled.
+    /// Returns a buffer of `pool` if the next message gives one back, as if it had been taken from the pool.
+    /// Any other message is handled and its arrival queued.
     #[inline(always)]
     pub(super) fn expect_back(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
         match self.found(timeout)? {
@@ -69,7 +69,7 @@ impl BulkChannel {
         }
     }
 
-    /// Hears one message, and does what it says. What the program has to know comes back.
+    /// Receives one message and handles it. Returns the arrival that the program has to know about, if any.
     pub(super) fn hear_into(
         &mut self,
         metadata: &mut Vec<u8>,
@@ -86,7 +86,7 @@ impl BulkChannel {
         }
     }
 
-    /// Does what was found, and keeps what arrives with it for later.
+    /// Handles a message that was found, and queues what arrives with it.
     fn keep(&mut self, found: Found) -> Result<(), Error> {
         let mut metadata = Vec::new();
         if let Some(arrival) = self.act(found, &mut metadata)? {
@@ -115,12 +115,12 @@ impl BulkChannel {
         })
     }
 
-    /// Gives back what was dropped here, and looks for a message as long as that costs no system call, if it
-    /// may take so long.
+    /// Returns dropped buffers, then polls for a message: at most for `timeout`, and only as long as polling
+    /// needs no system call.
     #[inline(always)]
     fn found(&mut self, timeout: Duration) -> Result<Found, Error> {
         // No combinators: their closures are not inlined, and a segment that is returned through memory in
-        // one width and read back in another is waited for.
+        // one width and read back in another stalls on store forwarding.
         if let Err(error) = self.give_back() {
             return Err(self.noted(error));
         }
@@ -130,7 +130,7 @@ impl BulkChannel {
         }
     }
 
-    /// As [`found`](Self::found), for callers that are not on the fast path.
+    /// Like [`found`](Self::found), for callers outside the fast path.
     #[inline(never)]
     fn found_out_of_line(&mut self, timeout: Duration) -> Result<Found, Error> {
         self.found(timeout)
@@ -141,7 +141,7 @@ impl BulkChannel {
         let BulkChannel { channel, inbox, .. } = self;
         let mut words = [0; PIECE_WORDS];
         let found = channel.glance(timeout, |message| {
-            // The transfer of one piece, if it has the length of one.
+            // A message of this length is a transfer of a single piece.
             if let Some(read) = message.to_words() {
                 words = read;
                 return true;
@@ -164,7 +164,7 @@ impl BulkChannel {
         }
     }
 
-    /// Passes an error on, after doing what the end of a channel takes.
+    /// Handles the end of the channel if the error reports one, and returns the error.
     #[cold]
     fn noted(&mut self, error: Error) -> Error {
         match error {
@@ -181,7 +181,7 @@ impl BulkChannel {
         self.noted(error)
     }
 
-    /// Takes the right to one buffer that is mapped, with its content. None: its pool was taken away
+    /// Takes the right to one mapped buffer with its contents. Returns `None` if the pool was revoked
     /// meanwhile.
     #[inline(always)]
     fn receive_right(&mut self, verb: Verb, segment: Segment) -> Result<Option<Handle>, Error> {
@@ -193,8 +193,8 @@ impl BulkChannel {
         })
     }
 
-    /// Takes back the right to one buffer, whose content means nothing. It is free then, or if it is of the
-    /// pool that is `wanted` taken at once.
+    /// Takes back the right to one buffer, whose contents are undefined. The buffer becomes free, or is taken
+    /// immediately if it belongs to the `wanted` pool.
     #[inline(always)]
     fn receive_back(
         &mut self,
@@ -223,7 +223,7 @@ impl BulkChannel {
         };
         let mut state = pool.lock();
         if state.table.is_revoked() {
-            // It was true when it was said.
+            // The pool was revoked after the peer sent the message.
             return Ok(None);
         }
         match state.table.receive(verb, segment.buffer, *link) {
@@ -239,8 +239,7 @@ impl BulkChannel {
     }
 }
 
-/// How long something may take that takes several waits. The clock is first read when there is something to
-/// wait for.
+/// Time budget for an operation of several waits. The clock is read only at the first actual wait.
 #[derive(Debug)]
 pub(super) struct Patience {
     timeout: Duration,
@@ -257,7 +256,7 @@ impl Patience {
         self.deadline.get_or_insert_with(|| Deadline::after(timeout)).remaining()
     }
 
-    /// Of a wait that was cut short by those before it, how long all of them were to take.
+    /// Reports the timeout of the whole operation, not the shorter one of its last wait.
     pub(super) fn told(&self, error: Error) -> Error {
         match error {
             Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
@@ -266,11 +265,11 @@ impl Patience {
     }
 }
 
-/// What a look at the channel found.
+/// Result of polling the channel.
 enum Found {
     /// One piece without metadata, which nearly all transfers are.
     Piece(Verb, Segment),
-    /// Another message, which is in the inbox.
+    /// Another message, stored in the inbox.
     Message,
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! The memory of a pool of domains that trust each other: a region, which each of them maps once.
+//! Memory of a pool with full trust: a region that each domain maps once.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::region::{Capability, MapOptions, Mapping, RegionOptions};
 
 use super::options::PoolOptions;
 
-/// A pool's memory, and the right to it.
+/// Memory of a pool, with the capability for it.
 #[derive(Debug)]
 pub(super) struct PoolMemory {
     capability: Capability,
     mapping: Mapping,
     memory: SharedMemory,
-    /// This side's view of the memory, where it is not coherent; then `memory` are its words.
+    /// This node's view of memory that is not coherent; `memory` then refers to the same words.
     view: Option<SharedMemory<Flushed>>,
 }
 
-/// All pages are there from the start: no transfer meets a fault.
+/// Populates all pages up front, so that no transfer takes a page fault.
 const POPULATED: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
 
 impl PoolMemory {
-    /// Memory for a new pool.
+    /// Creates memory for a new pool.
     pub(super) fn create(domain: &Domain, options: &PoolOptions, layout: Layout) -> Result<Self, Error> {
         let region = RegionOptions::new(layout.pool_bytes());
         let region = match &options.node {
@@ -41,12 +41,12 @@ impl PoolMemory {
         Self::map(domain.create_region(&region)?.into_capability(), layout)
     }
 
-    /// Memory of this domain alone, for a pool whose content is copied.
+    /// Creates memory of this domain alone, for a pool whose contents are copied.
     pub(super) fn of_copies(domain: &Domain, layout: Layout) -> Result<Self, Error> {
         Self::map(domain.create_region(&RegionOptions::new(layout.pool_bytes()))?.into_capability(), layout)
     }
 
-    /// That of a capability, whose holder may have split it off for pools.
+    /// Maps the memory of a capability, which its holder may have split off for pools.
     pub(super) fn map(capability: Capability, layout: Layout) -> Result<Self, Error> {
         let mapping = capability.map_as(Rights::READ_WRITE, POPULATED, true)?;
         let memory = mapping.memory().filter(|memory| memory.len_bytes() as u64 >= layout.pool_bytes());
@@ -59,13 +59,14 @@ impl PoolMemory {
         Ok(PoolMemory { capability, mapping, memory, view })
     }
 
-    /// That of a pool that a peer offers, who has to have granted the right to it.
+    /// Takes up and maps the memory of a pool that a peer offers; the peer must have granted the capability.
     pub(super) fn take_up(domain: &Domain, peer: DomainId, offer: &Offer) -> Result<Self, Error> {
         let capability = domain.take_up(CapabilityId(offer.capability), peer.into(), false)?;
         Self::map(capability, offer.layout)
     }
 
-    /// A right for a peer, and what takes it back with everything that comes of it.
+    /// Derives and grants a right to the memory for a peer. Returns its id and the capability whose
+    /// revocation takes it back with everything derived from it.
     pub(super) fn lend(&self, peer: DomainId, may_forward: bool) -> Result<(u64, Capability), Error> {
         let rights = Rights::READ_WRITE;
         let lent = self.capability.derive(None, rights | Rights::GRANT)?;
@@ -74,34 +75,33 @@ impl PoolMemory {
         Ok((granted.id.0, lent))
     }
 
-    /// The memory.
     pub(super) fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
-    /// This side's view of the memory, where it is not coherent.
+    /// This node's view of the memory, if it is not coherent.
     #[inline]
     pub(super) fn view(&self) -> Option<&SharedMemory<Flushed>> {
         self.view.as_ref()
     }
 
-    /// Whether it was taken away.
+    /// Whether the memory was revoked.
     pub(super) fn is_revoked(&self) -> bool {
         self.mapping.is_revoked()
     }
 
-    /// That it was not.
+    /// Fails if the memory was revoked.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.mapping.check()
     }
 }
 
-/// Takes back what was lent, from everybody who has it.
+/// Revokes a lent right from every domain that has it.
 pub(super) fn take_back(lent: &Capability, timeout: Duration) -> Result<(), Error> {
     lent.revoke_all(timeout).map(|_| ())
 }
 
-/// Why a pool that is offered is not taken, as the peer is told.
+/// Returns the reason for refusing an offered pool, as sent to the peer.
 pub(super) fn veto_of(error: &Error) -> Veto {
     match error {
         Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } }) => {

@@ -1,7 +1,7 @@
-//! Bulk data: buffers that go from domain to domain without being copied.
+//! Bulk data: buffers that are transferred between domains without copying.
 //!
-//! A [`Pool`] is a number of equal buffers. It is assigned to channels that are made for bulk data,
-//! [`BulkChannel`]s, and from then on what travels is the right to a buffer:
+//! A [`Pool`] consists of buffers of equal size. It is assigned to channels made for bulk data,
+//! [`BulkChannel`]s. A transfer on such a channel carries the right to a buffer:
 //!
 //! | verb | what goes over | afterwards here |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | [pass](BulkChannel::pass) | the right to read and write; the content means nothing any more | nothing |
 //! | [release](BulkChannel::release) | a right to read goes back | nothing |
 //!
-//! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`] maps a pool
-//! once, and no system call is made for a transfer; with [`Trust::None`] each buffer is memory of its own,
-//! which the kernel keeps all others from writing; with [`Trust::Half`] each is memory of its own, which a
-//! domain maps when it is first sent to it, and can reach from then on.
+//! The trust between the ends is chosen when the pool and the channel are created. [`Trust::Full`] maps a
+//! pool once, and transfers need no system call. With [`Trust::None`] each buffer has memory of its own,
+//! which the kernel protects against writes by other domains. With [`Trust::Half`] each buffer has memory of
+//! its own, which a domain maps when the buffer is first sent to it and can access from then on.
 
 mod arrival;
 mod buffer;

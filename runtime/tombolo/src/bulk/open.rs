@@ -1,4 +1,5 @@
-//! Memory of single buffers, of pools with half trust: a domain maps what it was sent, and keeps it.
+//! Memory of single buffers, for pools with half trust: a domain maps a buffer when it first receives it and
+//! keeps the mapping.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use tombolo_base::SharedMemory;
 use tombolo_platform::memory::{FileId, check_sealed, create_sealed, file_id, map};
 use tombolo_platform::{Errno, OsError};
 
-/// The memory of a buffer, which all those map that were sent it.
+/// Memory of one buffer, mapped by every domain that it was sent to.
 #[derive(Debug)]
 pub(super) struct OpenMemory {
     file: OwnedFd,
@@ -15,7 +16,7 @@ pub(super) struct OpenMemory {
     memory: SharedMemory,
 }
 
-/// The memory of the buffers of a pool, as far as this domain has it.
+/// Memory of a pool's buffers, as far as this domain has mapped it.
 #[derive(Debug, Default)]
 pub(super) struct OpenMemories {
     of: Vec<Option<Arc<OpenMemory>>>,
@@ -37,12 +38,12 @@ impl OpenMemory {
 }
 
 impl OpenMemories {
-    /// For `count` buffers, none of which has memory yet.
+    /// Creates the table for `count` buffers, with no memory mapped yet.
     pub(super) fn new(count: u32) -> OpenMemories {
         OpenMemories { of: vec![None; count as usize] }
     }
 
-    /// The buffers whose memory this domain has.
+    /// Number of buffers whose memory this domain has mapped.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.of.iter().flatten().count()
@@ -53,7 +54,7 @@ impl OpenMemories {
         place.ok_or(OsError::new("find a buffer of a pool with half trust", Errno::INVAL))
     }
 
-    /// The memory of a buffer, made with the first use.
+    /// Returns the memory of a buffer, creating it at the first use.
     pub(super) fn take(&mut self, buffer: u32, length_bytes: usize) -> Result<Arc<OpenMemory>, OsError> {
         let place = self.place(buffer)?;
         if let Some(known) = place {
@@ -65,7 +66,7 @@ impl OpenMemories {
         Ok(made)
     }
 
-    /// The memory that came with a buffer; what is mapped of it already is not mapped again.
+    /// Returns the memory that arrived with a buffer, mapping it unless it is mapped already.
     pub(super) fn receive(
         &mut self,
         buffer: u32,

@@ -1,4 +1,4 @@
-//! How pools are made and bulk channels opened.
+//! Options for creating pools, and opening of bulk channels.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub use crate::options::BulkOptions;
 
 use super::channel::BulkChannel;
 
-/// How a pool is made.
+/// Options for creating a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolOptions {
     pub(super) buffer_bytes: u64,
@@ -24,20 +24,20 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// `count` buffers of `buffer_bytes` each, a multiple of 64, for domains that trust each other with them.
+    /// Options for `count` buffers of `buffer_bytes` bytes each, a multiple of 64, with full trust.
     #[must_use]
     pub fn new(buffer_bytes: u64, count: u32) -> Self {
         PoolOptions { buffer_bytes, count, trust: Trust::Full, node: None }
     }
 
-    /// How far those who get it are trusted.
+    /// Sets how far the domains that receive the pool are trusted.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// In memory that this node can reach too: a virtual machine's is the window to it. Only with
+    /// Places the pool in memory that this node can also reach: for a virtual machine, its window. Needs
     /// [`Trust::Full`].
     #[must_use]
     pub fn reachable_from(mut self, node: &str) -> Self {
@@ -46,7 +46,7 @@ impl PoolOptions {
     }
 }
 
-/// The longest message of a bulk channel has to fit its rings.
+/// Limits the terms so that the longest message of a bulk channel fits its rings.
 pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
     let room = channel.max_message_bytes();
     let one_piece = wire::transfer_bytes(1, 0);
@@ -59,8 +59,8 @@ pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
 }
 
 impl Domain {
-    /// Takes up a name under which others [open bulk channels](Self::connect_bulk). [`BulkOptions::export`]
-    /// does so with other options than the default.
+    /// Claims a name under which other domains can [open bulk channels](Self::connect_bulk).
+    /// [`BulkOptions::export`] does the same with other options.
     ///
     /// # Errors
     /// As [`export`](Self::export).
@@ -68,9 +68,8 @@ impl Domain {
         BulkOptions::default().export(self, name)
     }
 
-    /// Opens a channel for bulk data to what was [exported](Self::export_bulk) or
-    /// [served](BulkOptions::serve) for that. [`BulkOptions::connect`] does so with other options than the
-    /// default.
+    /// Opens a bulk channel to a name or service that was [exported](Self::export_bulk) or
+    /// [served](BulkOptions::serve) for bulk data. [`BulkOptions::connect`] does the same with other options.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
@@ -81,7 +80,7 @@ impl Domain {
 }
 
 impl BulkOptions {
-    /// As [`Domain::export_bulk`], with these options.
+    /// Like [`Domain::export_bulk`], with these options.
     ///
     /// # Errors
     /// As [`Domain::export`].
@@ -89,7 +88,7 @@ impl BulkOptions {
         domain.listen_as(name, self.underneath(), self.clone())
     }
 
-    /// As [`Domain::connect_bulk`], with these options.
+    /// Like [`Domain::connect_bulk`], with these options.
     ///
     /// # Errors
     /// As [`Domain::connect_bulk`].
@@ -113,7 +112,7 @@ impl sealed::Accepted for BulkChannel {
 }
 
 impl BulkChannel {
-    /// The channel for bulk data over one that is open.
+    /// Opens a bulk channel over a channel that is already open.
     pub(crate) fn over(
         domain: &Domain,
         channel: Channel,

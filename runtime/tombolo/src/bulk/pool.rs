@@ -1,4 +1,4 @@
-//! Pools: equal buffers that are taken, sent and come back.
+//! Pools: buffers of equal size that are taken, sent and returned.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,23 +25,25 @@ use super::options::PoolOptions;
 use super::transfers::Nudge;
 use crate::error::BulkError;
 
-/// Pools, by who knows them here.
+/// Pools by the domain of this process that has them, and their id.
 type Known = HashMap<(DomainId, PoolId), Weak<Inner>>;
 
-/// Pools of this process: a domain knows a pool over one channel, or made it.
+/// Pools of this process. A domain receives a pool over one channel, or created it.
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Equal buffers whose rights travel. Cloning names the same pool; threads may share it.
+/// Set of buffers of equal size, whose rights are transferred over bulk channels. Clones refer to the same
+/// pool; threads may share it.
 ///
-/// It is there until the last clone, the last of its buffers and the last channel that it is on are gone.
+/// The pool exists until its last clone, its last buffer and the last channel that it is assigned to are
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What all that belongs to a pool share.
+/// State shared by the clones of a pool and its buffers.
 #[derive(Debug)]
 pub(super) struct Inner {
     owner: DomainId,
@@ -49,26 +51,26 @@ pub(super) struct Inner {
     pub(super) layout: Layout,
     pub(super) trust: Trust,
     pub(super) may_forward: bool,
-    /// With full trust; otherwise each buffer is memory of its own.
+    /// Present with full trust; otherwise each buffer has memory of its own.
     pub(super) memory: Option<PoolMemory>,
     state: Mutex<State>,
-    /// How many returns wait, so that a channel that has none need not look.
+    /// Number of queued returns, so that a channel can skip the check without locking.
     returning: AtomicU32,
-    /// What gives back at once what is dropped, of a pool of the other end of a channel beside typed
-    /// messages.
+    /// Wakes the thread that returns dropped buffers immediately, for a pool of the peer on a channel with
+    /// typed messages.
     nudge: OnceLock<Nudge>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) table: Table,
-    /// Buffers that were dropped here and go back over the channel that they came from.
+    /// Buffers dropped here that are to be returned over the channel that they came from.
     pub(super) returns: Vec<Return>,
-    /// With half trust, what this domain has of the buffers' memory.
+    /// Memory of the buffers that this domain has mapped, with half trust.
     pub(super) open: OpenMemories,
 }
 
-/// A buffer that goes back with the next operation of its channel.
+/// Buffer that is returned with the next operation on its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Return {
     pub(super) verb: Verb,
@@ -77,7 +79,7 @@ pub(super) struct Return {
 }
 
 impl Inner {
-    /// The state; of a pool whose memory was taken away nothing is left.
+    /// Locks the state; marks all buffers as revoked if the pool's memory was revoked.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.table.is_revoked() && self.memory.as_ref().is_some_and(PoolMemory::is_revoked) {
@@ -86,8 +88,8 @@ impl Inner {
         state
     }
 
-    /// The view of a memory that is not coherent, and the words of a buffer in it. All of them: this side may
-    /// store where nothing is sent, and a line goes back to memory whole.
+    /// Returns the view of non-coherent memory and the words of a buffer in it. Always the whole buffer: this
+    /// side may store outside the part that is sent, and cache lines are written back whole.
     #[inline]
     fn flushed(&self, buffer: u32) -> Option<(&SharedMemory<Flushed>, Range<usize>)> {
         let view = self.memory.as_ref()?.view()?;
@@ -95,7 +97,7 @@ impl Inner {
         Some((view, start..start + (self.layout.buffer_bytes() / 8) as usize))
     }
 
-    /// Makes visible what this domain stored to a buffer, before the right to it goes to another.
+    /// Writes this domain's stores to a buffer back to memory, before the right to it is transferred.
     #[inline]
     pub(super) fn write_back(&self, buffer: u32) {
         if let Some((view, words)) = self.flushed(buffer) {
@@ -103,7 +105,8 @@ impl Inner {
         }
     }
 
-    /// Makes later loads see what others stored to a buffer, after the right to it came.
+    /// Invalidates the cache lines of a buffer, so that loads see the sender's stores, after the right
+    /// arrived.
     #[inline]
     pub(super) fn invalidate(&self, buffer: u32) {
         if let Some((view, words)) = self.flushed(buffer) {
@@ -111,33 +114,35 @@ impl Inner {
         }
     }
 
-    /// Lets a buffer go back with the next operation of its channel.
+    /// Queues a buffer to be returned with the next operation on its channel.
     pub(super) fn return_later(&self, state: &mut State, back: Return) {
         self.write_back(back.buffer);
         state.returns.push(back);
         self.returning.store(state.returns.len() as u32, Ordering::Release);
     }
 
-    /// Whether anything waits to go back. Another thread's is seen at the next look, at the latest.
+    /// Whether any returns are queued. A return queued by another thread is seen at the next call at the
+    /// latest.
     pub(super) fn has_returns(&self) -> bool {
         self.returning.load(Ordering::Acquire) > 0
     }
 
-    /// Has what is dropped given back at once, where it goes back to the domain that assigned the pool.
+    /// Arranges for dropped buffers to be returned immediately, if they go back to the domain that assigned
+    /// the pool.
     pub(super) fn give_back_by(&self, nudge: &Nudge) {
         if !self.lock().table.is_home() {
             let _ = self.nudge.set(nudge.clone());
         }
     }
 
-    /// Something was dropped. Not while the state is locked.
+    /// Signals that a buffer was dropped. Must not be called with the state locked.
     pub(super) fn dropped(&self) {
         if let Some(nudge) = self.nudge.get() {
             nudge.nudge();
         }
     }
 
-    /// Takes note of how many wait.
+    /// Updates the count of queued returns.
     pub(super) fn recount(&self, state: &State) {
         self.returning.store(state.returns.len() as u32, Ordering::Release);
     }
@@ -154,12 +159,12 @@ impl Drop for Inner {
     }
 }
 
-/// Whether this domain has the pool already.
+/// Whether this domain already has the pool.
 pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known.as_ref().and_then(|known| known.get(&(owner, id))).and_then(Weak::upgrade);
-    // Of one that is not on a channel from upstream any more only buffers are left, which no message mentions
-    // again.
+    // A pool that is no longer assigned by its upstream domain has only buffers left, which no message refers
+    // to again.
     found.is_some_and(|found| {
         let state = found.lock();
         state.table.is_home() || state.table.is_live(UPSTREAM)
@@ -197,22 +202,21 @@ impl Pool {
         })
     }
 
-    /// A pool that a peer offered.
+    /// Creates this domain's side of a pool that a peer offered.
     pub(super) fn of_offer(owner: DomainId, offer: &Offer, trust: Trust, memory: Option<PoolMemory>) -> Pool {
         let table = Table::assigned(offer.layout);
         Self::new(owner, (offer.pool, trust, offer.may_forward), table, memory)
     }
 
-    /// Takes a buffer to fill: of those that are here and free the one that became so last, for it is the one
-    /// that is still in a cache.
+    /// Takes a free buffer for filling: the one freed most recently, because it is most likely still in a
+    /// cache.
     ///
-    /// # Errors
-    /// [`BulkError::NoBuffer`] when all are in use; without full trust also what the kernel refused.
+    /// [`BulkError::NoBuffer`] if all are in use; without full trust also errors of the kernel.
     pub fn take(&self) -> Result<Buffer, Error> {
         self.take_if_free()?.ok_or_else(|| BulkError::NoBuffer { count: self.count() }.into())
     }
 
-    /// As [`take`](Self::take); `None` when all are in use.
+    /// Like [`take`](Self::take); returns `None` if all are in use.
     #[inline]
     pub(super) fn take_if_free(&self) -> Result<Option<Buffer>, Error> {
         let taken = {
@@ -238,31 +242,32 @@ impl Pool {
         }
     }
 
-    /// Bytes of each buffer.
+    /// Size of each buffer, in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
         self.inner.layout.buffer_bytes()
     }
 
-    /// How many buffers there are.
+    /// Number of buffers in the pool.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.inner.layout.count()
     }
 
-    /// How far those who have it trust each other.
+    /// How far the domains that have the pool trust each other.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.inner.trust
     }
 
-    /// What the buffers are doing, as this domain knows it: they add up to their number.
+    /// Returns the number of buffers in each state, as known to this domain; they add up to
+    /// [`count`](Self::count).
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.inner.lock().table.counts()
     }
 
-    /// Whether the domain that made it took it back: its buffers cannot be used any more.
+    /// Whether the domain that created the pool revoked it: its buffers cannot be used any more.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.inner.lock().table.is_revoked()
@@ -278,11 +283,12 @@ impl PartialEq for Pool {
 impl Eq for Pool {}
 
 impl Domain {
-    /// Makes a pool. All its buffers are here. [`BulkChannel::create_pool`](super::BulkChannel::create_pool)
-    /// makes one where the other end of a channel reaches it.
+    /// Creates a pool whose buffers are all free in this domain.
+    /// [`BulkChannel::create_pool`](super::BulkChannel::create_pool) creates one in memory that the other end
+    /// of a channel can reach.
     ///
     /// # Errors
-    /// [`BulkError::Layout`]; [`Error::Monitor`] when there is no room for it: a window may be smaller than
+    /// [`BulkError::Layout`]; [`Error::Monitor`] if there is not enough memory: a window may be smaller than
     /// the pool.
     pub fn create_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
@@ -293,14 +299,13 @@ impl Domain {
         Ok(self.new_pool(options.trust, layout, memory))
     }
 
-    /// Makes a pool in memory that this program has a capability to: from its start on, with the rights to
-    /// read and write, and with that to grant if others are to get the pool. Best in a part of the kind
-    /// [`Kind::Pool`](crate::region::Kind::Pool), in which no program maps anything else.
+    /// Creates a pool at the start of the memory that a capability refers to. The capability needs the rights
+    /// to read and write, and to grant if other domains are to receive the pool. A part of the kind
+    /// [`Kind::Pool`](crate::region::Kind::Pool) is best, because programs map nothing else in it.
     ///
-    /// # Errors
-    /// [`BulkError::Layout`]; [`Error::Monitor`] when the capability does not give that, or the memory is not
-    /// reachable from this node; [`Error::Os`] when it is shorter than the pool, or the pool is to be without
-    /// full trust and so would not use it.
+    /// [`BulkError::Layout`]; [`Error::Monitor`] if the capability lacks a right or its memory is not
+    /// reachable from this node; [`Error::Os`] if the memory is shorter than the pool, or the pool is to have
+    /// less than full trust and so would not use it.
     pub fn create_pool_in(&self, memory: &Capability, options: &PoolOptions) -> Result<Pool, Error> {
         let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
         if options.trust != Trust::Full {

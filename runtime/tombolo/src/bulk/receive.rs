@@ -1,4 +1,4 @@
-//! One end of a channel for bulk data: what the other side says on it.
+//! One end of a bulk channel: handles the messages of the peer.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use super::memory::{PoolMemory, veto_of};
 use super::pool::{self, Inner, Pool};
 use crate::error::BulkError;
 
-/// How long an answer may wait for room. A peer that offers pools reads answers.
+/// Timeout for sending an answer. A peer that offers pools reads the answers.
 const ANSWER: Duration = Duration::from_secs(10);
 
 impl BulkChannel {
-    /// Waits for what the other side does next; `metadata` becomes what it said with it.
+    /// Waits for the next event from the peer, and stores its metadata in `metadata`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is zero. The end of the peer, after
-    /// everything that it sent: then what it had of this side's pools has come back. [`Error::Violation`]
-    /// when it broke the protocol. [`BulkError::Lost`].
+    /// [`Error::TimedOut`], or [`Error::WouldBlock`] if the timeout is zero. The end of the peer, after
+    /// everything that it sent; the buffers of this side's pools that it held have then been reclaimed.
+    /// [`Error::Violation`] if the peer broke the protocol. [`BulkError::Lost`].
     pub fn recv(&mut self, metadata: &mut Vec<u8>) -> Result<Arrival, Error> {
         let timeout = self.channel.timeout.take();
         self.next_arrival(metadata, &mut Patience::of(timeout))
@@ -50,8 +50,8 @@ impl BulkChannel {
         }
     }
 
-    /// Receives the next buffer that is moved here, as [`recv`](Self::recv) does, and takes note of what else
-    /// arrives before: for who expects nothing else.
+    /// Receives the next buffer that the peer moves here, like [`recv`](Self::recv). Other events that arrive
+    /// first are handled and dropped, so use it only if no other events are of interest.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -68,8 +68,8 @@ impl BulkChannel {
         }
     }
 
-    /// Receives the next buffer that is shared, as [`recv_moved`](Self::recv_moved) does those that are
-    /// moved.
+    /// Receives the next buffer that the peer shares, as [`recv_moved`](Self::recv_moved) does for moved
+    /// ones.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -101,19 +101,19 @@ impl BulkChannel {
         }
     }
 
-    /// Takes a buffer of `pool` to fill, as [`Pool::take`] does; when all are in use, waits for one that
-    /// comes back over this channel. What else arrives meanwhile waits for [`recv`](Self::recv).
+    /// Takes a buffer of `pool` for filling, like [`Pool::take`]; if all are in use, waits for one to return
+    /// over this channel. Other arrivals are queued for [`recv`](Self::recv).
     ///
     /// # Errors
-    /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or
-    /// [`Error::WouldBlock`] where the timeout is zero; the end of the peer, when none is free even so.
+    /// Like [`Pool::take`], but with [`Error::TimedOut`], or [`Error::WouldBlock`] if the timeout is zero,
+    /// instead of [`BulkError::NoBuffer`]; the end of the peer if no buffer is free either.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         let mut glance = Duration::ZERO;
         loop {
-            // What comes back now is what became free last. With the channel ends that, and what is free is
-            // still there.
+            // A buffer that returns now is the one that became free last. If the channel has ended, buffers
+            // that are free can still be taken.
             let ended = match self.expect_back(pool, glance) {
                 Ok(Some(handle)) => return Ok(Buffer::new(handle)),
                 Ok(None) => None,
@@ -136,7 +136,7 @@ impl BulkChannel {
         self.channel.violation(what)
     }
 
-    /// Does what the message in the inbox says.
+    /// Handles the message in the inbox.
     pub(super) fn obey(&mut self, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
         let inbox = std::mem::take(&mut self.inbox);
         let obeyed = self.obey_bytes(&inbox, metadata);
@@ -207,7 +207,7 @@ impl BulkChannel {
         match veto {
             Some(veto) => self.say(&Message::Vetoed(offer.place, veto), ANSWER).map(|()| None),
             None if self.asks => Ok(Some(Arrival::Offered(PoolOffer { offer }))),
-            // Why it could not be taken the other side is told, whose program it is that has to know.
+            // The reason for a refusal is reported to the peer, whose program has to handle it.
             None => match self.take_up(&offer, ANSWER) {
                 Ok(pool) => Ok(Some(Arrival::Pool(pool))),
                 Err(error) if error.is_peer_gone() => Err(error),
@@ -216,7 +216,7 @@ impl BulkChannel {
         }
     }
 
-    /// Takes a pool that is offered, or says why not.
+    /// Accepts an offered pool, or sends the reason for refusing it.
     pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
         let memory = match self.trust {
             Trust::Full if self.session.is_copied(offer.place) => {
@@ -253,13 +253,13 @@ impl BulkChannel {
         Ok(Some(Arrival::PoolGone(Pool { inner: pool })))
     }
 
-    /// Stores bytes of a buffer whose right comes over next. Until then it is the other side's to write.
+    /// Stores bytes of a buffer whose right arrives next. Until then the peer has the right to write it.
     fn store(&mut self, content: &Content<'_>) -> Result<(), Error> {
         let Content { place, buffer, offset_bytes, bytes } = *content;
         let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
         let state = pool.lock();
         if state.table.is_revoked() {
-            // It was true when it was said.
+            // The pool was revoked after the peer sent the message.
             return Ok(());
         }
         let allowed = state.table.may_receive(Verb::Share, buffer, link);
@@ -272,14 +272,14 @@ impl BulkChannel {
         copy::write(Loop::Best, memory.memory(), to, bytes).map_err(|error| BulkError::from(error).into())
     }
 
-    /// Rights to buffers came over: all of them are looked at before any is believed.
+    /// Handles a transfer of rights. All of them are validated before any is applied.
     fn transferred(&mut self, transfer: Transfer<'_>) -> Result<Option<Arrival>, Error> {
         let verb = transfer.verb;
         for segment in transfer.segments() {
             let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
             let state = pool.lock();
             if state.table.is_revoked() {
-                // It was true when it was said.
+                // The pool was revoked after the peer sent the message.
                 return Ok(None);
             }
             let known = state.table.may_receive(verb, segment.buffer, link);
@@ -313,7 +313,7 @@ impl BulkChannel {
         Ok((pool, link))
     }
 
-    /// Takes the rights, and makes of each what the program gets.
+    /// Receives the rights of a transfer and converts each with `make` into the type that the program gets.
     fn receive_all<T>(
         &mut self,
         transfer: &Transfer<'_>,
@@ -332,13 +332,13 @@ impl BulkChannel {
             if first.is_none() { first = Some(make(handle)) } else { rest.push(make(handle)) }
         }
         if contents.is_lost {
-            // They go back when they are dropped here, and the program is told.
+            // The handles return their buffers when they are dropped here; the error informs the program.
             return Err(BulkError::Lost { buffers: transfer.len() }.into());
         }
         Ok(first.map(|first| Received::new(first, rest)))
     }
 
-    /// The memory that came with a transfer.
+    /// Returns the memory that arrived with a transfer.
     fn contents_of(&mut self, transfer: &Transfer<'_>) -> Result<Contents, Error> {
         if self.trust == Trust::Full || !transfer.verb.brings_content() {
             return Ok(Contents {
@@ -378,8 +378,8 @@ impl BulkChannel {
         Ok(Contents { memory: memory.into_iter(), is_mapped: false, is_lost: false })
     }
 
-    /// The descriptors that were sent ahead of message `number`; `None` when this process had no room for
-    /// them. Those of messages that never came are thrown away.
+    /// Returns the descriptors that were sent ahead of message `number`; `None` if this process had no room
+    /// for them. Drops the descriptors of messages that never arrived.
     fn descriptors(&mut self, number: u32) -> Result<Option<Vec<OwnedFd>>, Error> {
         let mut found = None;
         loop {
@@ -388,7 +388,7 @@ impl BulkChannel {
                 None => self.next_descriptors()?,
             };
             let Some((next_number, fds)) = next else { break };
-            // As serial numbers are compared: half of them are ahead.
+            // Serial number arithmetic: half of the numbers are ahead.
             if next_number.wrapping_sub(number) as i32 > 0 {
                 self.ahead = Some((next_number, fds));
                 break;
@@ -409,7 +409,7 @@ impl BulkChannel {
         let mut number = [0; 4];
         match socket::receive(companion, &mut number) {
             Ok(received) if received.length == 4 => {
-                // The kernel drops those that a process has no room for.
+                // The kernel drops descriptors that exceed the process's limit.
                 let fds = if received.truncated { Vec::new() } else { received.fds };
                 Ok(Some((u32::from_le_bytes(number), fds)))
             }
@@ -421,7 +421,7 @@ impl BulkChannel {
     }
 }
 
-/// What came with a transfer, piece by piece.
+/// Memory that arrived with a transfer, piece by piece.
 struct Contents {
     memory: std::vec::IntoIter<BufferContent>,
     is_mapped: bool,

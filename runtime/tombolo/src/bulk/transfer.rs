@@ -1,4 +1,4 @@
-//! One end of a channel for bulk data: rights that go over.
+//! One end of a bulk channel: sends rights to buffers.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -16,16 +16,15 @@ use super::channel::{Assignment, BulkChannel};
 use super::content::Content;
 use crate::error::BulkError;
 
-/// How long a wait for room is before what the other side has sent meanwhile is taken: it may wait for room
-/// itself.
+/// Longest wait for room before incoming messages are handled: the peer may itself be waiting for room.
 const SLICE: Duration = Duration::from_millis(1);
 
 impl BulkChannel {
-    /// Moves a buffer to the other side: the right to read and write it, with its content.
+    /// Moves a buffer to the peer: the right to read and write it, with its contents.
     ///
     /// # Errors
-    /// The buffer comes back with the reason: [`Error::TimedOut`] when the peer did not take enough in time,
-    /// [`Error::WouldBlock`] where the timeout is zero; [`BulkError::NotOnChannel`]; its end.
+    /// Returns the buffer with the reason: [`Error::TimedOut`] if the peer did not make room in time,
+    /// [`Error::WouldBlock`] if the timeout is zero; [`BulkError::NotOnChannel`]; or the end of the peer.
     pub fn move_to(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<(), Box<NotSent<Buffer>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Move, &mut buffer.handle, metadata, timeout) {
@@ -34,12 +33,11 @@ impl BulkChannel {
         }
     }
 
-    /// Moves several buffers, or parts of them, as one transfer: all of them or none.
+    /// Moves several buffers, or their selected parts, in one transfer: all of them or none.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to);
-    /// [`BulkSendError::Segments`](crate::bulk::BulkSendError::Segments) for more pieces than both sides
-    /// take.
+    /// Like [`move_to`](Self::move_to); [`BulkSendError::Segments`](crate::bulk::BulkSendError::Segments) for
+    /// more pieces than both sides agreed on.
     pub fn move_all(
         &mut self,
         buffers: Vec<Buffer>,
@@ -53,7 +51,7 @@ impl BulkChannel {
         }
     }
 
-    /// Shares a buffer: the other side may read it until it releases it. Here it is read-only meanwhile.
+    /// Shares a buffer: the peer may read it until it releases it. The buffer is read-only here meanwhile.
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
@@ -65,17 +63,18 @@ impl BulkChannel {
         }
     }
 
-    /// Shares with the other side of this channel, too, what is shared already, by this domain or with it.
+    /// Shares a shared buffer with the peer of this channel as well; the buffer may belong to this domain or
+    /// to another one.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner)
-    /// for what came over this channel.
+    /// Like [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner)
+    /// for a buffer that arrived over this channel.
     pub fn share_again(&mut self, shared: &mut Shared, metadata: &[u8]) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
     }
 
-    /// Shares several buffers, or parts of them, as one transfer: all of them or none.
+    /// Shares several buffers, or their selected parts, in one transfer: all of them or none.
     ///
     /// # Errors
     /// As [`move_all`](Self::move_all).
@@ -92,7 +91,7 @@ impl BulkChannel {
         }
     }
 
-    /// Passes a buffer to the other side, to be filled there: what it holds means nothing any more.
+    /// Passes a buffer to the peer for filling: its contents are undefined from then on.
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
@@ -104,11 +103,11 @@ impl BulkChannel {
         }
     }
 
-    /// Releases a buffer that the other side shared.
+    /// Releases a buffer that the peer shared.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others
-    /// have it from here.
+    /// Like [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while other
+    /// domains hold shares of it that this domain gave out.
     pub fn release(&mut self, mut shared: Shared, metadata: &[u8]) -> Result<(), Box<NotSent<Shared>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {
@@ -117,8 +116,8 @@ impl BulkChannel {
         }
     }
 
-    /// As [`transfer`](Self::transfer), and by the short way where that can be had. The handle stays where it
-    /// is: to move one that was just made takes longer than to send it.
+    /// Like [`transfer`](Self::transfer), with the fast path where it applies. The handle stays in place:
+    /// moving a new one takes longer than sending it.
     #[inline]
     fn transfer_one(
         &mut self,
@@ -133,7 +132,8 @@ impl BulkChannel {
         self.transfer(verb, std::slice::from_mut(handle), metadata, timeout)
     }
 
-    /// Sends the rights to these, all or none. What goes over for good is spent.
+    /// Sends the rights to these buffers, all or none. Handles whose right was given away are marked as
+    /// spent.
     fn transfer(
         &mut self,
         verb: Verb,
@@ -161,8 +161,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Sends the right to one buffer that is mapped, with its content, or to one without. False: it takes a
-    /// closer look, and nothing has changed.
+    /// Sends the right to one buffer, if it is mapped or its contents are not transferred. Returns false,
+    /// with no state changed, if the fast path does not apply.
     #[inline]
     fn transfer_piece(&mut self, verb: Verb, handle: &mut Handle) -> Result<bool, Error> {
         if self.trust.brings_memory() && verb.brings_content() {
@@ -230,7 +230,7 @@ impl BulkChannel {
             && self.segments.iter().any(|piece| self.session.is_copied(piece.place))
         {
             remaining = self.copy_contents(handles, timeout)?;
-            // Its number is another one now.
+            // Encode again: messages sent in the meantime have used up the earlier message number.
             let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
             prepared.map_err(BulkError::from)?;
         }
@@ -245,8 +245,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Sends the memory of buffers ahead of what is said about them. If that does not follow, the other side
-    /// throws it away.
+    /// Sends the memory of buffers ahead of the transfer message. If that message is not sent, the peer drops
+    /// the memory.
     fn send_contents(&mut self, handles: &[Handle], deadline: Deadline) -> Result<(), Error> {
         if self.is_full && !self.channel.has_room() && deadline.passed() {
             return Err(Error::WouldBlock);
@@ -270,21 +270,21 @@ impl BulkChannel {
                 Err(Errno::AGAIN) => {
                     poll(&[(companion.as_fd(), Interest::Write)], Some(deadline))?;
                 }
-                // Why, the channel knows.
+                // The channel reports the reason.
                 Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
                 Err(errno) => return Err(OsError::new("send the memory of buffers", errno).into()),
             }
         }
     }
 
-    /// Sends the content of buffers ahead of what is said about them, where the ends share no memory. If that
-    /// does not follow, the content is sent again with the next attempt. Says what is left of the timeout.
+    /// Sends the contents of buffers ahead of the transfer message, if the ends share no memory. If that
+    /// message is not sent, the next attempt sends the contents again. Returns the remaining timeout.
     ///
-    /// With a timeout of zero the first message is tried once. When that went over the others follow, within
-    /// the timeout of the domain: what the ring of the channel does not hold could never be sent otherwise.
+    /// With a timeout of zero the first message is attempted once. If it was sent, the others follow within
+    /// the domain's timeout; otherwise contents that exceed the ring could never be sent.
     fn copy_contents(&mut self, handles: &[Handle], timeout: Duration) -> Result<Duration, Error> {
         let room = self.channel.max_message_bytes().saturating_sub(CONTENT_HEAD_BYTES).min(MAX_CONTENT_BYTES);
-        // Whole lines, where there is room for one.
+        // Whole cache lines, if at least one fits.
         let chunk = if room < 64 { room } else { room & !63 } as u64;
         let mut deadline = Deadline::after(timeout);
         let mut is_first = true;
@@ -307,8 +307,8 @@ impl BulkChannel {
         Ok(deadline.remaining())
     }
 
-    /// Sends a part of a buffer, `from` bytes after the beginning of what the handle means. While there is no
-    /// room, what the other side says is taken, so that two ends that send to each other do not both wait.
+    /// Sends a part of a buffer, `from` bytes after the beginning of the handle's part. Handles incoming
+    /// messages while there is no room, so that two ends that send to each other do not deadlock.
     fn copy_part(
         &mut self,
         handle: &Handle,
@@ -318,7 +318,7 @@ impl BulkChannel {
     ) -> Result<(), Error> {
         let mut slice = Duration::ZERO;
         loop {
-            // Anew each time: what was taken meanwhile may have been answered, under this number.
+            // Encode again for each attempt: an answer sent in between may have used this message number.
             let mut outbox = std::mem::take(&mut self.outbox);
             let prepared = match self.session.prepare_content(part, &mut outbox) {
                 Ok(bytes) => handle.read(from, bytes),

@@ -1,7 +1,9 @@
-//! Bulk data beside typed messages: buffers as parameters of an interface.
+//! Buffers as parameters of an interface, transferred on a bulk channel beside the channel for typed
+//! messages.
 //!
-//! A channel whose interface passes buffers has a bulk channel beside it. A buffer goes over that one, and
-//! the message that it belongs to carries the number of the transfer, by which the other end claims it.
+//! A channel whose interface passes buffers has a bulk channel beside it. The buffer is sent on the bulk
+//! channel, and the message that it belongs to carries the number of the transfer, with which the receiver
+//! claims the buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -25,31 +27,32 @@ use super::options::{BulkOptions, fits};
 use super::pool::Pool;
 use crate::error::BulkError;
 
-/// The most buffers of one channel that wait to be claimed. Of more the oldest go back.
+/// Maximum number of unclaimed buffers per channel. Beyond it the oldest are returned to the sender.
 pub const MAX_UNCLAIMED: usize = 1024;
 
-/// What came over, by the number of its transfer and its place in that.
+/// Buffer that arrived and can be claimed.
 #[derive(Debug)]
 enum Parcel {
     Moved(Buffer),
     Shared(Shared),
 }
 
-/// The bulk channel, and what came over it.
+/// Bulk channel and the buffers that arrived on it.
 #[derive(Debug)]
 pub(super) struct Beside {
     bulk: BulkChannel,
     unclaimed: BTreeMap<u64, Parcel>,
-    /// How the keys of what came are in order, whatever their numbers: a number may have gone round.
+    /// Keys of the unclaimed buffers in order of arrival; transfer numbers wrap around and cannot be used for
+    /// that.
     came: VecDeque<u64>,
     returned: u64,
-    /// The most that wait: [`MAX_UNCLAIMED`].
+    /// Maximum number of unclaimed buffers: [`MAX_UNCLAIMED`].
     limit: usize,
-    /// Pools that the other side has assigned.
+    /// Number of pools that the peer has assigned.
     pools: u32,
 }
 
-/// The name of a piece of a transfer in a message.
+/// Encodes the transfer number and the index of a piece as the value that a message carries.
 fn object(number: u32, piece: usize) -> u64 {
     u64::from(number) | (piece as u64) << 32
 }
@@ -66,12 +69,12 @@ impl Beside {
         }
     }
 
-    /// The number of the transfer that was sent last.
+    /// Number of the last transfer that was sent.
     fn last_sent(&self) -> u32 {
         self.bulk.session.next_number().wrapping_sub(1)
     }
 
-    /// Sorts what has arrived.
+    /// Sorts the arrivals into unclaimed buffers and pools.
     fn sort(&mut self) {
         while let Some((number, arrival, _)) = self.bulk.arrived.pop_front() {
             match arrival {
@@ -97,7 +100,7 @@ impl Beside {
         }
     }
 
-    /// Takes what has come, without waiting, and gives back what was dropped.
+    /// Handles what has arrived, without waiting, and returns dropped buffers.
     fn settle(&mut self) -> Result<(), Error> {
         let settled = self.bulk.settle();
         self.sort();
@@ -116,7 +119,7 @@ impl Beside {
                 }
                 return Ok(parcel);
             }
-            // As serial numbers are compared: half of them are ahead.
+            // Serial number arithmetic: half of the numbers are ahead.
             let is_ahead = number.wrapping_sub(self.bulk.session.last_received().wrapping_add(1)) as i32 >= 0;
             if !is_ahead || timeout.is_zero() {
                 settled?;
@@ -129,9 +132,9 @@ impl Beside {
     }
 }
 
-/// A handle of a message that stands for a buffer.
+/// Handle in a message that refers to a buffer.
 pub trait Parcelled: sealed::Parcelled {
-    /// What it is claimed as.
+    /// Type that the handle is claimed as.
     type Claimed;
     #[doc(hidden)]
     fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Self::Claimed, Error>;
@@ -164,12 +167,12 @@ impl Parcelled for interface::Buffer<false> {
     }
 }
 
-/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has
-/// the channel, the code that calls or serves has this.
+/// Bulk channel beside a channel for typed messages. Clones refer to the same bulk channel: a client or
+/// server owns the channel, and the code around it uses this handle.
 ///
-/// A `move buffer` of an interface is what [`move_to`](Self::move_to) returns, a `copy buffer` what
-/// [`share`](Self::share) returns, and the other end [claims](Self::claim) it, once. Buffers that were
-/// claimed and dropped go back at once.
+/// [`move_to`](Self::move_to) returns the value of a parameter `move buffer`, [`share`](Self::share) that of
+/// a parameter `copy buffer`. The other end [claims](Self::claim) it, once. Claimed buffers are returned as
+/// soon as they are dropped.
 ///
 /// ```no_run
 /// # use tombolo::{BulkOptions, ChannelOptions, Domain, PoolOptions};
@@ -194,11 +197,11 @@ pub struct Transfers {
     timeout: Duration,
 }
 
-/// What clones have in common.
+/// State shared by the clones.
 #[derive(Debug)]
 struct Joint {
     beside: Mutex<Beside>,
-    /// Something was dropped that goes back over this channel.
+    /// Whether a buffer was dropped that has to be returned over this channel.
     dropped: AtomicBool,
 }
 
@@ -210,13 +213,13 @@ impl Joint {
         result
     }
 
-    /// If another thread is at work on the channel, that thread does it afterwards: it looks at `dropped`
-    /// after it has released the lock, and the thread that finds the lock taken has set `dropped` before.
+    /// If another thread holds the lock, that thread returns the buffers: it checks `dropped` after releasing
+    /// the lock, and the thread that found the lock taken set `dropped` before trying it.
     fn give_back_dropped(&self) {
         while self.dropped.load(Ordering::Relaxed) {
             let Ok(mut beside) = self.beside.try_lock() else { return };
             self.dropped.store(false, Ordering::Relaxed);
-            // What finds no room now goes with the next operation.
+            // Returns that find no room are sent with the next operation.
             let _ = beside.bulk.give_back();
             drop(beside);
             fence(Ordering::SeqCst);
@@ -224,7 +227,7 @@ impl Joint {
     }
 }
 
-/// What gives back at once what was dropped.
+/// Returns dropped buffers immediately instead of with the next operation.
 #[derive(Clone, Debug)]
 pub(super) struct Nudge(Weak<Joint>);
 
@@ -252,27 +255,28 @@ impl Transfers {
         self.joint.with(with)
     }
 
-    /// The same bulk channel, whose operations wait up to `timeout` here.
+    /// Returns a handle for the same bulk channel, whose operations wait up to `timeout`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Transfers {
         Transfers { joint: Arc::clone(&self.joint), timeout }
     }
 
-    /// Moves a buffer to the other end: a parameter `move buffer`.
+    /// Moves a buffer to the other end, for a parameter `move buffer`.
     ///
     /// # Errors
     /// As [`BulkChannel::move_to`].
     pub fn move_to(&self, buffer: Buffer) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
         let timeout = self.timeout;
         self.with(|beside| {
-            // That the peer is gone shows below.
+            // The end of the peer is reported by the move below.
             let _ = beside.settle();
             beside.bulk.within(timeout).move_to(buffer, &[])?;
             Ok(Handle { object: object(beside.last_sent(), 0) })
         })
     }
 
-    /// Moves several buffers, or parts of them, as one transfer, all or none: a list of `move buffer`.
+    /// Moves several buffers, or their selected parts, in one transfer, all or none, for a list of `move
+    /// buffer`.
     ///
     /// # Errors
     /// As [`BulkChannel::move_all`].
@@ -290,8 +294,8 @@ impl Transfers {
         })
     }
 
-    /// Lends a buffer to the other end to read: a parameter `copy buffer`, and the right to read that stays
-    /// here.
+    /// Shares a buffer with the other end. Returns the value of a parameter `copy buffer`, and the read right
+    /// that this side keeps.
     ///
     /// # Errors
     /// As [`BulkChannel::share`].
@@ -304,20 +308,21 @@ impl Transfers {
         })
     }
 
-    /// Claims the buffer that a message names, once: what was moved as a [`Buffer`], what was lent as a
-    /// [`Shared`]. It came before the message; on some channels it may come later, and is waited for.
+    /// Claims the buffer that a message refers to, once: a [`Buffer`] if it was moved, a [`Shared`] if it was
+    /// shared. Usually the buffer arrives before the message; on some channels it may arrive later, and this
+    /// waits for it.
     ///
-    /// # Errors
-    /// [`BulkError::NoTransfer`]: no transfer has that number, or it was claimed before, or it went back
-    /// because too much else came. [`BulkError::OtherVerb`]: it was moved and is claimed as lent, or the
-    /// reverse. The end of the peer. In the handler of a server `?` makes each the answer of this call.
+    /// [`BulkError::NoTransfer`]: no transfer has this number, the buffer was claimed before, or it was
+    /// returned because too many others were unclaimed. [`BulkError::OtherVerb`]: it was moved and is claimed
+    /// as shared, or the reverse. The end of the peer. In the handler of a server, `?` turns each of these
+    /// into the answer of the call.
     pub fn claim<H: Parcelled>(&self, handle: H) -> Result<H::Claimed, Error> {
         let timeout = self.timeout;
         handle.claim(self, timeout)
     }
 
-    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers of a
-    /// pool to come back.
+    /// Handles what has arrived, without waiting, and returns dropped buffers. For programs that wait for
+    /// buffers of a pool to come back.
     ///
     /// # Errors
     /// The end of the peer.
@@ -325,12 +330,12 @@ impl Transfers {
         self.with(Beside::settle)
     }
 
-    /// Waits until the bulk channel knows that the other end is gone, and takes back what that had. For a
-    /// client or server whose channel of messages has ended: the two channels are told of a death one after
-    /// the other.
+    /// Waits until the bulk channel detects the end of the peer, and reclaims the buffers that it held. For
+    /// use when the channel for messages of a client or server has ended: the two channels detect a death
+    /// independently.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the other end is still there.
+    /// [`Error::TimedOut`] if the peer is still alive.
     pub fn recover(&self) -> Result<(), Error> {
         let timeout = self.timeout;
         let mut patience = Patience::of(timeout);
@@ -346,14 +351,14 @@ impl Transfers {
         })
     }
 
-    /// The pools that are on the channel, assigned by either end.
+    /// Returns the pools on the channel, assigned by either end.
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {
         self.with(|beside| beside.bulk.pools().collect())
     }
 
-    /// How many buffers wait to be claimed, and how many went back unclaimed because there were more than
-    /// [`MAX_UNCLAIMED`].
+    /// Returns the number of buffers waiting to be claimed, and the number returned unclaimed because there
+    /// were more than [`MAX_UNCLAIMED`].
     #[must_use]
     pub fn unclaimed(&self) -> (usize, u64) {
         self.with(|beside| (beside.unclaimed.len(), beside.returned))
@@ -362,15 +367,14 @@ impl Transfers {
 
 impl Channel {
     /// Opens a bulk channel beside this one, so that interfaces that pass buffers can be bound to it. Both
-    /// ends do so before anything else. `pools` are assigned to it: those of both ends are there when this
-    /// returns.
+    /// ends must call this before they send anything. `pools` are assigned to it; when this returns, the
+    /// pools of both ends are available.
     ///
-    /// The accepting side listens at an endpoint that it tells over this channel, and accepts only the domain
-    /// at its other end.
+    /// The accepting side listens on an endpoint, sends it over this channel, and accepts only this channel's
+    /// peer.
     ///
-    /// # Errors
-    /// As [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] when the other end does
-    /// not do the same; [`Error::Violation`] when it does something else.
+    /// Like [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] if the other end does
+    /// not call it; [`Error::Violation`] if the other end sends anything else.
     pub fn open_bulk(
         &mut self,
         domain: &Domain,
@@ -409,7 +413,7 @@ impl Channel {
         let theirs = self.recv_preface(patience)?;
         loop {
             let channel = listener.within(patience.remaining()).accept()?;
-            // Only the peer was told where; but names can be listed.
+            // Only the peer was sent the endpoint, but any domain can list names and connect.
             if channel.peer() == self.peer() {
                 let terms = fits(&channel, options.terms);
                 let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
@@ -452,7 +456,7 @@ mod tests {
     use super::super::tests::{assign, pair, pool};
     use super::*;
 
-    /// Two ends that know a pool of the left one.
+    /// Creates two ends of a bulk channel; the pool belongs to the left one.
     fn beside(count: u32) -> (Transfers, Transfers, Pool) {
         let (mut left, mut right) = pair();
         let pool = pool(count);

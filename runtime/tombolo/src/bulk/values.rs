@@ -1,4 +1,4 @@
-//! The numbers in a buffer, read and written where they lie.
+//! Access to the numbers in a buffer, in place.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
@@ -11,21 +11,21 @@ use super::buffer::{Buffer, Handle, Shared};
 use crate::error::BulkError;
 
 mod sealed {
-    /// A number that lies within a word.
+    /// Number that fits in a word.
     pub trait Scalar: Copy {
-        /// Its length, which is its alignment too.
+        /// Size in bytes, equal to its alignment.
         const BYTES: usize;
 
-        /// From its bits, which are the lower ones.
+        /// Converts from the low bits of a word.
         fn from_word(word: u64) -> Self;
 
-        /// Its bits, the lower ones; the others are 0.
+        /// Converts to the low bits of a word; the others are 0.
         fn to_word(self) -> u64;
     }
 }
 
-/// A number that a buffer can hold: an integer of 8 to 64 bits, `f32` or `f64`. All nodes see the same value,
-/// whatever the order of bytes of their processors: in a buffer numbers are little-endian.
+/// Number type that a buffer can hold: an integer of 8 to 64 bits, `f32` or `f64`. Numbers in buffers are
+/// little-endian, so all nodes see the same value for any byte order of their processors.
 pub trait Scalar: sealed::Scalar {}
 
 macro_rules! integers {
@@ -72,7 +72,7 @@ macro_rules! floats {
 
 floats!(f32 as u32, f64 as u64);
 
-/// The number of `length` bytes that lies at `at` in `bytes`, where no other process writes.
+/// Reads the number of `length` bytes at offset `at` of `bytes`, which no other process writes.
 #[inline]
 fn word_of(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let mut word = [0; 8];
@@ -80,8 +80,9 @@ fn word_of(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(u64::from_le_bytes(word))
 }
 
-/// The numbers in a buffer. Of a pool with trust each is loaded when it is asked for, so that two looks at
-/// one may differ if a peer breaks the trust and writes there; no look at it is undefined behaviour.
+/// Read access to the numbers in a buffer. With trust, each number is loaded when it is requested: two loads
+/// of the same one can differ if a peer breaks the trust and writes to it, but that is not undefined
+/// behaviour.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {
@@ -100,26 +101,26 @@ pub struct Values<'b, T> {
 
 #[derive(Clone, Copy, Debug)]
 enum Source<'b> {
-    /// Memory that others map, and where in it the values begin.
+    /// Memory that others map, and the byte offset of the values in it.
     Words(&'b SharedMemory, usize),
     /// Memory that no other process writes.
     Bytes(&'b [u8]),
 }
 
 impl<T: Scalar> Values<'_, T> {
-    /// How many there are.
+    /// Number of values in the selected part.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// One of them; `None` beyond the last.
+    /// Returns the value at `index`; `None` beyond the last.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<T> {
@@ -136,13 +137,13 @@ impl<T: Scalar> Values<'_, T> {
         }
     }
 
-    /// All of them, in order.
+    /// Iterates over all values, in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         (0..self.count).map_while(|index| self.get(index))
     }
 }
 
-/// The numbers in a buffer, to be written too, as [`Values`] are read.
+/// Read and write access to the numbers in a buffer, in place like [`Values`].
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {
@@ -167,7 +168,7 @@ enum Target<'b> {
 }
 
 impl<T: Scalar> ValuesMut<'_, T> {
-    /// They, to be read.
+    /// Returns read access to the same numbers.
     #[must_use]
     pub fn values(&self) -> Values<'_, T> {
         let source = match &self.target {
@@ -177,10 +178,10 @@ impl<T: Scalar> ValuesMut<'_, T> {
         Values { source, count: self.count, of: PhantomData }
     }
 
-    /// Sets one of them.
+    /// Stores the value at `index`.
     ///
     /// # Panics
-    /// There is no such one.
+    /// If `index` is out of range.
     #[inline]
     pub fn set(&mut self, index: usize, value: T) {
         assert!(index < self.count, "value {index} of {} in the buffer", self.count);
@@ -190,7 +191,7 @@ impl<T: Scalar> ValuesMut<'_, T> {
                 let at = *start + at;
                 let word = &memory.words()[at / 8];
                 let shift = at % 8 * 8;
-                // The rest of the word is this program's too, as the whole buffer is.
+                // The rest of the word belongs to this program as well, like the whole buffer.
                 let mask = (u64::MAX >> (64 - 8 * T::BYTES)) << shift;
                 let kept = u64::from_le(word.load(Ordering::Relaxed)) & !mask;
                 word.store((kept | value.to_word() << shift).to_le(), Ordering::Relaxed);
@@ -201,10 +202,10 @@ impl<T: Scalar> ValuesMut<'_, T> {
         }
     }
 
-    /// Sets as many as there are `values`, from `first` on.
+    /// Stores `values` from index `first` on.
     ///
     /// # Panics
-    /// `first` plus the number of `values` is more than there are here.
+    /// If `first` plus the number of `values` exceeds [`Values::len`].
     pub fn fill(&mut self, first: usize, values: &[T]) {
         for (index, value) in values.iter().enumerate() {
             self.set(first + index, *value);
@@ -212,11 +213,11 @@ impl<T: Scalar> ValuesMut<'_, T> {
     }
 }
 
-/// Memory that others map, and where in it something begins.
+/// Memory that others map, and a byte offset in it.
 type Mapped<'b> = Option<(&'b SharedMemory, usize)>;
 
 impl Handle {
-    /// Where numbers of `each` bytes lie in memory that others map, if they do, and how many there are.
+    /// Returns the location of numbers of `each` bytes if the memory is mapped by others, and their count.
     fn numbers(&self, each: usize) -> Result<(Mapped<'_>, usize), Error> {
         let (offset_bytes, align_bytes) = (self.offset_bytes, each as u64);
         if !offset_bytes.is_multiple_of(align_bytes) {
@@ -244,30 +245,30 @@ impl Handle {
 }
 
 impl Shared {
-    /// The numbers in the part that is meant; bytes that are left over at its end are not among them.
+    /// Returns the numbers in the selected part, without an incomplete one at its end.
     ///
     /// # Errors
-    /// [`BulkError::Unaligned`]; [`Error::Revoked`] when the pool was taken away.
+    /// [`BulkError::Unaligned`]; [`Error::Revoked`] if the pool was revoked.
     pub fn values<T: Scalar>(&self) -> Result<Values<'_, T>, Error> {
         self.handle.values()
     }
 }
 
 impl Buffer {
-    /// The numbers in the part that is meant; bytes that are left over at its end are not among them.
+    /// Returns the numbers in the selected part, without an incomplete one at its end.
     ///
     /// # Errors
-    /// [`BulkError::Unaligned`]; [`Error::Revoked`] when the pool was taken away.
+    /// [`BulkError::Unaligned`]; [`Error::Revoked`] if the pool was revoked.
     pub fn values<T: Scalar>(&self) -> Result<Values<'_, T>, Error> {
         self.handle.values()
     }
 
-    /// As [`values`](Self::values), to be written too.
+    /// Like [`values`](Self::values), with write access.
     ///
     /// # Errors
-    /// As [`values`](Self::values); without trust also what the kernel refused.
+    /// Like [`values`](Self::values); without trust also errors of the kernel.
     pub fn values_mut<T: Scalar>(&mut self) -> Result<ValuesMut<'_, T>, Error> {
-        // Asked twice: a borrow that one arm returns lasts in the other too.
+        // Called twice: a borrow returned from one arm would extend over the other.
         let (mapped, count) = self.handle.numbers(T::BYTES)?;
         let target = if mapped.is_some() {
             let (mapped, _) = self.handle.numbers(T::BYTES)?;
@@ -289,7 +290,7 @@ mod tests {
     fn numbers_in_memory_that_peers_map() {
         let memory = SharedMemory::zeroed(32);
         memory.copy_in(0, &[0xff; 32]).unwrap();
-        // From byte 4 on, which is in the middle of a word.
+        // Begins at byte 4, in the middle of a word.
         let target = Target::Words(&memory, 4);
         let mut shorts = ValuesMut::<i16> { target, count: 14, of: PhantomData };
         shorts.fill(1, &[-2, 3]);

@@ -1,4 +1,4 @@
-//! The error of this library.
+//! Error type of this library.
 
 mod bulk;
 
@@ -16,174 +16,175 @@ use tombolo_transport::ChannelError;
 
 pub use bulk::BulkError;
 
-/// Why an operation did not happen. Nothing is half done: what was to be sent is still the caller's.
+/// Error of an operation that was not performed. Nothing is half done: what was to be sent still belongs to
+/// the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No room, or nothing there, right now.
+    /// There is no room, or no message, at the moment.
     #[error("not ready: try again or wait")]
     WouldBlock,
     /// The deadline passed.
     #[error("{what} did not happen within {timeout:?}")]
     TimedOut {
-        /// What was waited for.
+        /// Event that was waited for.
         what: String,
-        /// For how long.
+        /// Timeout of the operation.
         timeout: Duration,
     },
     /// The peer closed its end of the channel; everything it sent before has been received.
     #[error("domain {peer} on {node} closed {channel}")]
     Closed {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The channel, by the id that both ends know.
+        /// Id of the channel, the same on both sides.
         channel: ChannelId,
     },
     /// The peer died, or its node was lost; everything it sent before has been received.
     #[error("domain {peer} on {node} died, and {channel} with it: open a new channel once it is back")]
     PeerDied {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The channel, by the id that both ends know.
+        /// Id of the channel, the same on both sides.
         channel: ChannelId,
     },
-    /// A relay between the two ends of a channel died. The peer may live.
+    /// A relay between the two ends of a channel died. The peer may still be alive.
     #[error(
         "the relay on {relay} died, and with it {channel} to domain {peer} on {node}: open a new channel, which takes \
          another relay"
     )]
     RelayDied {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The channel, by the id that both ends know.
+        /// Id of the channel, the same on both sides.
         channel: ChannelId,
-        /// The name of the node whose relay died.
+        /// Name of the node whose relay died.
         relay: String,
     },
-    /// The message is longer than the channel carries.
+    /// The message exceeds the maximum length of the channel.
     #[error(
         "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}: \
          send it in parts, or open the channel with larger rings"
     )]
     TooLong {
-        /// The length of the message.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The longest this channel carries.
+        /// Maximum length on this channel, in bytes.
         max_bytes: usize,
     },
-    /// The two sides of a channel do not fit, or the far side declined.
+    /// The two sides of a channel are incompatible, or the far side declined.
     #[error("domain {peer} on {node} cannot open {channel} with this program: {why}")]
     Refused {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The channel, by the id that both ends know.
+        /// Id of the channel, the same on both sides.
         channel: ChannelId,
-        /// Both values, or the reason given.
+        /// The two values that differ, or the reason given.
         why: String,
     },
-    /// The listener refused the request with which a channel was to be opened.
+    /// The listener refused the request to open a channel.
     #[error("domain {peer} on {node}, which exports '{name}', refused this channel: {reason}")]
     OpeningRefused {
-        /// The name that was connected to.
+        /// Name that was connected to.
         name: String,
-        /// The domain that listens there.
+        /// Domain that listens there.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The reason that it gave.
+        /// Reason that the listener gave.
         reason: String,
     },
-    /// The peer broke the protocol; its channel is of no use any more.
+    /// The peer broke the protocol; its channel can no longer be used.
     #[error("domain {peer} on {node} broke the protocol of {channel}: {what}")]
     Violation {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The channel, by the id that both ends know.
+        /// Id of the channel, the same on both sides.
         channel: ChannelId,
-        /// What it sent, and what it should have sent.
+        /// What the peer sent, and what it should have sent.
         what: String,
     },
-    /// A call has no results, or what came over a channel is not what its interface says.
-    /// [`CallError`] tells the cases apart.
+    /// A call returned no results, or a message did not conform to its interface. [`CallError`] distinguishes
+    /// the cases.
     #[error("{0}")]
     Call(String),
-    /// An option has a value that it cannot have.
+    /// An option was given a value that is not allowed.
     #[error("{option} cannot be {given}: choose {allowed}")]
     BadOption {
-        /// The option, by the name of the function that sets it.
+        /// Name of the function that sets the option.
         option: &'static str,
-        /// The value that was given.
+        /// Value that was given.
         given: u64,
-        /// The values that it can have.
+        /// Values that are allowed.
         allowed: &'static str,
     },
-    /// An interface was bound to a channel that lacks what it needs.
+    /// An interface was bound to a channel that does not support it.
     #[error(transparent)]
     Bind(#[from] tombolo_interface::BindError),
     /// The monitor refused a request.
     #[error(transparent)]
     Monitor(#[from] Fault),
-    /// The monitor is gone, and the machine with it.
+    /// The monitor is gone, and with it the machine.
     #[error("the monitor of machine '{machine}' is gone: bring it up again with `tombolo up`")]
     MonitorLost {
-        /// The name of the machine.
+        /// Name of the machine.
         machine: String,
     },
-    /// The program has no place in a job, or not the one that was asked for.
+    /// The program is not part of a job, or does not have the requested rank or channel.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// No machine to attach to.
+    /// There is no machine to attach to.
     #[error("{0}")]
     NoMachine(String),
-    /// The monitor said something that cannot be.
+    /// The monitor sent a message that is invalid here.
     #[error("the monitor broke the protocol: {0}")]
     MonitorProtocol(String),
-    /// A thread may not run as it was to.
+    /// The scheduling options of a thread could not be set.
     #[error("cannot {what}: {why}")]
     Scheduling {
-        /// What was asked for.
+        /// Options that were requested.
         what: String,
         /// What is missing.
         why: String,
     },
-    /// A record or query as it was written cannot be understood.
+    /// The text of a record or query has a syntax error.
     #[error("'{text}' is wrong at byte {offset}: {why}")]
     Text {
-        /// All of it.
+        /// Complete text.
         text: String,
-        /// Where it is wrong, in bytes from its start.
+        /// Offset of the error, in bytes.
         offset: usize,
         /// What is wrong there.
         why: String,
     },
-    /// The right to memory that is mapped was taken back.
+    /// The right to mapped memory was revoked.
     #[error("the right to region {region} has been revoked")]
     Revoked {
-        /// The region that it was a right to.
+        /// Region that the right was for.
         region: RegionId,
     },
-    /// Bytes that do not lie in the memory.
+    /// The range is not within the memory.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// Something about pools and buffers could not be done.
+    /// An operation on pools or buffers failed.
     #[error(transparent)]
     Bulk(#[from] BulkError),
-    /// The operating system refused something.
+    /// The operating system returned an error.
     #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*.errno))]
     Os {
-        /// What was tried, to read after "cannot".
+        /// What was attempted, worded to follow "cannot".
         operation: String,
-        /// The number of the error, as in `errno`.
+        /// Error number, as in `errno`.
         errno: i32,
     },
 }
@@ -206,7 +207,7 @@ impl From<Malformed> for Error {
     }
 }
 
-/// The end of a channel stays what it is; everything else is [`Error::Call`].
+/// Keeps the error of a channel that ended; any other becomes [`Error::Call`].
 impl<D: std::fmt::Debug> From<CallError<Error, D>> for Error {
     fn from(error: CallError<Error, D>) -> Self {
         match error {
@@ -217,7 +218,7 @@ impl<D: std::fmt::Debug> From<CallError<Error, D>> for Error {
     }
 }
 
-/// The end of a channel stays what it is; everything else is [`Error::Call`].
+/// Keeps the error of a channel that ended; any other becomes [`Error::Call`].
 impl From<ServeError<Error>> for Error {
     fn from(error: ServeError<Error>) -> Self {
         match error {
@@ -227,7 +228,7 @@ impl From<ServeError<Error>> for Error {
     }
 }
 
-/// The end of a channel stays what it is; everything else is [`Error::Call`].
+/// Keeps the error of a reply that was not sent; any other becomes [`Error::Call`].
 impl From<ReplyError<Error>> for Error {
     fn from(error: ReplyError<Error>) -> Self {
         match error {
@@ -247,13 +248,13 @@ impl From<Unsendable> for Error {
 }
 
 impl Error {
-    /// Whether the other end of a channel is gone, in whatever way.
+    /// Whether the other end of the channel is gone, for any reason.
     #[must_use]
     pub fn is_peer_gone(&self) -> bool {
         matches!(self, Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. })
     }
 
-    /// An error of a channel.
+    /// Converts an error of a channel.
     pub(crate) fn of_channel(error: ChannelError, end: &End<'_>, timeout: Duration) -> Error {
         let (peer, node, channel) = (end.peer, end.node.to_owned(), end.channel);
         match error {
@@ -263,7 +264,7 @@ impl Error {
                 timeout,
             },
             ChannelError::Closed => Error::Closed { peer, node, channel },
-            // A relay that lives says who died.
+            // A relay that is alive reports who died.
             ChannelError::PeerDied => match end.via.first() {
                 None => Error::PeerDied { peer, node, channel },
                 Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
@@ -271,7 +272,7 @@ impl Error {
             ChannelError::FarEnd(FarEnd::Died) => Error::PeerDied { peer, node, channel },
             ChannelError::FarEnd(FarEnd::RelayDied(on)) => {
                 match end.via.iter().find(|relay| relay.node == on) {
-                    // A peer that is no relay can say what it likes of its own end.
+                    // A peer that is not a relay can claim anything about its own end.
                     None => Error::PeerDied { peer, node, channel },
                     Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
                 }
@@ -290,12 +291,12 @@ impl Error {
     }
 }
 
-/// The other end of a channel, for errors.
+/// Other end of a channel, as described in errors.
 pub(crate) struct End<'a> {
     pub(crate) channel: ChannelId,
     pub(crate) peer: DomainId,
-    /// The name of its node.
+    /// Name of the peer's node.
     pub(crate) node: &'a str,
-    /// The relays on the way.
+    /// Relays between the two ends.
     pub(crate) via: &'a [RelayNode],
 }

@@ -1,4 +1,4 @@
-//! Futures of what the monitor answers and tells.
+//! Futures for replies and events of the monitor.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -24,14 +24,14 @@ use crate::options::ChannelOptions;
 use crate::reactor::Registration;
 use crate::spawn::Child;
 
-/// Waits until `take` finds what it looks for among what arrived.
+/// Future that waits until `take` finds what it looks for among the arrived messages.
 pub(crate) struct Arrival<F> {
     link: Arc<MonitorLink>,
     what: String,
     timeout: Duration,
     deadline: Option<Deadline>,
     take: F,
-    /// The deadline's place in the reactor, and what has this woken for the rest.
+    /// Registration of the deadline with the reactor, and the watch on the monitor's socket.
     waiting: Option<(Registration, Arc<Watch>)>,
 }
 
@@ -45,12 +45,12 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Arrival<F> {
     fn look(&mut self, context: &mut Context<'_>) -> Result<Option<T>, Error> {
         let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
         if self.waiting.is_none() {
-            // Watched before the look: what arrives after it is told.
+            // Watch before checking, so that a message that arrives after the check wakes this future.
             self.waiting = Some((Registration::new()?, Watch::start(&self.link)?));
         }
         loop {
             self.link.observe(context.waker());
-            // What is read here is told to all observers, this one included.
+            // Messages read here are reported to all observers, including this one.
             if !self.link.read_now()? {
                 break;
             }
@@ -80,11 +80,11 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
     }
 }
 
-/// A request that is abandoned when its future is dropped.
+/// Request that is abandoned when its future is dropped.
 struct Pending {
     link: Arc<MonitorLink>,
     request: Option<u32>,
-    /// Whose names it is about, if it is about names.
+    /// Scope of the names that it is about, if it is about names.
     scope: Option<Scope>,
 }
 
@@ -98,7 +98,8 @@ impl Drop for Pending {
     }
 }
 
-/// The answer to a request, which is abandoned when it does not come in time or this is dropped.
+/// Sends a request and waits for the reply. The request is abandoned at the deadline, or if the future is
+/// dropped.
 async fn answer(
     link: &Arc<MonitorLink>,
     body: Request,
@@ -114,7 +115,7 @@ async fn answer(
     Ok(answer)
 }
 
-/// [`MonitorLink::ask`] as a future.
+/// Async version of [`MonitorLink::ask`].
 async fn ask(
     link: &Arc<MonitorLink>,
     body: Request,
@@ -126,7 +127,7 @@ async fn ask(
     }
 }
 
-/// [`MonitorLink::ask_names`] as a future.
+/// Async version of [`MonitorLink::ask_names`].
 pub(crate) async fn ask_names(
     link: &Arc<MonitorLink>,
     scope: Scope,
@@ -138,8 +139,8 @@ pub(crate) async fn ask_names(
 }
 
 impl Domain {
-    /// [`connect`](Self::connect) as a future. Like that it waits for a domain to export a name; one that is
-    /// dropped leaves no channel behind.
+    /// Async [`connect`](Self::connect), which also waits for a domain to export the name. Dropping the
+    /// future leaves no channel open.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -150,7 +151,7 @@ impl Domain {
         ChannelOptions::default().connect_async(self, to)
     }
 
-    /// [`next_exit`](Self::next_exit) as a future. One that is dropped has taken no note of any end.
+    /// Async [`next_exit`](Self::next_exit). Dropping the future takes no exit from the queue.
     ///
     /// # Errors
     /// As [`next_exit`](Self::next_exit).
@@ -164,10 +165,10 @@ impl Domain {
 }
 
 impl ChannelOptions {
-    /// As [`Domain::connect_async`], with these options.
+    /// Like [`Domain::connect_async`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::connect`].
+    /// Like [`Domain::connect`].
     pub fn connect_async<A: Into<Address>>(
         &self,
         domain: &Domain,
@@ -180,7 +181,7 @@ impl ChannelOptions {
             let deadline = Deadline::after(timeout);
             let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
             match reply {
-                // On a thread of its own: the peer opens its end when it likes.
+                // On a separate thread, because the peer may take any time to open its end.
                 Reply::Connect { grant } => {
                     offload(move || options.opened(&domain, (grant, fds), &to, deadline)).await?
                 }
@@ -191,8 +192,8 @@ impl ChannelOptions {
 }
 
 impl<T: Accepted> Listener<T> {
-    /// [`accept`](Self::accept) as a future. A peer that had connected when one is dropped is still there for
-    /// the next; one that was being opened sees an end.
+    /// Async [`accept`](Self::accept). If the future is dropped, a peer that had connected remains for the
+    /// next call; a peer whose channel was being opened sees it end.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -204,13 +205,13 @@ impl<T: Accepted> Listener<T> {
         let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
         let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;
         let incoming = self.connected(grant, fds, deadline);
-        // On a thread of its own: the peer opens its end when it likes.
+        // On a separate thread, because the peer may take any time to open its end.
         offload(move || incoming.open()).await?
     }
 }
 
 impl Child {
-    /// [`wait`](Self::wait) as a future.
+    /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

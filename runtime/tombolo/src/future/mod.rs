@@ -1,13 +1,13 @@
 //! Operations as futures, for any executor.
 //!
-//! None of them needs a particular executor, and all are [`Send`]. One that has to wait announces its sleep
-//! to the peer as a blocking operation does, and has itself woken by a thread of this crate, one for the
-//! whole program, which is started by the first future that waits and ends with the last channel, waitset or
-//! request that did.
+//! The futures need no particular executor, and all are [`Send`]. A future that has to wait announces its
+//! sleep to the peer like a blocking operation, and is woken by a thread of this crate. There is one such
+//! thread per program: the first future that waits starts it, and it ends with the last channel, waitset or
+//! request that waited.
 //!
-//! A future does not spin: that would keep its executor from everything else. So a message that comes soon
-//! costs what a sleep and a wake do, where a blocking receive finds it by looking. Programs that count
-//! microseconds block on a thread of their own.
+//! A future does not spin, because that would block its executor. A message that arrives soon therefore costs
+//! a sleep and a wake-up, where a blocking receive finds it by polling. Programs for which microseconds
+//! matter should block on a thread of their own.
 
 mod link;
 mod offload;
@@ -31,16 +31,15 @@ pub(crate) use crate::reactor::Registration;
 pub(crate) use link::{Arrival, ask_names};
 pub(crate) use offload::offload;
 
-/// Attempts in a row that fail though their peer says that they should not, before others of the executor
-/// have a turn.
+/// Failed attempts in a row, although the peer reports readiness, before the future yields to its executor.
 const ATTEMPTS_IN_A_ROW: u32 = 16;
 
-/// What an operation acts on: a channel, or an object with a channel underneath.
+/// Target of an operation: a channel, or an object that contains one.
 pub trait HasChannel: Unpin {
-    /// The channel.
+    /// Returns the channel underneath.
     fn channel(&self) -> &Channel;
 
-    /// The channel.
+    /// Returns the channel underneath, mutably.
     fn channel_mut(&mut self) -> &mut Channel;
 }
 
@@ -56,21 +55,21 @@ impl HasChannel for Channel {
     }
 }
 
-/// One operation on `C`, tried again until it does not have to wait.
+/// Operation on `C` that is attempted until it does not have to wait.
 pub(crate) trait Attempt<C>: Unpin {
-    /// A `Result`, with the error type of the blocking operation.
+    /// A `Result` with the error type of the blocking operation.
     type Output;
-    /// What it waits for.
+    /// Event that the operation waits for.
     const AWAITED: (Interest, Awaited);
 
-    /// `None` when it has to wait.
+    /// Attempts the operation; returns `None` if it has to wait.
     fn attempt(&mut self, target: &mut C) -> Option<Self::Output>;
 
-    /// The deadline has passed, or waiting is impossible: `error` says which.
+    /// Ends the operation with `error`: the deadline has passed, or waiting failed.
     fn stop(&mut self, error: Error) -> Self::Output;
 }
 
-/// `None` for an operation that has to wait.
+/// Returns `None` if the operation has to wait.
 fn unless_blocked<T>(
     result: Result<T, EndError>,
     channel: &Channel,
@@ -103,7 +102,7 @@ impl Attempt<Channel> for Receive<'_> {
 
 struct Sending<'a> {
     message: &'a [u8],
-    /// The channel has it, though the kernel may not.
+    /// Whether the channel has accepted the message, though the kernel may not have yet.
     accepted: bool,
 }
 
@@ -131,8 +130,8 @@ impl Attempt<Channel> for Sending<'_> {
     }
 }
 
-/// Announces a sleep of this end and has `waker` woken at its end; false if there is no need to. Either way
-/// the end is told that it is awake ([`Transport::woken`]) before it is used again.
+/// Announces that this end sleeps, and registers `waker`; returns false if there is no need to sleep. In both
+/// cases, [`Transport::woken`] must be called before this end is used again.
 pub(crate) fn fall_asleep(
     channel: &mut Channel,
     awaited: Interest,
@@ -158,12 +157,12 @@ pub(crate) fn fall_asleep(
     Ok(true)
 }
 
-/// An operation that may have to wait, as a future.
+/// Future of an operation that may have to wait.
 pub(crate) struct Operation<'a, C: HasChannel, A> {
     target: &'a mut C,
     timeout: Duration,
     deadline: Option<Deadline>,
-    /// This end has said that it sleeps.
+    /// Whether this end has announced that it sleeps.
     announced: bool,
     attempt: A,
 }
@@ -173,7 +172,7 @@ impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
         Operation { target, timeout, deadline: None, announced: false, attempt }
     }
 
-    /// Whether it sleeps now, or why it does not have to wait any longer.
+    /// Goes to sleep. Returns false if there is no need to, and an error if the operation has to end.
     fn sleep(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
         let channel = self.target.channel_mut();
@@ -225,10 +224,9 @@ impl<C: HasChannel, A> Drop for Operation<'_, C, A> {
 }
 
 impl Channel {
-    /// [`recv_into`](Self::recv_into) as a future.
+    /// Async version of [`recv_into`](Self::recv_into).
     ///
-    /// A future that is dropped has received nothing: the message, if there was one, is still there for the
-    /// next.
+    /// Dropping the future loses no message: one that has arrived remains for the next receive.
     ///
     /// # Errors
     /// As [`recv_into`](Self::recv_into).
@@ -240,11 +238,11 @@ impl Channel {
         Operation::new(self, timeout, Receive { buffer })
     }
 
-    /// [`send`](Self::send) as a future.
+    /// Async version of [`send`](Self::send).
     ///
-    /// A future that is dropped before it is ready has sent nothing over shared memory and windows. Over a
-    /// byte stream it may have: what was accepted there is sent on by later operations. What was sent, was
-    /// sent whole.
+    /// Over shared memory and windows, a future that is dropped before it is ready has sent nothing. Over a
+    /// byte stream it may have sent the message: later operations flush what the stream has accepted. A
+    /// message is always sent whole.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -257,10 +255,10 @@ impl Channel {
     }
 }
 
-/// A timer: ready once `duration` has passed.
+/// Returns a future that is ready once `duration` has passed.
 ///
 /// # Errors
-/// [`Error::Os`] when the thread that wakes futures cannot be started.
+/// [`Error::Os`] if the thread that wakes futures cannot be started.
 pub fn sleep(duration: Duration) -> impl Future<Output = Result<(), Error>> + Send {
     let deadline = Deadline::after(duration);
     let mut registration: Option<Registration> = None;

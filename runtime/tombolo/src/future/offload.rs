@@ -1,4 +1,4 @@
-//! What blocks for a moment and is rare, done by a thread.
+//! Runs rare operations that block for a moment on threads.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -9,7 +9,7 @@ use tombolo_platform::OsError;
 
 use crate::error::Error;
 
-/// Threads at a time; further jobs wait for one of them.
+/// Maximum number of threads; further jobs are queued.
 const MOST_THREADS: usize = 64;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -26,7 +26,7 @@ fn with_threads<R>(change: impl FnOnce(&mut Threads) -> R) -> R {
     change(THREADS.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
-/// Runs jobs until there are none.
+/// Runs jobs until the queue is empty.
 fn work(mut job: Job) {
     loop {
         job();
@@ -64,7 +64,7 @@ struct Outcome<T> {
     waker: Option<Waker>,
 }
 
-/// Has `job` done by a thread. If the future is dropped, what comes of it is too.
+/// Runs `job` on a thread. If the future is dropped, the result is dropped as well.
 pub(crate) fn offload<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, Error>> + Send {

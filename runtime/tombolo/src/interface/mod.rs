@@ -1,9 +1,9 @@
-//! Typed interfaces over channels: what generated stubs stand on.
+//! Typed interfaces over channels: the runtime of generated stubs.
 //!
-//! Stubs are written by `tombolo idl compile` from files `*.tbl`, or in a build script by
-//! `tombolo_idl::build`. A [`Channel`] is a [`Port`]: give it to the stubs' `bind`. Open it with the
-//! interface's `HASH` ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that
-//! peers of other interfaces are refused when they connect.
+//! `tombolo idl compile`, or `tombolo_idl::build` in a build script, generates stubs from `.tbl` files. A
+//! [`Channel`] is a [`Port`], which the stubs' `bind` takes. Open it with the interface's `HASH`
+//! ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that peers with another
+//! interface are refused when they connect.
 
 mod queued;
 mod service;
@@ -25,12 +25,11 @@ use crate::error::Error;
 use crate::options::ChannelOptions;
 use crate::{Draft, Message, TransportKind};
 
-/// The longest message that is copied rather than written and read where it lies: it fits in a slot of the
-/// usual size. Its words are moved together, where to find the place of each would take longer than all of
-/// it.
+/// Length up to which messages are copied rather than accessed in place: one that fits in a slot of the usual
+/// size. Copying its words together is faster than computing the location of each.
 const SHORT_BYTES: usize = USUAL_PAYLOAD_BYTES;
 
-/// A message where it lies.
+/// Message in the ring, read in place.
 struct Received<'a, 'm>(&'a Message<'m>);
 
 impl InPlace for Received<'_, '_> {
@@ -49,13 +48,13 @@ impl InPlace for Received<'_, '_> {
     }
 }
 
-/// Room in a ring.
+/// Space in the ring, written in place.
 struct Room<'a, 'd>(&'a mut Draft<'d>);
 
 impl Sink for Room<'_, '_> {
     #[inline]
     fn word(&mut self, at: u32, value: u64) {
-        // The length was measured before; what would lie outside is dropped, as the trait says.
+        // The length was computed before; writes beyond it are dropped, as the trait specifies.
         let _ = self.0.write_u64_le(at as usize, value);
     }
 

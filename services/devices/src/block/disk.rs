@@ -64,7 +64,7 @@ impl Disk {
         self.configuration
     }
 
-    /// Whether doing it takes as long as a disk takes, and not as long as memory.
+    /// Returns whether doing it takes as long as a disk takes, and not as long as memory.
     pub(crate) fn is_slow(request: &Request) -> bool {
         request.durable || !matches!(request.operation, Operation::Read | Operation::Write)
     }

@@ -78,7 +78,7 @@ impl Front {
         }
     }
 
-    /// The next request that has come; `None` where there is none. The handshake is handled here.
+    /// Returns the next request that has come; `None` where there is none. The handshake is handled here.
     pub(super) fn next(&mut self, disk: (&str, &Configuration)) -> Result<Option<Asked>, Malformed> {
         while self.handshake != Handshake::Over {
             let used = self.handshake.step(&self.input, disk, &mut self.output)?;

@@ -60,7 +60,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
-/// The first request in `input`, and how many bytes of it that was; `None` where it is not all there.
+/// Returns the first request in `input`, and how many bytes of it that was; `None` where it is not all there.
 pub(super) fn request(input: &[u8]) -> Result<Option<(Asked, usize)>, Malformed> {
     if input.len() < REQUEST_BYTES {
         return Ok(None);

@@ -63,8 +63,8 @@ fn parse_address(text: &str) -> Result<(Ipv4Addr, u8), Failure> {
         .ok_or_else(|| Failure::Usage(format!("invalid address '{text}'; give one such as 10.77.0.1/24")))
 }
 
-/// An address that a card keeps when its program is started again, so that what others remember of it stays
-/// true: locally administered, from the names of device and node.
+/// Returns an address that a card keeps when its program is started again, so that what others remember of it
+/// stays true: locally administered, from the names of device and node.
 fn hardware_address(device: &str, node: &str) -> [u8; 6] {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in device.bytes().chain([0]).chain(node.bytes()) {

@@ -1,4 +1,4 @@
-//! A job from its beginning to its end: the environment, how processes and workers start, the report.
+//! A job's whole lifetime: its environment, the start of processes and workers, and the report.
 
 pub mod created;
 pub mod env;

@@ -1,5 +1,5 @@
-//! What everything above stands on: the system, memory that workers share, locks, sleeping and waking, the
-//! nodes of the job. Nothing here knows of teams or tasks.
+//! Foundations of the crate: system calls, shared memory, locks, sleeping and waking, the nodes of the job.
+//! Nothing here knows of teams or tasks.
 
 pub mod awake;
 pub mod balance;

@@ -1,4 +1,4 @@
-//! The balance of a job, in the memory that all its processes share.
+//! The job's load balancer, in memory shared by all its processes.
 
 use std::cell::UnsafeCell;
 
@@ -6,7 +6,7 @@ use crate::primitives::balance::{Balance, Choice, Known, Place};
 use crate::primitives::lock::Spinlock;
 use crate::primitives::nodes::{NODES, Nodes};
 
-/// Decides where marked functions run. All zero is one that knows nothing.
+/// Decides where marked functions run. All-zero memory is a valid balancer without measurements.
 #[repr(C, align(64))]
 pub struct Balancer {
     lock: Spinlock,
@@ -17,22 +17,22 @@ pub struct Balancer {
 unsafe impl Sync for Balancer {}
 
 impl Balancer {
-    /// As [`Balance::begin`].
+    /// Chooses a node and records the start of a call, see [`Balance::begin`].
     pub fn begin(&self, function: usize, from: u32, outer: Option<Choice>, nodes: &Nodes) -> Choice {
         self.with(nodes, |balance, places| balance.begin(function, from, outer, places))
     }
 
-    /// As [`Balance::end`].
+    /// Records the end of a call and its times, see [`Balance::end`].
     pub fn end(&self, choice: Choice, times: (u64, u64), nodes: &Nodes) {
         self.with(nodes, |balance, places| balance.end(choice, times, places));
     }
 
-    /// As [`Balance::leave`].
+    /// Drops a choice without measuring it, see [`Balance::leave`].
     pub fn leave(&self, choice: Choice, nodes: &Nodes) {
         self.with(nodes, |balance, places| balance.leave(choice, places));
     }
 
-    /// As [`Balance::known`].
+    /// Lists the measured functions, see [`Balance::known`].
     pub fn known(&self, nodes: &Nodes) -> Vec<Known> {
         self.with(nodes, |balance, places| balance.known(places.len()).collect())
     }

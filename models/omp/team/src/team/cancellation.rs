@@ -1,28 +1,28 @@
-//! A request to a thread of the program to end (`pthread_cancel`), which it follows where it comes to a
-//! cancellation point, on whichever node.
+//! Cancellation of the program's threads (`pthread_cancel`). A thread acts on a request at its next
+//! cancellation point, on whichever node it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::primitives::{park, sys};
 
-/// The pause between two attempts to wake a thread that is about to sleep, in microseconds.
+/// Pause between attempts to wake a thread that is about to sleep, in microseconds.
 const AGAIN_US: u32 = 50;
 
-/// What a thread was asked. It is in the record of the thread that the program has.
+/// Cancellation state of a thread, part of the record of a thread of the program.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Cancellation {
     asked: AtomicBool,
     is_disabled: AtomicBool,
-    /// The word that it sleeps on at a cancellation point, or is about to; 0 is none.
+    /// Address of the futex word that the thread sleeps on at a cancellation point, or is about to; 0 if
+    /// none.
     sleeps_on: AtomicUsize,
-    /// The process that makes a call for it which can be interrupted, or is about to: its number plus one; 0
-    /// is none.
+    /// Process that makes, or is about to make, an interruptible call for the thread, plus one; 0 if none.
     calls_in: AtomicU64,
 }
 
 impl Cancellation {
-    /// Asks the thread to end. Returns once it does not sleep, or is at no cancellation point.
+    /// Requests cancellation. Returns once the thread is no longer asleep at a cancellation point.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::SeqCst);
         loop {
@@ -30,31 +30,32 @@ impl Cancellation {
             if word.is_null() || !self.is_due() {
                 return;
             }
-            // Once may be too early: before it is among those that sleep on the word.
+            // One wake-up may be too early: the thread may not have entered the wait queue yet.
             // SAFETY: the address only is used.
             park::wake(unsafe { &*word }, u32::MAX >> 1);
             sys::sleep_for(AGAIN_US);
         }
     }
 
-    /// Whether the thread is to end at the next cancellation point.
+    /// Whether the thread must end at the next cancellation point.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.asked.load(Ordering::SeqCst) && !self.is_disabled()
     }
 
-    /// Whether requests are left for later.
+    /// Whether cancellation is disabled: requests stay pending.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
         self.is_disabled.load(Ordering::Relaxed)
     }
 
-    /// Has requests left for later, or not; whether they were before. The thread does so.
+    /// Disables or enables cancellation and returns the previous setting. Called by the thread itself.
     pub fn disable(&self, is_disabled: bool) -> bool {
         self.is_disabled.swap(is_disabled, Ordering::SeqCst)
     }
 
-    /// Sleeps as [`park::sleep`], until the thread is asked to end at most. The thread does so.
+    /// Sleeps as [`park::sleep`] does, but returns when cancellation is requested. Called by the thread
+    /// itself.
     pub fn sleep(&self, word: &AtomicU32, expected: u32) {
         self.sleeps_on.store(word.as_ptr() as usize, Ordering::SeqCst);
         if !self.is_due() {
@@ -63,9 +64,9 @@ impl Cancellation {
         self.sleeps_on.store(0, Ordering::SeqCst);
     }
 
-    /// Has a process make a call for the thread, by its number, which a request to end interrupts. `None` if
-    /// it was asked before. The thread does so; the call is made under way by `call`, which returns once it
-    /// is over.
+    /// Runs `call`, which has the given process make a call for the thread and returns when that is over. A
+    /// cancellation request interrupts it. Returns `None`, without calling, if cancellation is already due.
+    /// Called by the thread itself.
     pub fn call<T>(&self, process: u64, call: impl FnOnce() -> T) -> Option<T> {
         self.calls_in.store(process + 1, Ordering::SeqCst);
         let result = (!self.is_due()).then(call);
@@ -73,15 +74,15 @@ impl Cancellation {
         result
     }
 
-    /// The process that makes a call for the thread, or is about to. Who asks the thread to end asks first
-    /// and looks for this then, and has that process interrupt the call; the process looks whether the thread
-    /// is to end once it can be told.
+    /// Returns the process that makes, or is about to make, a call for the thread. A canceller first calls
+    /// [`ask`](Self::ask), then reads this and has that process interrupt the call. The process in turn
+    /// checks for a pending request once it can be notified, so the request cannot be missed.
     #[must_use]
     pub fn calls_in(&self) -> Option<u64> {
         self.calls_in.load(Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Another thread gets the record.
+    /// Resets the state when another thread gets the record.
     pub(crate) fn begin_anew(&self) {
         self.asked.store(false, Ordering::SeqCst);
         self.is_disabled.store(false, Ordering::SeqCst);
@@ -113,7 +114,7 @@ mod tests {
         }
     }
 
-    /// The thread and who asks it, with the process between them as a thread that waits for either.
+    /// Races a thread and its canceller; a flag that the thread polls stands for the process between them.
     #[test]
     fn a_call_is_told_of_a_request_or_not_made() {
         for round in 0..500_u32 {

@@ -1,8 +1,8 @@
-//! Dependences between tasks of the same parent.
+//! Dependences between sibling tasks.
 //!
-//! The parent has a table of addresses. For each it knows the last task that writes there and those that have
-//! read since. Only the thread that runs the parent touches the table. The tasks that wait for a task are a
-//! list in its record, with a lock, as its end and new waiters can meet.
+//! The parent has a table of addresses, with the last task that writes each address and the tasks that have
+//! read it since. Only the thread that runs the parent touches the table. The tasks that wait for a task are
+//! a list in its record, protected by a lock because new waiters can race with its end.
 
 use std::cell::Cell;
 use std::ptr;
@@ -13,22 +13,22 @@ use crate::primitives::lock::Spinlock;
 use crate::primitives::parker::Parker;
 use crate::primitives::store::{self, Store};
 
-/// What a task says of an address.
+/// Dependence of a task on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependence {
     /// The address that it depends on.
     pub address: usize,
-    /// Whether it only reads.
+    /// Whether the task only reads.
     pub reads: bool,
 }
 
-/// A list of tasks.
+/// Node of a singly linked list of tasks.
 struct TaskLink {
     task: &'static Task,
     next: *mut TaskLink,
 }
 
-/// The tasks that wait for a task.
+/// Tasks that wait for a task.
 #[derive(Default)]
 pub struct Dependents {
     lock: Spinlock,
@@ -37,7 +37,7 @@ pub struct Dependents {
 }
 
 impl Dependents {
-    /// Has `next` wait for the task that this is of, unless that is finished.
+    /// Makes `next` wait for the owner of this list, unless the owner is finished.
     fn add(&self, store: &Store, next: &'static Task) {
         let _held = self.lock.hold();
         if self.finished.get() {
@@ -48,7 +48,7 @@ impl Dependents {
         self.first.set(link(store, next, self.first.get()));
     }
 
-    /// The task is finished; calls `enqueue` with those that now may run.
+    /// Marks the task as finished and calls `enqueue` for each task that became runnable.
     pub fn finish(&self, enqueue: impl Fn(&'static Task)) {
         let held = self.lock.hold();
         self.finished.set(true);
@@ -62,7 +62,7 @@ impl Dependents {
                 task.wake();
             } else if before == 1 {
                 enqueue(task);
-                // A thread that waits for the parent's tasks may run it; others may not.
+                // A thread that waits for the parent's tasks may run it even if no other thread can.
                 task.parent().into_iter().for_each(Task::wake);
             }
             task.forget();
@@ -83,7 +83,7 @@ fn unlink(link: *mut TaskLink) {
     }
 }
 
-/// What is known of an address.
+/// Last writer of an address and its readers since.
 #[derive(Clone, Copy)]
 struct Entry {
     address: usize,
@@ -95,7 +95,7 @@ struct Entry {
 
 const NOTHING: Entry = Entry { address: 0, writer: None, readers: ptr::null_mut(), count: 0, limit: 16 };
 
-/// What the children of a task have said to depend on.
+/// Hash table of the dependences that a task's children declared, with open addressing.
 pub struct Table {
     store: &'static Store,
     entries: Cell<*mut Entry>,
@@ -123,9 +123,9 @@ impl Table {
         }
     }
 
-    /// The entry of an address.
+    /// Returns the entry of an address, inserting it if needed.
     fn entry(&self, address: usize) -> *mut Entry {
-        // A null pointer is a dependence like others; no object is at the highest address.
+        // 0 marks a free entry, so null is stored as the highest address, where no object can be.
         let address = if address == 0 { usize::MAX } else { address };
         if self.used.get() * 2 >= self.capacity.get() {
             self.grow();
@@ -141,7 +141,7 @@ impl Table {
         entry
     }
 
-    /// The entry of an address, if there is one.
+    /// Looks up the entry of an address.
     fn find(&self, address: usize) -> Option<Entry> {
         let address = if address == 0 { usize::MAX } else { address };
         let entry = Self::slot(self.entries.get(), self.capacity.get(), address);
@@ -168,7 +168,7 @@ impl Table {
         unsafe { self.store.release(old.cast()) };
     }
 
-    /// The parent is finished.
+    /// Frees the table once the parent is finished.
     pub fn release(&'static self) {
         for index in 0..self.capacity.get() {
             // SAFETY: the table is that long, and only this thread touches it.
@@ -203,7 +203,7 @@ fn drop_readers(entry: &mut Entry) {
     });
 }
 
-/// Calls `keep` with each reader, and drops those for which it returns false.
+/// Calls `keep` for each reader and removes those for which it returns false.
 fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
     let mut place: *mut *mut TaskLink = &raw mut entry.readers;
     // SAFETY: the list is of a table that only this thread touches.
@@ -221,7 +221,7 @@ fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
     }
 }
 
-/// Has a new task wait for those that it depends on, and tells those that come after.
+/// Makes a new task wait for the tasks that it depends on, and records its own accesses for later siblings.
 pub fn register(
     store: &'static Store,
     parent: &'static Task,
@@ -236,7 +236,7 @@ pub fn register(
     for dependence in dependences {
         // SAFETY: the entry is of the table, which only this thread touches.
         let entry = unsafe { &mut *table.entry(dependence.address) };
-        // The same address twice in one task: what was said first holds; what writes is said first.
+        // If a task names an address twice, the first mention counts; writers come first.
         let known = |other: Option<&'static Task>| other.is_some_and(|other| ptr::eq(other, task));
         // SAFETY: as above.
         let newest = unsafe { entry.readers.as_ref() }.map(|link| link.task);
@@ -273,7 +273,7 @@ pub fn register(
     }
 }
 
-/// Whether a reader is worth keeping; one that is not is forgotten.
+/// Whether a reader must be kept. Drops its reference if not.
 fn still_runs(task: &'static Task) -> bool {
     let runs = !task.is_finished();
     if !runs {
@@ -282,8 +282,8 @@ fn still_runs(task: &'static Task) -> bool {
     runs
 }
 
-/// A task with these dependences that stands for a thread that waits for them; `None` if there is nothing to
-/// wait for. One of its blockers is left once it could begin.
+/// Creates a stub with these dependences for a thread that waits for them. Returns `None` if there is nothing
+/// to wait for. The wait is over when only one of the stub's blockers is left.
 pub fn stub_for(
     store: &'static Store,
     parker: &'static Parker,

@@ -1,5 +1,5 @@
-//! The nodes as devices of `target` constructs: what each has of the host's memory, and how much went there
-//! and back.
+//! Nodes as devices of `target` constructs: the host ranges present on each, and the bytes copied in each
+//! direction.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use crate::primitives::lock::Lock;
 use crate::primitives::nodes::NODES;
 use crate::primitives::store::Store;
 
-/// What is known of a node as a device.
+/// Present table and transfer counters of a device.
 #[repr(C, align(64))]
 pub struct Device {
     lock: Lock,
     table: UnsafeCell<Table>,
-    /// How many entries the table has, to be read without the lock.
+    /// Number of entries in the table, readable without the lock.
     entries: AtomicUsize,
     moved_to: AtomicU64,
     moved_from: AtomicU64,
@@ -23,18 +23,18 @@ pub struct Device {
 // SAFETY: the table is touched only while the lock is held.
 unsafe impl Sync for Device {}
 
-/// All devices, by node. All zero is devices that have nothing.
+/// All devices, indexed by node. All-zero memory is a valid array of empty devices.
 pub struct Devices([Device; NODES]);
 
 impl Devices {
-    /// That which a node is.
+    /// Returns the device of a node.
     pub fn at(&self, node: u32) -> &Device {
         &self.0[node as usize % NODES]
     }
 }
 
 impl Device {
-    /// Does something with what the device has.
+    /// Calls `run` on the device's table, with the lock held.
     pub(crate) fn with<T>(&self, run: impl FnOnce(&mut Table) -> T) -> T {
         self.lock.acquire();
         // SAFETY: the lock is held.
@@ -45,12 +45,12 @@ impl Device {
         result
     }
 
-    /// Whether it has nothing of the host's.
+    /// Whether no host memory is present on the device.
     pub fn is_empty(&self) -> bool {
         self.entries.load(Ordering::Acquire) == 0
     }
 
-    /// Where it has an address of the host.
+    /// Translates a host address to the device's, if it is present there.
     pub fn translate(&self, host: usize) -> Option<usize> {
         self.with(|table| match table.find(host, 0) {
             Found::Whole(index) if host < table.entry(index).end => Some(table.entry(index).translate(host)),
@@ -58,8 +58,8 @@ impl Device {
         })
     }
 
-    /// Has it use memory that the program says for a range of the host's. Whether it can: nothing of the
-    /// range is there, or all of it just so.
+    /// Maps a host range to device memory that the program provides (`omp_target_associate_ptr`). Returns
+    /// whether that succeeded: the range must be absent, or already be associated with the same memory.
     pub fn associate(&self, store: &'static Store, host: usize, bytes: usize, device: usize) -> bool {
         self.with(|table| match table.find(host, bytes.max(1)) {
             Found::Nothing if bytes > 0 => {
@@ -75,7 +75,7 @@ impl Device {
         })
     }
 
-    /// The reverse. Whether there was something to undo.
+    /// Undoes [`associate`](Self::associate). Returns whether there was an association.
     pub fn dissociate(&self, host: usize) -> bool {
         self.with(|table| match table.find(host, 1) {
             Found::Whole(index) if table.entry(index).count == FOREVER => {
@@ -86,7 +86,7 @@ impl Device {
         })
     }
 
-    /// Bytes that went there, and that came back.
+    /// Returns the bytes copied to the device and from it.
     pub fn moved(&self) -> (u64, u64) {
         (self.moved_to.load(Ordering::Relaxed), self.moved_from.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! How far the iterations of a nest of loops are that wait for each other.
+//! Progress of doacross loop nests (`ordered(n)`), whose iterations wait for each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,33 +6,33 @@ use crate::primitives::icv::ScheduleKind;
 use crate::primitives::store::Store;
 use crate::primitives::sys;
 
-/// Loops within each other that can be so ordered.
+/// Most loops in a nest.
 const DEPTH: usize = 32;
 
-/// How far a nest of loops is.
+/// Progress of a loop nest.
 pub struct Doacross {
     depth: usize,
-    /// How many iterations of the whole nest one of each loop is.
+    /// Iterations of the whole nest per iteration of each loop.
     weight: [u64; DEPTH],
-    /// Chunks of the first loop, or 0 where each thread has a number.
+    /// Chunk size of the outermost loop; 0 if there is a posted counter per thread rather than per chunk.
     pub(crate) chunk: u64,
-    /// What was posted: one more than the iteration.
+    /// Highest iteration posted by each thread or chunk, plus one.
     posted: *mut AtomicU64,
     /// What each thread of the team waits for.
     wanted: *mut Wanted,
 }
 
-/// What a thread waits for.
+/// Iteration that a thread waits for.
 #[repr(C)]
 pub(crate) struct Wanted {
-    /// Where it is posted, plus one; 0 while the thread does not wait.
+    /// Index of the counter in `posted`, plus one; 0 while the thread does not wait.
     index: AtomicU64,
-    /// What is posted there at least.
+    /// Least value that ends the wait.
     number: AtomicU64,
 }
 
 impl Wanted {
-    /// Says what the thread waits for, before it looks whether that was posted.
+    /// Announces what the thread waits for, before it checks whether that was posted.
     pub(crate) fn begin(&self, index: u64, number: u64) {
         self.number.store(number, Ordering::Relaxed);
         self.index.store(index + 1, Ordering::Release);
@@ -42,17 +42,17 @@ impl Wanted {
         self.index.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the thread may wait for what has been posted.
+    /// Whether the thread may be waiting for this post.
     pub(crate) fn is_met_by(&self, index: u64, number: u64) -> bool {
         self.index.load(Ordering::Acquire) == index + 1 && self.number.load(Ordering::Relaxed) <= number
     }
 }
 
-// SAFETY: nothing changes once it was made, but atomics.
+// SAFETY: only atomics change after construction.
 unsafe impl Sync for Doacross {}
 
 impl Doacross {
-    /// For a nest with this many iterations in each loop, which a team of `size` threads shares.
+    /// Creates the state of a nest with these iteration counts, shared by a team of `size` threads.
     pub fn create(
         store: &'static Store,
         size: u32,
@@ -79,7 +79,7 @@ impl Doacross {
         store.place(Self { depth: counts.len(), weight, chunk, posted, wanted })
     }
 
-    /// All threads have left the nest.
+    /// Frees the state once all threads have left the nest.
     pub fn release(&'static self, store: &Store) {
         // SAFETY: all came from the store, and nothing uses them any more.
         unsafe {
@@ -89,12 +89,12 @@ impl Doacross {
         }
     }
 
-    /// How many loops there are.
+    /// Returns the number of loops in the nest.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The number that stands for an iteration, once it is posted.
+    /// Returns the number that is posted for an iteration: its position in the nest, plus one.
     pub(crate) fn number(&self, iteration: &[u64]) -> u64 {
         1 + iteration
             .iter()
@@ -103,20 +103,20 @@ impl Doacross {
             .fold(0, u64::wrapping_add)
     }
 
-    /// What a thread of the team waits for.
+    /// Returns the wait record of a thread.
     pub(crate) fn wanted(&self, id: u32) -> &Wanted {
         // SAFETY: there is one for each thread.
         unsafe { &*self.wanted.wrapping_add(id as usize) }
     }
 
     pub(crate) fn entry(&self, index: u64) -> &AtomicU64 {
-        // SAFETY: the callers' indices are of threads of the team or of chunks of the loop, and there is one
-        // for each.
+        // SAFETY: callers pass indices of threads of the team or of chunks of the loop, and there is a
+        // counter for each.
         unsafe { &*self.posted.wrapping_add(usize::try_from(index).unwrap_or(0)) }
     }
 }
 
-/// As many objects of a kind that may be all zeros.
+/// Allocates an array of a type for which all zeros is valid.
 fn zeroed<T>(store: &'static Store, count: u64) -> *mut T {
     let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>()));
     let Some(memory) = bytes.and_then(|bytes| store.allocate(bytes, 64)) else { store.exhausted() };

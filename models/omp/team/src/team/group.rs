@@ -8,67 +8,68 @@ use crate::primitives::local;
 use crate::primitives::parker::Parker;
 use crate::primitives::store::Store;
 
-/// A task group, which is waited for or cancelled as a whole.
+/// Task group, waited for or cancelled as a whole.
 pub struct Group {
     outer: Cell<Option<&'static Group>>,
-    /// Tasks of the group that are not finished.
+    /// Number of unfinished tasks.
     count: AtomicU32,
     cancelled: AtomicBool,
-    /// Whether it only stands for a construct that shares work.
+    /// Whether the group belongs to a work-sharing construct rather than to a `taskgroup`.
     pub workshare: Cell<bool>,
-    /// What was registered for reductions, or null. The outermost of a chain.
+    /// Data of the task reductions, or null. Head of a chain that includes those of outer groups.
     pub reductions: Cell<*mut usize>,
-    /// Where the thread sleeps that waits for the group.
+    /// Parker of the thread that waits for the group.
     owner: &'static Parker,
 }
 
-// SAFETY: cells are written by the thread that has the group, before tasks are of it.
+// SAFETY: the owner writes the cells before any task joins the group.
 unsafe impl Sync for Group {}
 
 impl Group {
-    /// Counts one more task that is not finished.
+    /// Counts a new unfinished task.
     pub fn enter(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a task as finished, and wakes the owner after the last one.
+    /// Counts a task as finished and wakes the owner after the last one.
     pub fn leave(&self) {
-        // The group may be gone as soon as it is empty.
+        // The group may be freed as soon as its count is zero.
         let owner = self.owner;
         if self.count.fetch_sub(1, Ordering::AcqRel) == 1 && !ptr::eq(owner, local::parker_or_null()) {
             owner.tell();
         }
     }
 
-    /// Whether tasks of it need not begin.
+    /// Whether tasks of the group that have not begun are skipped.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
             || self.workshare.get()
                 && self.outer.get().is_some_and(|outer| outer.cancelled.load(Ordering::Relaxed))
     }
 
-    /// Tasks of it need not begin any more.
+    /// Cancels the group: tasks that have not begun will be skipped.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
 
-    /// The group around it, if this one stands for a construct only.
+    /// Returns the group that `cancel taskgroup` applies to: the outer one if this belongs to a work-sharing
+    /// construct.
     pub fn cancellable(&'static self) -> &'static Group {
         if self.workshare.get() { self.outer.get().unwrap_or(self) } else { self }
     }
 
-    /// The group around it.
+    /// Returns the enclosing task group, if any.
     pub fn outer(&self) -> Option<&'static Group> {
         self.outer.get()
     }
 
-    /// Whether all its tasks are finished.
+    /// Whether all tasks are finished.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// A group within another, of the thread that sleeps on this parker.
+    /// Creates a group nested in `outer`, owned by the thread that sleeps on this parker.
     pub fn create(store: &Store, owner: &'static Parker, outer: Option<&'static Group>) -> &'static Self {
         store.place(Self {
             outer: Cell::new(outer),

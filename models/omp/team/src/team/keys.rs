@@ -1,22 +1,22 @@
-//! Keys of threads' own values (`pthread_key_create`), and the values, which go with a thread to all nodes.
+//! Thread-specific keys (`pthread_key_create`) and their values, which follow a thread to all nodes.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Keys that a program can have: POSIX asks for no more.
+/// Maximum number of keys, the minimum that POSIX requires.
 pub const KEYS: usize = 128;
-/// How often destructors are called that set values again.
+/// Maximum number of rounds of destructors at the end of a thread, as destructors can set values again.
 const ROUNDS: usize = 4;
 
-/// Called with a thread's value as the thread ends.
+/// Destructor of a thread-specific value, called at the end of the thread.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// The keys of the job.
+/// All keys of the job.
 pub struct Keys([Key; KEYS]);
 
 struct Key {
-    /// Odd while the key is in use. A value is one of the key's if it was set under this number.
+    /// Odd while the key is in use. A value belongs to the key if it was set under the same number.
     sequence: AtomicU32,
     destructor: AtomicUsize,
 }
@@ -27,7 +27,7 @@ impl Default for Keys {
     }
 }
 
-/// The values of a thread.
+/// All values of a thread.
 pub struct Values([Value; KEYS]);
 
 struct Value {
@@ -42,7 +42,7 @@ impl Default for Values {
 }
 
 impl Keys {
-    /// A key that is in use from now on; `None` if all are.
+    /// Allocates a key; `None` if all are in use.
     pub fn create(&self, destructor: Option<Destructor>) -> Option<usize> {
         for (index, key) in self.0.iter().enumerate() {
             let sequence = key.sequence.load(Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Keys {
         None
     }
 
-    /// Whether the key was in use, which it is not any more: all its values are gone.
+    /// Frees a key, which invalidates its values. Returns whether it was in use.
     pub fn delete(&self, index: usize) -> bool {
         let Some((key, sequence)) = self.used(index) else { return false };
         let (now, order) = (sequence.wrapping_add(1), Ordering::Release);
@@ -71,7 +71,7 @@ impl Keys {
         (!sequence.is_multiple_of(2)).then_some((key, sequence))
     }
 
-    /// The value of a key, null if none was set.
+    /// Returns the value of a key, or null if none was set.
     pub fn get(&self, values: &Values, index: usize) -> *mut c_void {
         match self.used(index) {
             Some((_, sequence)) if values.0[index].sequence.get() == sequence => values.0[index].value.get(),
@@ -79,7 +79,7 @@ impl Keys {
         }
     }
 
-    /// Sets the value of a key. Whether there is such a key.
+    /// Sets the value of a key. Returns whether the key is in use.
     pub fn set(&self, values: &Values, index: usize, value: *mut c_void) -> bool {
         let Some((_, sequence)) = self.used(index) else { return false };
         values.0[index].sequence.set(sequence);
@@ -87,8 +87,8 @@ impl Keys {
         true
     }
 
-    /// Calls destructors for the values of a thread that ends, until there are none left or for as long as
-    /// POSIX asks for.
+    /// Calls the destructors of an ending thread's values until none are left, or for at most the number of
+    /// rounds that POSIX requires.
     pub fn destroy(&self, values: &Values) {
         let mut rounds = ROUNDS;
         while rounds > 0 && self.destroy_once(values) {
@@ -97,7 +97,7 @@ impl Keys {
         values.0.iter().for_each(|value| value.value.set(std::ptr::null_mut()));
     }
 
-    /// Whether any destructor was called.
+    /// Runs one round of destructors. Returns whether any was called.
     fn destroy_once(&self, values: &Values) -> bool {
         let mut any = false;
         for index in 0..KEYS {
@@ -106,7 +106,8 @@ impl Keys {
             let address = self.0[index].destructor.load(Ordering::Acquire);
             if !value.is_null() && address != 0 {
                 any = true;
-                // SAFETY: the address is that of a destructor that the program gave, with a value of its key.
+                // SAFETY: the address is that of the destructor that the program gave for the key of this
+                // value.
                 unsafe { std::mem::transmute::<usize, Destructor>(address)(value) };
             }
         }

@@ -1,13 +1,13 @@
-//! Teams: who is in them, and what they keep for each other. How a region goes is in
+//! Teams and their members, with the state that they share. The course of a region is in
 //! [`crate::constructs::region`].
 //!
-//! A master keeps its last team with the workers in it, each at its dock. To begin a region it writes into
-//! each worker's first cache line what to run, and rings. At the end workers say that they have finished and
-//! go to their docks; they do not wait for each other. While others have not finished yet there may still be
-//! tasks, and workers that wait for the next region help.
+//! A master keeps its last team, with the workers waiting at their docks. To begin a region it writes the
+//! work into the first cache line of each worker and rings the bell. At the end workers signal that they have
+//! finished and return to their docks without waiting for each other. Tasks may be left until all have
+//! finished; workers that wait for the next region help to run them.
 //!
-//! Such a helper may look at a team that is of another region by now. A team's memory is never anything else,
-//! and a helper is let in by the region's number only, so it can do no harm.
+//! Such a helper may see a team that already runs another region. This is harmless: a team's memory is never
+//! reused for anything else, and a helper is admitted only by the region's number.
 
 use std::cell::Cell;
 use std::ptr;
@@ -28,110 +28,111 @@ use crate::primitives::nodes::NODES;
 use crate::primitives::skew::{self, Weight};
 use crate::primitives::sys;
 
-/// The bit of [`Team::helpers`] that says that the region has ended.
+/// Bit of [`Team::helpers`] that is set once the region has ended.
 const CLOSED: u64 = 1 << 15;
 
-/// A thread's part of a team.
+/// Per-thread part of a team.
 #[repr(C, align(64))]
 pub struct Member {
-    /// Who it is.
+    /// Thread that is this member.
     pub thread: AtomicPtr<Thread>,
-    /// Tasks that it created and that wait for a thread.
+    /// Tasks that the member created and that are ready to run.
     pub queue: Queue,
-    /// Tasks that it created, and tasks that it finished. Only it writes them.
+    /// Counts of tasks that the member created and finished. Only the member writes them.
     pub created: AtomicU64,
-    /// See `created`.
+    /// Tasks finished by the member, see `created`.
     pub finished: AtomicU64,
-    /// The iteration whose turn it waits for, plus one.
+    /// Ordered iteration that the member waits for, plus one; 0 if none.
     pub wants: AtomicU64,
-    /// What threads with lower numbers weigh, and what it does, where they are not equally fast.
+    /// Sum of the weights of lower-numbered threads, and the own weight, if speeds differ.
     ahead: Cell<u64>,
     weight: Cell<u64>,
-    /// Which constructs it came to.
+    /// Work-sharing constructs that the member has reached.
     pub progress: Progress,
-    /// What it does, for the report.
+    /// Measurements for the report.
     pub tally: Tally,
-    /// The region's own task.
+    /// The member's implicit task.
     pub task: Task,
 }
 
-/// A team, and the region that it runs.
+/// A team and the region that it runs.
 #[repr(C, align(64))]
 pub struct Team {
-    /// How many they are.
+    /// Number of threads in the region.
     pub(crate) size: Cell<u32>,
-    /// Workers that wait at their docks for this team's master, itself included.
+    /// Number of threads that stay with this master between regions, the master included.
     pub(crate) crew: Cell<u32>,
     pub(crate) order: u32,
-    /// Regions around this one, and how many of them are active.
+    /// Number of enclosing regions, this one included, and how many of them are active.
     pub(crate) level: Cell<u32>,
     pub(crate) active: Cell<u32>,
-    /// The league around: the number of its teams less one, and which of them this is within.
+    /// Enclosing league: its number of teams less one, and the index of the team that this one is in.
     pub(crate) league: Cell<(u32, u32)>,
-    /// The node that its threads, and those of all teams within it, are on, plus one; 0 for any.
+    /// Node that the team and all nested teams are confined to, plus one; 0 if not confined.
     pub(crate) only: Cell<u32>,
-    /// Whether tasks were ever created in this region.
+    /// Whether the region has created any task.
     pub tasked: AtomicBool,
     /// Whether the region was cancelled.
     pub cancelled: AtomicBool,
-    /// The group that all tasks of the region are of, for `reduction(task, …)`.
+    /// Group of all tasks of the region, for `reduction(task, …)`.
     pub group: Cell<Option<&'static Group>>,
-    /// What tasks begin with. Up to here is what workers read in every region, and what is seldom written.
+    /// ICVs of the implicit tasks. Fields up to here are read by workers in every region and seldom written.
     pub(crate) icv: Cell<Icv>,
-    /// The master's seat outside.
+    /// The master's seat in the enclosing region.
     pub(crate) outside: CacheLine<Cell<Option<Seat>>>,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut libc::c_void>,
     pub(crate) began_ns: Cell<u64>,
-    /// What all threads weigh, and the least of them; 0 where they are equally fast.
+    /// Sum and minimum of the threads' weights; 0 if all are equally fast.
     weights: Cell<(u64, u64)>,
-    /// Whether they are not, or what they do is reported.
+    /// Whether weights differ or a report is written.
     special: Cell<bool>,
-    /// For how many threads that was found; 0: not found yet.
+    /// Team size that the weights were computed for; 0 if not computed.
     pub(crate) weighed: Cell<u32>,
-    /// How many there are on the processors of each node, where there are several.
+    /// Number of threads on the processors of each node, if there are several nodes.
     on: [Cell<u32>; NODES],
-    /// Where they meet by nodes; null where there is one node.
+    /// Barriers per node; null if there is one node.
     node_barriers: Cell<*const NodeBarriers>,
-    /// Threads that are counted against a limit.
+    /// Number of threads counted against `OMP_THREAD_LIMIT`.
     pub(crate) counted: Cell<u32>,
-    /// The places that the master had outside, if it has fewer within: the first of them, and how many.
+    /// First place and number of places of the master outside the region, if its partition is narrower
+    /// within.
     pub(crate) places_outside: Cell<Option<(u32, u32)>>,
-    /// The next team that is not in use.
+    /// Next team in the free list.
     pub next_spare: Cell<Option<&'static Team>>,
-    /// What `copyprivate` copies.
+    /// Source of `copyprivate`.
     pub copied: Cell<*mut libc::c_void>,
 
-    /// How often the barrier let them go.
+    /// Barrier generation, incremented at each release.
     pub(crate) generation: CacheLine<AtomicU32>,
-    /// Where those sleep who have come to the barrier, or wait for the next region.
+    /// Bell of threads that wait at the barrier or for the next region.
     pub bell: Bell,
-    /// Others that sleep, or are about to, and are to be woken for tasks and the like.
+    /// Other threads that sleep, or are about to, to be woken for tasks and similar events.
     pub sleepers: Sleepers,
-    /// The member that came last to a barrier and waits until all tasks are done, plus one.
+    /// Member that came last to a barrier and waits for all tasks to finish, plus one; 0 if none.
     pub(crate) leader: AtomicU32,
     pub(crate) arrived: CacheLine<AtomicU32>,
     pub(crate) finished: CacheLine<AtomicU32>,
-    /// The number of the region, and how many help from their docks.
+    /// Region number (upper 48 bits) and number of helpers (low bits).
     helpers: CacheLine<AtomicU64>,
-    /// `single` constructs that a thread has taken.
+    /// Number of `single` constructs already taken by a thread.
     pub singles: CacheLine<AtomicU32>,
-    /// Tasks that were finished by a thread outside of the team.
+    /// Tasks finished by threads outside the team.
     pub finished_outside: AtomicU64,
-    /// Tasks with a priority.
+    /// Tasks with a priority, the most urgent first.
     pub urgent: Urgent,
-    /// Where all begin: no construct yet, or that of a combined one.
+    /// First work-sharing record of the region: empty, or the loop of a combined construct.
     pub first: WorkShare,
 }
 
-// SAFETY: cells are written by the master while it is alone in the team, and read after what it gave them was
-// seen.
+// SAFETY: the master writes the cells while it is alone in the team. Workers read them after they have seen
+// what the master published later.
 unsafe impl Sync for Team {}
 // SAFETY: as for `Team`.
 unsafe impl Sync for Member {}
 
 impl Team {
-    /// A team for `size` threads, for the caller alone.
+    /// Obtains a team for `size` threads, owned by the caller.
     pub(crate) fn obtain(root: &'static Root, size: u32) -> &'static Self {
         let order = size.max(1).next_power_of_two().ilog2() as usize;
         if let Some(team) = root.take_team(order) {
@@ -142,8 +143,8 @@ impl Team {
         let header = size_of::<Self>().next_multiple_of(64);
         let bytes = header + (size_of::<Member>() << order);
         let Some(memory) = root.store.allocate(bytes, 64) else { root.store.exhausted() };
-        // SAFETY: fresh memory of this size and alignment that is a team from now on; all zero is a valid
-        // member.
+        // SAFETY: fresh memory of this size and alignment that is a team from now on; an all-zero member is
+        // valid.
         unsafe {
             ptr::write_bytes(memory, 0, bytes);
             let team: *mut Self = memory.cast();
@@ -193,71 +194,71 @@ impl Team {
         }
     }
 
-    /// The logarithm of how many there is room for.
+    /// Returns the base-2 logarithm of the team's capacity.
     pub fn order(&self) -> usize {
         self.order as usize
     }
 
-    /// How many they are.
+    /// Returns the number of threads.
     #[inline]
     pub fn size(&self) -> u32 {
         self.size.get()
     }
 
-    /// How many regions are nested, this one included.
+    /// Returns the number of nested regions, this one included.
     pub fn level(&self) -> u32 {
         self.level.get()
     }
 
-    /// Of these, how many have more than one thread.
+    /// Returns the number of nested regions with more than one thread.
     pub fn active_level(&self) -> u32 {
         self.active.get()
     }
 
-    /// The node that it must not leave: that of a device, in a region for it.
+    /// Returns the node that the team is confined to, in a region for a device.
     #[inline]
     pub fn only(&self) -> Option<u32> {
         self.only.get().checked_sub(1)
     }
 
-    /// The master's seat outside; `None` outside of all regions.
+    /// Returns the master's seat in the enclosing region; `None` in the outermost team.
     pub fn outside(&self) -> Option<Seat> {
         self.outside.0.get()
     }
 
-    /// Whether its threads are not equally fast, or what they do is reported.
+    /// Whether its threads differ in speed or are measured for the report.
     #[inline]
     pub fn is_special(&self) -> bool {
         self.special.get()
     }
 
-    /// Whether its threads are not equally fast.
+    /// Whether its threads differ in speed.
     #[inline]
     pub fn is_skewed(&self) -> bool {
         self.weights.get().0 > 0
     }
 
-    /// Where its threads meet by nodes; `None` where there is one node.
+    /// Returns the barriers per node; `None` if there is one node.
     #[inline]
     pub(crate) fn node_barriers(&self) -> Option<&'static NodeBarriers> {
-        // SAFETY: what is not null lies in the store, where it stays.
+        // SAFETY: a non-null pointer refers to barriers in the store, which are never freed.
         unsafe { self.node_barriers.get().as_ref() }
     }
 
-    /// How many of its threads run on the processors of a node, where there are several nodes.
+    /// Returns how many of its threads run on the processors of a node, if there are several nodes.
     pub(crate) fn on(&self, node: u32) -> u32 {
         self.on[node as usize % NODES].get()
     }
 
-    /// What a thread is among the others, where they are not equally fast.
+    /// Returns a thread's weight relative to the others, if their speeds differ.
     pub fn weight(&self, id: u32) -> Weight {
         let (all, least) = self.weights.get();
         let member = self.member(id);
         Weight { ahead: member.ahead.get(), own: member.weight.get(), least, all }
     }
 
-    /// How many tasks a loop is cut into where the program does not say: one for each thread, or where these
-    /// are not equally fast as many as let the slowest take one.
+    /// Returns how many tasks a loop is divided into by default: one per thread or, if speeds differ, so many
+    /// that the slowest thread can take one.
     pub fn tasks(&self) -> u64 {
         let size = u64::from(self.size());
         match self.weights.get() {
@@ -266,7 +267,7 @@ impl Team {
         }
     }
 
-    /// Finds out what each thread weighs, unless that is known. The master is not a member yet.
+    /// Computes the threads' weights unless they are known for this size. The master is not a member yet.
     pub(crate) fn weigh(&self, me: &Thread, size: u32) {
         if self.weighed.replace(size) == size {
             return;
@@ -303,23 +304,23 @@ impl Team {
         self.special.set(weights.is_some() || root.settings.report);
     }
 
-    /// The part of the team that thread `id` has.
+    /// Returns the member record of thread `id`.
     #[inline]
     pub fn member(&self, id: u32) -> &'static Member {
         let members =
             (ptr::from_ref(self) as usize + size_of::<Self>().next_multiple_of(64)) as *const Member;
         debug_assert!(id < 1 << self.order);
-        // SAFETY: there are as many behind the header as the order says, and ids are below that.
+        // SAFETY: there are `1 << order` members behind the header, and ids are below that.
         unsafe { &*members.add(id as usize) }
     }
 
-    /// The parts of all threads of the team, by number.
+    /// Iterates over the members in order of their numbers.
     pub fn members(&self) -> impl Iterator<Item = &'static Member> + '_ {
         (0..self.size()).map(|id| self.member(id))
     }
 
-    /// The seat of a thread that is in no region: one that OpenMP did not start, or one that runs a region
-    /// for a device, whose teams are to stay on the node `only` less one.
+    /// Creates the seat of a thread outside of regions: one that OpenMP did not start, or one that runs a
+    /// region for a device, whose teams stay on the node `only - 1`.
     pub fn outermost(root: &'static Root, thread: &Thread, only: u32) -> Seat {
         let team = Self::obtain(root, 1);
         let mut icv = root.settings.icv;
@@ -336,7 +337,7 @@ impl Team {
         seat
     }
 
-    /// Makes ready for a region.
+    /// Resets the team for a new region and increments the region number.
     pub(crate) fn open(&self) {
         for said in [&self.tasked, &self.cancelled] {
             if said.load(Ordering::Relaxed) {
@@ -352,20 +353,20 @@ impl Team {
         self.first.begin_anew();
     }
 
-    /// The number of the region.
+    /// Returns the number of the current region.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.helpers.0.load(Ordering::Relaxed) >> 16
     }
 
-    /// Where a thread with this number begins; its task is made ready.
+    /// Creates the seat of thread `id` and starts its implicit task.
     #[inline]
     pub(crate) fn seat(&self, id: u32, thread: &Thread, region: u64) -> Seat {
         // SAFETY: teams live for ever.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
         let pointer = ptr::from_ref(thread).cast_mut();
-        // Others look at it: what they have in their caches stays there.
+        // Avoids a needless write: other threads have this line cached.
         if member.thread.load(Ordering::Relaxed) != pointer {
             member.thread.store(pointer, Ordering::Relaxed);
         }
@@ -377,7 +378,7 @@ impl Team {
         Seat { team, id, task: &member.task, share: &team.first, singles: 0, trip: 0, chunk: (0, 0) }
     }
 
-    /// Sends workers from this number on home.
+    /// Releases the workers from number `first` on.
     pub fn dismiss_from(&self, first: u32, root: &Root) {
         for id in first..self.crew.get() {
             // SAFETY: threads live for ever.
@@ -388,7 +389,7 @@ impl Team {
         self.crew.set(self.crew.get().min(first));
     }
 
-    /// Wakes the threads that sleep and may wait for what just came true.
+    /// Wakes sleeping threads that may wait for what just became true.
     pub fn notify(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
@@ -397,7 +398,7 @@ impl Team {
         }
     }
 
-    /// Wakes the members that sleep and may wait for what just came true, of those that are on no bell.
+    /// Wakes sleeping members that satisfy `may_wait`; does not ring the bell.
     pub(crate) fn notify_if(&self, may_wait: impl Fn(u32) -> bool) {
         sys::full_fence();
         if self.sleepers.any() {
@@ -405,13 +406,13 @@ impl Team {
         }
     }
 
-    /// Wakes workers that wait for the next region, after they were given it.
+    /// Wakes workers that wait for the next region, after they were given work.
     pub(crate) fn call(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
     }
 
-    /// Wakes all threads that sleep, whatever they wait for.
+    /// Wakes all sleeping threads, regardless of what they wait for.
     pub fn alarm(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
@@ -421,7 +422,7 @@ impl Team {
         self.members().for_each(Member::wake);
     }
 
-    /// Wakes one of the threads that sleep, other than member `but`.
+    /// Wakes one sleeping thread other than member `but`.
     pub fn notify_one(&self, but: u32) {
         sys::full_fence();
         if self.bell.any() {
@@ -441,14 +442,14 @@ impl Team {
         }
     }
 
-    /// Whether tasks wait for a thread.
+    /// Whether tasks are ready to run.
     #[inline]
     pub fn has_queued(&self) -> bool {
         self.tasked.load(Ordering::Relaxed)
             && (self.urgent.any() || self.members().any(|member| member.queue.any()))
     }
 
-    /// Whether all tasks that were created are finished.
+    /// Whether all created tasks are finished.
     pub(crate) fn all_finished(&self) -> bool {
         let mut finished = self.finished_outside.load(Ordering::Acquire);
         for member in self.members() {
@@ -458,7 +459,7 @@ impl Team {
         created == finished
     }
 
-    /// Wakes the thread that waits for all tasks to be finished.
+    /// Wakes the thread that waits for all tasks to finish.
     pub fn tell_leader(&self) {
         sys::full_fence();
         let leader = self.leader.load(Ordering::Relaxed);
@@ -467,7 +468,7 @@ impl Team {
         }
     }
 
-    /// Lets a helper in that waits at its dock, if the region it knows has not ended.
+    /// Admits a helper that waits at its dock, unless the region it knows has ended.
     pub(crate) fn admit(&self, region: u64) -> bool {
         let mut seen = self.helpers.0.load(Ordering::Relaxed);
         while seen >> 16 == region && seen & CLOSED == 0 {
@@ -479,12 +480,12 @@ impl Team {
         false
     }
 
-    /// A helper goes.
+    /// Counts a helper as gone.
     pub(crate) fn discharge(&self) {
         self.helpers.0.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Lets no helper in any more, and waits until all have gone.
+    /// Closes the region to helpers and waits until all have gone.
     pub(crate) fn close(&self) {
         loop {
             let seen = self.helpers.0.load(Ordering::Acquire);
@@ -500,14 +501,14 @@ impl Team {
 }
 
 impl Member {
-    /// The thread, once it is known.
+    /// Returns the thread, once assigned.
     #[inline]
     pub fn thread(&self) -> Option<&'static Thread> {
         // SAFETY: threads live for ever.
         unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Wakes it if it sleeps; what it waits for was made true before, with a full fence after it.
+    /// Wakes the thread if it sleeps. The caller has published the condition and then executed a full fence.
     #[inline]
     pub fn wake(&self) {
         if let Some(thread) = self.thread() {
@@ -515,7 +516,7 @@ impl Member {
         }
     }
 
-    /// Counts tasks from zero again.
+    /// Resets the task counters.
     pub(crate) fn settle(&self) {
         self.created.store(0, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);

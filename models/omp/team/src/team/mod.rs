@@ -1,5 +1,5 @@
-//! The records that a job keeps in the store: threads, teams, tasks, constructs that share work, devices.
-//! What the constructs do with them is in [`crate::constructs`].
+//! Records that a job keeps in the store: threads, teams, tasks, work-sharing constructs, devices. The
+//! constructs that operate on them are in [`crate::constructs`].
 
 pub mod balancer;
 pub mod cancellation;

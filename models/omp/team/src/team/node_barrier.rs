@@ -1,10 +1,8 @@
-//! Where the threads of a team that are on one node meet, before one of them meets the other nodes for all of
-//! them.
+//! Barrier among the threads of a team on one node, before one of them meets the other nodes for all of them.
 //!
-//! Where a team is on several nodes, what crosses between them is expensive: a line of memory behind a
-//! window, a wake-up in another kernel. So each node has a counter and a bell of its own. The last thread of
-//! a node to come goes on to the team's counter and bell, which only such threads touch, and lets the others
-//! of its node go when all nodes have come.
+//! Communication between nodes is expensive: a cache line behind a window, a wake-up in another kernel. So
+//! each node has its own counter and bell. The last thread of a node to arrive proceeds to the team's counter
+//! and bell, which only such threads touch, and releases the others on its node when all nodes have arrived.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,13 +12,13 @@ use crate::primitives::cache_line::CacheLine;
 use crate::primitives::nodes::NODES;
 use crate::primitives::store::Store;
 
-/// Where the threads of one node meet. The second line is theirs alone while they wait.
+/// Barrier of one node. Its second cache line is touched only by threads of this node while they wait.
 #[repr(C, align(64))]
 pub struct NodeBarrier {
-    /// How many threads of the team are on the node, and how many of them are workers.
+    /// Number of the team's threads on the node, and of its workers among them.
     size: Cell<u32>,
     workers: Cell<u32>,
-    /// How many have come here, and how many to the end of the region.
+    /// Number of threads that have arrived here, and of those at the end of the region.
     pub(crate) arrived: AtomicU32,
     finished: AtomicU32,
     /// How often it let them go.
@@ -31,22 +29,22 @@ pub struct NodeBarrier {
 
 /// The barriers of a team, one for each node.
 pub struct NodeBarriers {
-    /// How many nodes it is on.
+    /// Number of nodes that the team is on.
     nodes: Cell<u32>,
     list: [NodeBarrier; NODES],
 }
 
-// SAFETY: cells are written by the master before it gives the team anything to do, and read after that was
-// seen.
+// SAFETY: the master writes the cells before it gives the team any work; threads read them after they have
+// seen that work.
 unsafe impl Sync for NodeBarriers {}
 
 impl NodeBarrier {
-    /// How many threads have to come.
+    /// Returns the number of threads that have to arrive.
     pub(crate) fn size(&self) -> u32 {
         self.size.get()
     }
 
-    /// A worker has come to the end of the region. How many have, once all of the node have.
+    /// Counts a worker at the end of the region. For the last worker of the node, returns their number.
     pub(crate) fn finish(&self) -> Option<u32> {
         let workers = self.workers.get();
         (self.finished.fetch_add(1, Ordering::AcqRel) + 1 == workers).then_some(workers)
@@ -54,7 +52,7 @@ impl NodeBarrier {
 }
 
 impl NodeBarriers {
-    /// The barriers of a team, in the store.
+    /// Allocates a team's barriers in the store.
     pub(super) fn place(store: &Store) -> &'static Self {
         store.place(Self::new())
     }
@@ -71,12 +69,12 @@ impl NodeBarriers {
         Self { nodes: Cell::new(0), list: std::array::from_fn(|_| barrier()) }
     }
 
-    /// How many nodes have to come.
+    /// Returns the number of nodes that have to arrive.
     pub(crate) fn nodes(&self) -> u32 {
         self.nodes.get()
     }
 
-    /// That of a node.
+    /// Returns the barrier of a node.
     pub(crate) fn at(&self, node: u32) -> &NodeBarrier {
         &self.list[node as usize % NODES]
     }
@@ -85,7 +83,7 @@ impl NodeBarriers {
         self.list.iter().filter(|barrier| barrier.size() > 0)
     }
 
-    /// Says on which node each of a team's `size` threads is.
+    /// Sets the node of each of a team's `size` threads.
     pub(super) fn assign(&self, size: u32, node: impl Fn(u32) -> u32) {
         self.list.iter().for_each(|barrier| {
             barrier.size.set(0);
@@ -99,7 +97,7 @@ impl NodeBarriers {
         self.nodes.set(u32::try_from(self.used().count()).unwrap_or(1));
     }
 
-    /// Makes them ready for a region.
+    /// Resets the barriers for a region.
     pub(crate) fn open(&self) {
         for barrier in self.used() {
             barrier.arrived.store(0, Ordering::Relaxed);
@@ -107,8 +105,8 @@ impl NodeBarriers {
         }
     }
 
-    /// Wakes the threads that sleep at any, or at the first where one does. What they wait for was made true
-    /// before, with a full fence after it. Returns whether any thread slept.
+    /// Wakes the sleeping threads of all nodes, or one thread of the first node that has any. The caller has
+    /// published the condition and then executed a full fence. Returns whether any thread slept.
     #[inline]
     pub(super) fn ring(&self, all: bool) -> bool {
         let mut any = false;

@@ -1,4 +1,4 @@
-//! Objects that a thread has of its own and that are destroyed at its end (`thread_local` of C++).
+//! Thread-local objects with destructors that run at the end of the thread (`thread_local` of C++).
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -7,11 +7,11 @@ use std::ptr;
 use super::keys::Destructor;
 use crate::primitives::store::Store;
 
-/// The objects of a thread, the last made first. The thread is the only one that uses them.
+/// Objects of a thread, the newest first. Only the thread itself uses them.
 #[derive(Debug, Default)]
 pub struct Objects(Cell<Option<&'static Object>>);
 
-/// An object, in the store.
+/// List entry of an object, in the store.
 #[derive(Debug)]
 struct Object {
     destroy: Destructor,
@@ -19,24 +19,25 @@ struct Object {
     before: Option<&'static Object>,
 }
 
-// SAFETY: it is written once and passed on by a thread to itself, which can run on several nodes in turn.
+// SAFETY: it is written once and used by one thread only, which can run on several nodes in turn.
 unsafe impl Sync for Object {}
 
 impl Objects {
-    /// Has an object destroyed at the end of the thread, before those that were made earlier.
+    /// Registers an object to be destroyed at the end of the thread, before those registered earlier.
     pub fn enter(&self, store: &Store, destroy: Destructor, object: *mut c_void) {
         self.0.set(Some(store.place(Object { destroy, object, before: self.0.get() })));
     }
 
-    /// Destroys all, also those that are made meanwhile.
+    /// Destroys all objects, including those registered by destructors.
     ///
     /// # Safety
-    /// What was entered may be destroyed.
+    /// The registered objects must be valid to destroy.
     pub unsafe fn destroy(&self, store: &Store) {
         while let Some(last) = self.0.get() {
             let Object { destroy, object, before } = *last;
             self.0.set(before);
-            // SAFETY: `enter` placed it, and nothing refers to it any more; the caller says the rest.
+            // SAFETY: `enter` placed it, and nothing refers to it any more; the caller vouches for the
+            // object.
             unsafe {
                 store.release(ptr::from_ref(last).cast_mut().cast());
                 destroy(object);
@@ -55,7 +56,7 @@ mod tests {
 
     static ORDER: AtomicU64 = AtomicU64::new(0);
 
-    /// An object that is known by its number, and those that it belongs to.
+    /// Object identified by a number, with the list and the store that it is registered in.
     struct Made(u64, *const Objects, *const Store);
 
     /// # Safety

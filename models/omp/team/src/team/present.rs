@@ -1,21 +1,20 @@
-//! What a device with memory of its own has of the host's: ranges of addresses, each with its place on the
-//! device and how many constructs hold it; and pointers on the device that were made to point to what the
-//! device has.
+//! Present table of a device with memory of its own: the host ranges that are mapped, each with its address
+//! on the device and its reference count; and the attached pointers, which point to mapped data.
 //!
-//! Everything lies in the store, as any thread of the job may ask. The table is used only while the device's
-//! lock is held.
+//! Everything is in the store, as any thread of the job may look it up. The table is accessed only with the
+//! device's lock held.
 
 use std::cell::Cell;
 use std::{mem, ptr, slice};
 
 use crate::primitives::store::Store;
 
-/// How often something is held that only the program itself takes away.
+/// Reference count of an entry that only the program itself removes.
 pub const FOREVER: u64 = u64::MAX;
-/// Bytes of a pointer.
+/// Size of a pointer in bytes.
 const POINTER: usize = size_of::<usize>();
 
-/// A list that lies in the store.
+/// Growable array in the store.
 #[repr(C)]
 struct List<T> {
     memory: Cell<*mut T>,
@@ -34,7 +33,8 @@ impl<T: Copy> List<T> {
         if self.length.get() == 0 {
             return &[];
         }
-        // SAFETY: there are that many; the list does not change while it is borrowed, as that takes `&mut`.
+        // SAFETY: there are `length` entries; the list cannot change while it is borrowed, as that takes
+        // `&mut`.
         unsafe { slice::from_raw_parts(self.memory.get(), self.length.get()) }
     }
 
@@ -51,7 +51,7 @@ impl<T: Copy> List<T> {
         if length == self.capacity.get() {
             self.grow(store);
         }
-        // SAFETY: there is room for one more, and `index` is not behind the end.
+        // SAFETY: there is room for one more, and `index` is at most the length.
         unsafe {
             let place = self.memory.get().add(index);
             ptr::copy(place, place.add(1), length - index);
@@ -68,8 +68,8 @@ impl<T: Copy> List<T> {
         let old = self.memory.replace(memory.cast());
         self.capacity.set(capacity);
         if !old.is_null() {
-            // SAFETY: both are at least that long; the old memory came from the store, and nothing else
-            // refers to it.
+            // SAFETY: both are at least that long; the old memory came from the store and has no other
+            // references.
             unsafe {
                 ptr::copy_nonoverlapping(old, self.memory.get(), self.length.get());
                 store.release(old.cast());
@@ -91,56 +91,56 @@ impl<T: Copy> List<T> {
     }
 }
 
-/// A range of the host's memory that the device has.
+/// Host range that is mapped on the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its first address on the host.
+    /// First address on the host.
     pub begin: usize,
-    /// The first behind it.
+    /// End of the range on the host, exclusive.
     pub end: usize,
-    /// Where the device has it.
+    /// Address on the device.
     pub device: usize,
-    /// How many constructs hold it; [`FOREVER`] if the program itself said where it is.
+    /// Reference count; [`FOREVER`] if the program associated the memory itself.
     pub count: u64,
-    /// The construct that created it.
+    /// Construct that created the entry.
     pub born: u64,
-    /// The construct that held or gave it up last: one does so once, however often it names it.
+    /// Construct that last changed the count: each does so once, however often it names the range.
     pub last: u64,
 }
 
 impl Entry {
-    /// Where the device has an address of the host.
+    /// Translates a host address within the range to the device's.
     #[must_use]
     pub fn translate(&self, host: usize) -> usize {
         self.device.wrapping_add(host.wrapping_sub(self.begin))
     }
 }
 
-/// A pointer on the device.
+/// Attached pointer on the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Where it lies on the device.
+    /// Address of the pointer on the device.
     pub place: usize,
-    /// What it is on the host.
+    /// Value of the pointer on the host.
     pub host: usize,
-    /// How many constructs made it point to what the device has.
+    /// Number of constructs that attached it.
     pub count: u64,
 }
 
-/// What is there of a range.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// All of it, in the entry with this number.
+    /// The whole range is present, in the entry with this index.
     Whole(usize),
-    /// Some of it; what there is.
+    /// Part of the range is present, in this entry.
     Part(Entry),
-    /// Nothing.
+    /// Nothing of the range is present.
     Nothing,
 }
 
-/// What a device has.
+/// Present table of a device.
 #[repr(C)]
 #[derive(Default)]
 pub struct Table {
@@ -150,28 +150,28 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether there is nothing in it.
+    /// Whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.length.get() == 0
     }
 
-    /// A number for a construct.
+    /// Allocates a number for a construct.
     pub fn begin_construct(&self) -> u64 {
         self.constructs.set(self.constructs.get() + 1);
         self.constructs.get()
     }
 
-    /// The entry with this number.
+    /// Returns the entry at this index.
     pub fn entry(&mut self, index: usize) -> &mut Entry {
         &mut self.entries.all_mut()[index]
     }
 
-    /// All entries, by address.
+    /// Returns all entries, sorted by address.
     pub fn entries(&self) -> &[Entry] {
         self.entries.all()
     }
 
-    /// What is there of a range; of an empty one the entry that its address is in, or ends at.
+    /// Looks up a range. An empty range matches the entry that its address is in or at the end of.
     pub fn find(&self, begin: usize, bytes: usize) -> Found {
         let all = self.entries.all();
         let after = all.partition_point(|entry| entry.end <= begin);
@@ -185,14 +185,14 @@ impl Table {
         }
     }
 
-    /// Adds a range of which nothing is there. Its number.
+    /// Inserts a range of which nothing is present, and returns its index.
     pub fn insert(&mut self, store: &Store, entry: Entry) -> usize {
         let index = self.entries.all().partition_point(|other| other.end <= entry.begin);
         self.entries.insert(store, index, entry);
         index
     }
 
-    /// Takes a range out, and the pointers that lie in it.
+    /// Removes a range and the attached pointers in it.
     pub fn remove(&mut self, index: usize) -> Entry {
         let entry = self.entries.remove(index);
         let places = entry.device..entry.device + (entry.end - entry.begin);
@@ -202,7 +202,7 @@ impl Table {
         entry
     }
 
-    /// The construct holds an entry, unless it does already; whether it did not.
+    /// Takes a reference for the construct, unless it has one. Returns whether it was taken.
     pub fn hold(&mut self, index: usize, construct: u64) -> bool {
         let entry = self.entry(index);
         if entry.last == construct {
@@ -215,8 +215,7 @@ impl Table {
         true
     }
 
-    /// The construct gives an entry up, unless it has already; `wholly` if no construct is to hold it any
-    /// more.
+    /// Drops the construct's reference, unless it already did. With `wholly`, sets the count to zero.
     pub fn give_up(&mut self, index: usize, construct: u64, wholly: bool) {
         let entry = self.entry(index);
         if entry.count == FOREVER || (entry.last == construct && !wholly) {
@@ -226,14 +225,14 @@ impl Table {
         entry.count = if wholly { 0 } else { entry.count.saturating_sub(1) };
     }
 
-    /// The pointers that lie in a range of the device's memory.
+    /// Iterates over the attached pointers in a range of device memory.
     pub fn pins_in(&self, device: usize, bytes: usize) -> impl Iterator<Item = Pin> + '_ {
         let inside =
             move |pin: &&Pin| pin.place >= device && pin.place + POINTER <= device.saturating_add(bytes);
         self.pins.all().iter().filter(inside).copied()
     }
 
-    /// One construct more has a pointer point to what the device has. Whether it is the first.
+    /// Attaches a pointer for one more construct. Returns whether the device's pointer must be written.
     pub fn pin(&mut self, store: &Store, place: usize, host: usize) -> bool {
         let pins = self.pins.all_mut();
         if let Some(pin) = pins.iter_mut().find(|pin| pin.place == place) {
@@ -247,8 +246,8 @@ impl Table {
         true
     }
 
-    /// One construct fewer has a pointer point there, or none any more: what it is to be again, if that was
-    /// the last.
+    /// Detaches a pointer for one construct, or for all with `wholly`. Returns the host's value to restore if
+    /// that was the last.
     pub fn unpin(&mut self, place: usize, wholly: bool) -> Option<usize> {
         let index = self.pins.all().iter().position(|pin| pin.place == place)?;
         let pin = &mut self.pins.all_mut()[index];
@@ -321,7 +320,7 @@ mod tests {
     }
 
     proptest! {
-        // The model: for each byte the range that it is part of, and for each range how many hold it.
+        // The model: the ranges, each with its reference count.
         #[test]
         fn counts_and_overlaps_are_those_of_a_simple_model(steps in prop::collection::vec(step(), 1..120)) {
             let (store, mut table) = (store(), Table::default());

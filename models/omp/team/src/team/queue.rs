@@ -1,8 +1,7 @@
-//! Tasks that wait for a thread to run them.
+//! Queues of tasks that are ready to run.
 //!
-//! Each member of a team has a queue that only it puts tasks into: it takes what it put there last, others
-//! take what is there longest. Tasks with a priority, and those that were set free from outside, are in one
-//! list of the team.
+//! Each member of a team has a queue that only it pushes to. It takes the newest task, other threads take the
+//! oldest. Tasks with a priority, and those released from outside the team, are in one list of the team.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,25 +9,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::task::Task;
 use crate::primitives::lock::Spinlock;
 
-/// A member's queue. All zero is an empty one.
+/// Queue of a member. All-zero memory is a valid empty queue.
 #[repr(C)]
 #[derive(Default)]
 pub struct Queue {
     length: AtomicU32,
     lock: Spinlock,
-    /// How many its member ever queued; only that member looks at it.
+    /// Number of tasks ever pushed by the member; accessed only by it.
     pushed: Cell<u64>,
-    /// Whether enough waited, and some still do. As above.
+    /// Whether the queue was full enough and has not drained since; accessed only by the member.
     filled: Cell<bool>,
     oldest: Cell<Option<&'static Task>>,
     newest: Cell<Option<&'static Task>>,
 }
 
-// SAFETY: cells are touched only while the lock is held, but `pushed` and `filled`, which only the member has
-// whose queue it is.
+// SAFETY: cells are touched only while the lock is held, except `pushed` and `filled`, which only the member
+// that owns the queue touches.
 unsafe impl Sync for Queue {}
 
-/// A task's place in a queue.
+/// Links of a task in a queue.
 #[derive(Default)]
 pub struct Links {
     older: Cell<Option<&'static Task>>,
@@ -36,42 +35,42 @@ pub struct Links {
 }
 
 impl Links {
-    /// For a list other than a queue: takes off the next task.
+    /// Unlinks and returns the next task of a singly linked list other than a queue.
     pub fn take_older(&self) -> Option<&'static Task> {
         self.older.take()
     }
 
-    /// For a list other than a queue: sets the next task.
+    /// Links the next task of a singly linked list other than a queue.
     pub fn put_before(&self, next: Option<&'static Task>) {
         self.older.set(next);
     }
 }
 
 impl Queue {
-    /// Whether there is any.
+    /// Whether there are any tasks.
     #[inline]
     pub fn any(&self) -> bool {
         self.length.load(Ordering::Relaxed) > 0
     }
 
-    /// How many there are.
+    /// Returns the number of tasks.
     #[inline]
     pub fn length(&self) -> u32 {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// How many its member ever queued, here or with a priority. For that member.
+    /// Returns how many tasks the member ever pushed, here or with a priority. For that member only.
     #[inline]
     pub fn pushed(&self) -> u64 {
         self.pushed.get()
     }
 
-    /// Whether at least `enough` tasks wait, or did and more than a quarter of `enough` still do. Only the
-    /// member whose queue it is calls this.
+    /// Whether at least `enough` tasks are queued, or were and more than a quarter of `enough` still are.
+    /// Called only by the member that owns the queue.
     ///
-    /// Without the second condition, a member that walks a tree of tasks, newest first, would queue one for
-    /// each that it takes: of 2^n tasks as many as there are subsets of n things with at most `enough` in
-    /// them, which is most of them.
+    /// Without this hysteresis, a member that walks a tree of tasks, newest first, would queue one task for
+    /// each that it takes: of 2^n tasks as many as there are subsets of n elements with at most `enough`
+    /// elements, which is most of them.
     #[inline]
     pub fn is_filled(&self, enough: u32) -> bool {
         let length = self.length();
@@ -83,7 +82,7 @@ impl Queue {
         self.filled.get()
     }
 
-    /// The number of the next. For the member whose queue it is.
+    /// Counts a push and returns the number of the task. For the member that owns the queue.
     #[inline]
     pub fn count(&self) -> u64 {
         let number = self.pushed.get() + 1;
@@ -91,7 +90,7 @@ impl Queue {
         number
     }
 
-    /// Puts a task behind all others; it has its number. For the member whose queue it is.
+    /// Appends a task that already has its number. For the member that owns the queue.
     pub fn push(&self, task: &'static Task) {
         let _held = self.lock.hold();
         let newest = self.newest.replace(Some(task));
@@ -104,7 +103,7 @@ impl Queue {
         self.length.store(self.length() + 1, Ordering::Relaxed);
     }
 
-    /// Takes the newest if its number is higher than this.
+    /// Takes the newest task if its number is higher than `since`.
     #[inline]
     pub fn take_newest(&self, since: u64) -> Option<&'static Task> {
         if !self.any() {
@@ -128,7 +127,7 @@ impl Queue {
         Some(task)
     }
 
-    /// Takes the oldest if it may be taken, or else the newest. Nothing if the queue is in use.
+    /// Takes the oldest task if `may` accepts it, or else the newest. Takes nothing if the lock is contended.
     pub fn take_end(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
         if !self.any() {
             return None;
@@ -139,7 +138,7 @@ impl Queue {
         Some(task)
     }
 
-    /// Takes the oldest of those that may be taken.
+    /// Takes the oldest task that `may` accepts.
     fn take_first(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
         if !self.any() {
             return None;
@@ -178,19 +177,19 @@ pub struct Urgent {
 }
 
 impl Urgent {
-    /// Whether there is any.
+    /// Whether there are any tasks.
     #[inline]
     pub fn any(&self) -> bool {
         self.queue.any()
     }
 
-    /// How many there are.
+    /// Returns the number of tasks.
     #[inline]
     pub fn length(&self) -> u32 {
         self.queue.length()
     }
 
-    /// Puts a task behind all that are at least as urgent.
+    /// Inserts a task behind all that are at least as urgent.
     pub fn push(&self, task: &'static Task) {
         let queue = &self.queue;
         let _held = queue.lock.hold();
@@ -211,7 +210,7 @@ impl Urgent {
         queue.length.store(queue.length() + 1, Ordering::Relaxed);
     }
 
-    /// Takes the most urgent that may be taken.
+    /// Takes the most urgent task that `may` accepts.
     #[inline]
     pub fn take(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
         self.queue.take_first(may)
@@ -222,8 +221,8 @@ impl Urgent {
 mod tests {
     use super::*;
 
-    /// Two tasks of a task of a tree, each of which has two and so on: queued, or run at once if enough are.
-    /// How many were queued.
+    /// Creates two children of a node of a binary tree of tasks: queued, or run at once if enough are queued.
+    /// Returns how many were queued.
     fn create(queue: &Queue, depth: u64, enough: u32) -> u32 {
         if depth == 0 {
             return 0;

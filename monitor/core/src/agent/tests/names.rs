@@ -9,7 +9,7 @@ use super::*;
 
 const NODE: NodeId = NodeId(1);
 
-/// An agent that serves names, and its clients 1 and 2, which are domains.
+/// Returns an agent that serves names, and its clients 1 and 2, which are domains.
 fn serving() -> Agent {
     let mut agent = Agent::new();
     agent.tick(100);

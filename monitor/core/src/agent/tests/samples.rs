@@ -67,7 +67,7 @@ fn round<'a>(domains: &'a [DomainSample], ends: &'a [EndSample], cost_ns: u64) -
     Round { node: node(1), domains, ends, cost_ns }
 }
 
-/// An agent with domains 1 and 2, processes 51 and 52, that samples every 100 ms.
+/// Returns an agent with domains 1 and 2, processes 51 and 52, that samples every 100 ms.
 fn sampling() -> Agent {
     let mut agent = Agent::new();
     agent.tick(1000 * MS);

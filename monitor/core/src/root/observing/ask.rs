@@ -146,7 +146,7 @@ impl Core {
         self.wall_offset_ns = wall_ns.wrapping_sub(now);
     }
 
-    /// A node by the name that a client gives.
+    /// Returns a node by the name that a client gives.
     pub(in crate::root) fn node_by_name(&self, name: &str) -> Result<tombolo_base::NodeId, Fault> {
         self.machine.node_named(name).map(|node| node.id).ok_or_else(|| self.no_such_node(name))
     }

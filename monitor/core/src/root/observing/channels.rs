@@ -75,7 +75,7 @@ impl Channel {
         (forth.rate_mhz + back.rate_mhz, forth.bytes_per_s + back.bytes_per_s)
     }
 
-    /// The nodes of its ends: of the one that connected, and of the other.
+    /// Returns the nodes of its ends: of the one that connected, and of the other.
     fn nodes(&self) -> Option<(NodeId, NodeId)> {
         let node = |own: &Option<ObservedEnd>, other: &Option<ObservedEnd>| {
             let own = own.as_ref().map(|end| end.sample.domain);
@@ -163,7 +163,7 @@ impl Channels {
         Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
     }
 
-    /// The measured round trip between the monitors of two nodes, the lower-numbered first.
+    /// Returns the measured round trip between the monitors of two nodes, the lower-numbered first.
     pub(in crate::root) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> Option<u64> {
         self.links.get(&(a, b)).map(|link| link.round_trip_ns).filter(|time_ns| *time_ns > 0)
     }
@@ -191,7 +191,7 @@ impl Channels {
     }
 }
 
-/// The rate at which a count grew by `more` in `time_ns`: per second, in units of `1 / units`.
+/// Returns the rate at which a count grew by `more` in `time_ns`: per second, in units of `1 / units`.
 fn per_second(more: u64, time_ns: Nanos, units: u64) -> u64 {
     let scaled = u128::from(more) * u128::from(units) * 1_000_000_000 / u128::from(time_ns.max(1));
     u64::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)
@@ -206,7 +206,7 @@ fn flow((messages, bytes): (u64, u64), (messages_before, bytes_before): (u64, u6
 }
 
 impl super::Observing {
-    /// The round trip of a link between monitors, in nanoseconds; 0 before it was measured.
+    /// Returns the round trip of a link between monitors, in nanoseconds; 0 before it was measured.
     pub(in crate::root) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> u64 {
         self.channels.links.get(&(a, b)).map_or(0, |link| link.round_trip_ns)
     }

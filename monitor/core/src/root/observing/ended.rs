@@ -82,7 +82,7 @@ impl Ended {
             || self.launch_bytes > MAX_LAUNCH_BYTES
     }
 
-    /// The first of those that ended which have remembered output, for which there is no room.
+    /// Returns the first of those that ended which have remembered output, for which there is no room.
     pub(super) fn take_oldest_output(&mut self) -> Option<(DomainId, usize)> {
         let has_output =
             |domain: &&DomainId| self.domains.get(domain).is_some_and(|ended| ended.output.kept_bytes() > 0);

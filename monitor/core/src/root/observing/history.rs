@@ -83,7 +83,7 @@ impl Series {
     }
 }
 
-/// The mean of those that are known.
+/// Returns the mean of those that are known.
 fn mean<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
     let known = values.filter(|value| !value.is_nan());
     let (count, sum) = known.fold((0, 0.0), |(count, sum), value| (count + 1, sum + f64::from(*value)));
@@ -149,7 +149,8 @@ impl History {
         self.series.len() * self.depth.bytes()
     }
 
-    /// The points of a measure, no finer than `step_ms` if there are such: their step in beats, and they.
+    /// Returns the points of a measure, no finer than `step_ms` if there are such: their step in beats, and
+    /// they.
     fn points(&self, measure: Measure, step_ms: u32) -> Option<(u64, Vec<u64>)> {
         let series = self.series.iter().find(|series| series.measure == measure)?;
         let steps = self.depth.steps();
@@ -250,7 +251,7 @@ fn nothing(last_ns: Nanos) -> Reply {
     Reply::History { step_ms: 1000, last_ns, points: Vec::new() }
 }
 
-/// Whether a part has a measure.
+/// Returns whether a part has a measure.
 fn has(part: &Part, measure: Measure) -> bool {
     match part {
         Part::Node(_) => matches!(measure, Measure::Load | Measure::Memory | Measure::Power),

@@ -90,7 +90,7 @@ impl Observing {
         [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
     }
 
-    /// The last sample of a node, unless it is too old.
+    /// Returns the last sample of a node, unless it is too old.
     pub(super) fn fresh_sample(&self, now: Nanos, id: NodeId) -> Option<&NodeSample> {
         self.nodes.get(usize::from(id.0))?.fresh(now)
     }

@@ -69,7 +69,7 @@ impl Tail {
         freed_bytes
     }
 
-    /// A page of it after a position: pieces, where they end, and what is lost before them.
+    /// Returns a page of it after a position: pieces, where they end, and what is lost before them.
     fn page(&self, after: u64) -> (Vec<OutputPiece>, u64, u64) {
         let oldest = self.written - self.bytes.len() as u64;
         let start = after.clamp(oldest, self.written);

@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// The history of a part, if there is one, and when its last point was.
+    /// Returns the history of a part, if there is one, and when its last point was.
     pub(super) fn history_of_domain(&self, domain: DomainId) -> Option<Option<(&History, Nanos)>> {
         let last = self.observing.pulse.last();
         match self.domains.get(&domain) {

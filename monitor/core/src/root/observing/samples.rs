@@ -143,8 +143,8 @@ impl Core {
         }
     }
 
-    /// The load of a node's processors, or of its processes where it has none of its own, in thousandths of
-    /// one.
+    /// Returns the load of a node's processors, or of its processes where it has none of its own, in
+    /// thousandths of one.
     pub(in crate::root) fn node_load(sample: &NodeSample) -> u64 {
         let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
         cores.sum::<u64>() + u64::from(sample.own_load_permille)

@@ -11,7 +11,7 @@ use crate::root::{Core, DomainRecord, NodeState};
 const MAX_ARGUMENTS_BYTES: usize = 1000;
 
 impl Core {
-    /// A part as it is now; nothing if it is gone.
+    /// Returns a part as it is now; nothing if it is gone.
     pub(super) fn see(&self, key: Key) -> Option<Observation> {
         Some(match key {
             Key::Node(node) => Observation::Node(self.see_node(node)?),
@@ -51,7 +51,7 @@ impl Core {
         })
     }
 
-    /// A domain that lives.
+    /// Returns a domain that lives.
     pub(super) fn see_domain(&self, id: DomainId, record: &DomainRecord) -> SeenDomain {
         let watched = &record.watched;
         SeenDomain {

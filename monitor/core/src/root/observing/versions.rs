@@ -63,7 +63,7 @@ pub(in crate::root) struct Versions {
 }
 
 impl Versions {
-    /// The version of the last change.
+    /// Returns the version of the last change.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }

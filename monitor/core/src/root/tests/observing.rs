@@ -22,7 +22,7 @@ pub(super) struct Replica {
     pub(super) anew: usize,
 }
 
-/// The name of a part.
+/// Returns the name of a part.
 fn key(part: &Part) -> String {
     match part {
         Part::Node(id) => format!("node {}", id.0),

@@ -15,7 +15,7 @@ use crate::root::Resource;
 /// The connection of the relay.
 const RELAY: u32 = 50;
 
-/// The relay that the root has ordered last, on the host.
+/// Returns the relay that the root has ordered last, on the host.
 fn ordered(bench: &Bench) -> DomainId {
     let started = bench.orders.iter().rev().find_map(|order| match order {
         (HOST, Order::Start { order: StartOrder { domain, build: OWN_PROGRAM, program } }) => {

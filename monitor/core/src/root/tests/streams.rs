@@ -4,7 +4,7 @@ use tombolo_control::streams::{INPUT, SIDE};
 
 use super::*;
 
-/// The answer to a feeding, if there is one at once.
+/// Returns the answer to a feeding, if there is one at once.
 fn feed(
     bench: &mut Bench,
     client: Client,

@@ -9,7 +9,7 @@ fn start(while_attached: bool) -> Request {
 
 const STOP: Request = Request::Trace { on: false, keep_first: false, while_attached: false };
 
-/// The nodes that were told what to trace since the last look, and what.
+/// Returns the nodes that were told what to trace since the last look, and what.
 fn told(bench: &mut Bench) -> Vec<(NodeId, u64)> {
     let orders = std::mem::take(&mut bench.orders);
     orders

@@ -22,7 +22,7 @@ const TIMER: u32 = 27;
 /// Interrupt numbers from here on are special values.
 const SPURIOUS: u32 = 1020;
 
-/// The range of interrupts that are messages, from the frame's type register.
+/// Returns the range of interrupts that are messages, from the frame's type register.
 fn messages() -> (u32, u32) {
     let kind = read_device(MESSAGES + 0x8);
     (kind >> 16 & 0x3ff, kind & 0x3ff)
@@ -81,7 +81,7 @@ pub(super) fn ticks() -> u64 {
     ticks
 }
 
-/// The timer's frequency, in Hz.
+/// Returns the timer's frequency, in Hz.
 pub(super) fn frequency_hz() -> u64 {
     let frequency: u64;
     // SAFETY: as above.
@@ -111,7 +111,7 @@ pub(super) fn show_clock_to_programs() {
     unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
 }
 
-/// Whether an interrupt is pending.
+/// Returns whether an interrupt is pending.
 pub(super) fn is_pending() -> bool {
     let status: u64;
     // SAFETY: reading which interrupts are pending has no side effects.

@@ -14,7 +14,7 @@ use crate::pci::{Places, WindowDevices};
 /// The virtual address of the window with the host.
 const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
 
-/// The virtual address of the window whose device has its memory at `place`.
+/// Returns the virtual address of the window whose device has its memory at `place`.
 pub(super) fn window_address(place: u64) -> u64 {
     place - WINDOW_PLACE + WINDOW_ADDRESS
 }

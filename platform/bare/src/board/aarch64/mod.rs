@@ -99,7 +99,7 @@ impl Virt {
     }
 }
 
-/// The memory according to the device tree, which lies at the start of memory.
+/// Returns the memory according to the device tree, which lies at the start of memory.
 fn memory_of_board() -> Option<(u64, u64)> {
     let address = MEMORY as *const u8;
     // SAFETY: memory begins here, and only the tree, which the emulator put there, precedes the monitor's

@@ -85,7 +85,7 @@ pub(super) fn show_clock_to_programs() {
     }
 }
 
-/// Whether an interrupt is pending.
+/// Returns whether an interrupt is pending.
 pub(super) fn is_pending() -> bool {
     let pending: u64;
     // SAFETY: reading which interrupts are pending has no side effects.

@@ -82,7 +82,7 @@ impl Virt {
     }
 }
 
-/// The memory according to the device tree.
+/// Returns the memory according to the device tree.
 fn memory_of_board(tree_address: u64) -> Option<(u64, u64)> {
     let address = tree_address as *const u8;
     if address.is_null() || !address.is_aligned() {

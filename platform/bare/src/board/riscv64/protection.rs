@@ -88,7 +88,7 @@ pub(super) fn set_up(division: Division, windows: &WindowDevices, own_bytes: u64
     }
 }
 
-/// The address field of an entry for a range that is aligned to its length, a power of two.
+/// Returns the address field of an entry for a range that is aligned to its length, a power of two.
 const fn aligned(address: u64, length_bytes: u64) -> u64 {
     address >> 2 | ((length_bytes >> 3) - 1)
 }

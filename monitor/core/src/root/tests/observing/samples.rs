@@ -13,7 +13,7 @@ pub(super) fn of_domain(domain: DomainId, load_permille: u32) -> DomainSample {
     DomainSample { domain, load_permille, resident_bytes: 1 << 20, threads: 1, stopped: false }
 }
 
-/// A sample of a node with a processor for each load.
+/// Returns a sample of a node with a processor for each load.
 pub(in crate::root::tests) fn of_node(loads_permille: &[u16]) -> NodeSample {
     let core = |load_permille| CoreSample {
         load_permille,
