@@ -50,7 +50,7 @@ mod tests {
     fn every_help_teaches_by_example() {
         let mut command = Arguments::command();
         command.build();
-        // Their programs have their help, and tests of it.
+        // Other programs have their own help, with its own tests.
         let mut own = command.clone();
         for name in Command::OTHERS {
             own = own.mut_subcommand(name, |command| command.hide(true));

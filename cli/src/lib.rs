@@ -10,13 +10,13 @@ use tombolo_cli_common::{context, failure, input, output, programs, signals, tex
 
 use arguments::Arguments;
 
-/// What can be typed, for manual pages and completions.
+/// Returns the command-line grammar, for manual pages and completions.
 #[must_use]
 pub fn definition() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command that this process's arguments say.
+/// Runs the command that the arguments of this process select.
 #[must_use]
 pub fn main() -> ExitCode {
     // Usage errors end the program here, with status 2.

@@ -1,4 +1,4 @@
-//! The command `tombolo`: brings machines up, runs jobs on them and shows what they do.
+//! The command `tombolo`: brings machines up, runs jobs on them and shows their state.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The command as shells see it: exit statuses, what goes to which stream. Whole machines are in
-//! `testing/e2e`.
+//! The command as seen by shells: exit statuses, and the output on each stream. Tests with whole machines are
+//! in `testing/e2e`.
 
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ fn tombolo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit status, standard output, standard error.
+/// Returns exit status, standard output and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = tombolo(arguments).output().expect("it is built");
     let text = |bytes| String::from_utf8(bytes).expect("it is text");

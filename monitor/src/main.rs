@@ -39,16 +39,23 @@ fn main() -> ExitCode {
     if init::is_init() {
         return be_init();
     }
-    // Images of programs are tens of megabytes, and a monitor is there for weeks.
+    // Images of programs are tens of megabytes, and a monitor runs for weeks.
     process::return_large_buffers();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Result<Vec<String>, _> =
+        std::env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(word) => {
+            eprintln!("tombolod: argument {} is not valid UTF-8", word.display());
+            return ExitCode::from(2);
+        }
+    };
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["local"] | ["up", _] => supervise(&words),
         ["serve", ledger, "local"] => serve(ledger, Ok(Machine::local()), true),
         ["serve", ledger, "up", file] => {
-            // A node that is restarted later has to find the file's folders, whatever the current folder is
-            // then.
+            // A later restart of a node must find the file's folders regardless of the working directory.
             let file = std::path::absolute(file).map_err(|error| error.to_string());
             let machine = file.and_then(|file| Machine::open(&file).map_err(|error| error.to_string()));
             serve(ledger, machine, false)
@@ -75,11 +82,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Supervises the root monitor: starts it, and cleans up when it has ended.
+/// Supervises the root monitor: starts it, and cleans up after it has ended.
 fn supervise(words: &[&str]) -> ExitCode {
     let started = supervisor::start(words.iter().copied());
     let ended = started.and_then(|root| {
-        // The root alone reports, so that its reader sees the end of the stream when it ends.
+        // Only the root reports, so that its reader sees the end of the stream when it ends.
         let_go_of_terminal();
         root.wait()
     });
@@ -106,7 +113,7 @@ fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> Exi
         Ok(root)
     });
     match outcome {
-        // The command that asked for the machine may have been killed meanwhile.
+        // The command that requested the machine may have been killed meanwhile.
         Ok(_) if !say("ready".to_owned()) => ExitCode::FAILURE,
         Ok(mut root) => {
             let_go_of_terminal();
@@ -122,7 +129,7 @@ fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> Exi
     }
 }
 
-/// Reports to the process that started this one; returns false if it is gone.
+/// Reports to the process that started this one. Returns false if it is gone.
 fn say(line: String) -> bool {
     writeln!(std::io::stdout(), "{line}").is_ok()
 }
@@ -153,7 +160,7 @@ fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
     }
 }
 
-/// A domain of the machine that relays channels, until its monitor is gone.
+/// Runs a relay: a domain of the machine that forwards channels until its monitor is gone.
 fn be_relay() -> ExitCode {
     tombolod::allow_many_descriptors();
     match tombolo::relay::serve() {
@@ -165,7 +172,7 @@ fn be_relay() -> ExitCode {
     }
 }
 
-/// Makes this Linux a node.
+/// Makes this Linux system a node.
 fn join(words: &[&str]) -> ExitCode {
     let options = match join_words::join_options(words) {
         Ok(options) => options,
@@ -187,7 +194,7 @@ fn join(words: &[&str]) -> ExitCode {
 
 fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
     match result {
-        // When the root is gone there is no reader for a message.
+        // If the root is gone there is no reader for a message.
         Ok(()) | Err(node_monitor::NodeMonitorError::RootGone) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolod: {error}");
@@ -196,8 +203,8 @@ fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
     }
 }
 
-/// Process 1 of a virtual machine: prepares it, keeps the monitor and a shell on the console running, and
-/// turns the machine off when the monitor ends.
+/// Runs process 1 of a virtual machine: prepares the system, supervises the monitor and a shell on the
+/// console, and powers off when the monitor ends.
 fn be_init() -> ExitCode {
     if let Err(error) = prepare_and_supervise() {
         eprintln!("tombolod: {error}");
@@ -208,7 +215,7 @@ fn be_init() -> ExitCode {
 
 fn prepare_and_supervise() -> Result<(), tombolo_platform::OsError> {
     init::mount_file_systems()?;
-    // A kernel of the user's has what is built in, and modules only if the user gave some.
+    // A user's kernel has built-in drivers, and modules only if the user provided some.
     for folder in [init::MODULES, init::DISK_MODULES].map(Path::new).into_iter().filter(|it| it.exists()) {
         init::load_modules(folder)?;
     }

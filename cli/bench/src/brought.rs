@@ -1,4 +1,4 @@
-//! Machines that are up for a measurement.
+//! Machines brought up for a measurement.
 
 use std::io::{ErrorKind, Read};
 use std::os::linux::net::SocketAddrExt;
@@ -15,10 +15,10 @@ use tombolo_machine::Machine;
 use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 
-/// How long the machine is waited for before one looks whether bringing it up has failed.
+/// Time to wait for the machine before checking whether bringing it up has failed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Runs `run` on the machine of `file`, which is brought up for it, or on the one that is up, if any.
+/// Calls `run` with the machine of `file`, which is brought up for it, or with the one that is up, if any.
 pub(super) fn with_machine(
     context: &Context,
     file: Option<&Path>,
@@ -36,8 +36,8 @@ pub(super) fn with_machine(
     }
 }
 
-/// A machine that was brought up for a measurement. It is taken down when this is dropped, and when this
-/// program is killed: `tombolo up` notices that its standard input has ended.
+/// A machine brought up for a measurement. It is taken down when this is dropped, and when this program is
+/// killed: `tombolo up` detects the end of its standard input.
 pub(super) struct Brought {
     name: String,
     up: Child,
@@ -48,7 +48,7 @@ impl Brought {
         let program = front()?;
         let name = Machine::open(file)?.name().to_owned();
         let of_socket = || Failure::system("wait for a machine");
-        // As systemd hears of it: in an abstract name, which leaves no file behind.
+        // Uses systemd's notification protocol, on an abstract name, which leaves no file behind.
         let notify = format!("tombolo-bench/{}/{name}", std::process::id());
         let address = SocketAddr::from_abstract_name(&notify).map_err(of_socket())?;
         let ready = UnixDatagram::bind_addr(&address).map_err(of_socket())?;
@@ -67,7 +67,7 @@ impl Brought {
             }
             if machine.up.try_wait().map_err(Failure::system(command()))?.is_some() {
                 let mut why = String::new();
-                // What it said is the better error.
+                // Its own output is the better error message.
                 let _ = machine.up.stderr.take().map(|mut errors| errors.read_to_string(&mut why));
                 return Err(suite::Error::File { path: file.to_owned(), why: why.trim().to_owned() }.into());
             }
@@ -85,7 +85,7 @@ impl Drop for Brought {
         drop(self.up.stdin.take());
         let mut said = String::new();
         let _ = self.up.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
-        // The figures are worth keeping, whatever became of the machine.
+        // The figures are valid even if the machine failed to stop.
         let _ = self.up.wait();
         eprint_quietly(&said);
     }

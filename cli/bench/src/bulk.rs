@@ -91,7 +91,7 @@ enum Part {
     Network,
 }
 
-/// Returns status 1 if a measurement failed; the report names it and the reason.
+/// Runs the command. Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     // Read first, so that a wrong file name fails before anything is measured.
@@ -117,7 +117,7 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
 impl BulkOptions {
     fn measures(&self, part: Part) -> bool {
         match self.share.names_peers() {
-            // The user who names peers wants to see those.
+            // A user who names peers wants only those.
             true => part == Part::Peers,
             false => self.parts.is_empty() || self.parts.contains(&part),
         }
@@ -142,7 +142,7 @@ fn compare(
     }
 }
 
-/// Measures the links of the machine of the named file, or of the one that is up, if any.
+/// Measures the links of the machine of the given file, or of the one that is up, if any.
 fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
     let measured = with_machine(context, options.up.as_deref(), |domain| {
         let kit = Kit::locate()?;
@@ -177,11 +177,11 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
     }
 }
 
-/// The most that a virtual machine may take to start: a second on an idle host, much longer on a loaded one.
+/// Timeout of a virtual machine's start: it takes a second on an idle host, and much longer on a loaded one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the virtual machines of the machine file, or of the machine that is up, each with the name of the
-/// host. Of one that is up the settings are unknown: they are then assumed to be the defaults.
+/// host. The settings of one that is up are unknown: defaults are assumed.
 pub(super) fn virtual_machines(
     context: &Context,
     file: Option<&Path>,

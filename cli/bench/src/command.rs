@@ -294,7 +294,7 @@ impl RingOptions {
     }
 }
 
-/// Returns status 1 if a link could not be measured; the report names it and the reason.
+/// Runs the command. Returns status 1 if a link could not be measured; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         BenchCommand::All(options) => suite::run_all(context, options),

@@ -40,7 +40,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Measures on a machine of its own, which is taken down afterwards.
+/// Measures on a dedicated machine, which is taken down afterwards.
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let bench = devices::Options {
         seconds: options.seconds,

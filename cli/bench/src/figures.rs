@@ -1,5 +1,5 @@
-//! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes take of themselves, beside those
-//! of the thesis; and `pages`, `messages` and `link`, which two take together.
+//! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes measure themselves, beside those
+//! of the thesis; and `pages`, `messages` and `link`, which two nodes measure together.
 
 use std::fs::File;
 use std::io::Write;
@@ -138,7 +138,7 @@ pub(super) struct LinkOptions {
     #[arg(value_name = "NODE")]
     nodes: Vec<String>,
 
-    /// Write what was found into this machine file, that of the machine that is up
+    /// Write the findings into this machine file, which must describe the machine that is up
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 
@@ -175,7 +175,7 @@ pub(super) fn link(context: &Context, options: &LinkOptions) -> Result<u8, Failu
     Ok(status)
 }
 
-/// What a machine file says of it.
+/// Converts a measured link to a finding for the machine file.
 fn finding(link: &link::Link) -> Option<Finding> {
     let whole = |value: f64| (value.round() as u64).max(1);
     let one_way = |it: &link::RoundTrip| (it.bytes as u64, whole(it.times.p50_ns / 2.0));
@@ -397,7 +397,7 @@ fn boards_up(boards: u32, isa: &str) -> Result<boot::Row, Failure> {
     for board in 0..boards {
         text += &format!("\n[[node]]\nname = \"board{board}\"\nkind = \"bare\"\nisa = \"{isa}\"\n");
     }
-    // In memory: a kill leaves no file behind.
+    // In memory, so that no file is left behind after a kill.
     let mut file = File::from(memory_file("tombolo-bench-boot", text.len() as u64)?);
     file.write_all(text.as_bytes()).map_err(Failure::system("write a machine file"))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Returns the failure of a measurement; an unknown peer is wrong usage.
+/// Converts the failure of a measurement; an unknown peer is a usage error.
 fn as_usage(failure: Failure) -> Failure {
     match failure.cause() {
         Some(Error::UnknownPeer { .. }) => Failure::Usage { message: failure.to_string(), hint: None },

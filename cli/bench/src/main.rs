@@ -1,4 +1,4 @@
-//! The command `tombolo bench`: what things cost, beside the limit and beside peers.
+//! The command `tombolo bench`: measures costs, beside the limit and beside peers.
 
 use std::process::ExitCode;
 

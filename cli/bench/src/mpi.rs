@@ -82,7 +82,8 @@ impl MpiOptions {
     }
 }
 
-/// Returns status 1 if an installed stack could not be measured; the report names it and the reason.
+/// Runs the command. Returns status 1 if an installed stack could not be measured; the report names it and
+/// the reason.
 pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure> {
     let mut tools =
         Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };
@@ -96,7 +97,7 @@ pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure
         measured(&tools, &domain.nodes()?)
     })?;
     if report.is_none() {
-        // Nothing is up: the host alone, for which mpirun starts a monitor by itself.
+        // No machine is up: measure the host alone, for which mpirun starts a monitor itself.
         report = Some(measure(context, options, &tools, &[])?);
     }
     let Some(report) = report else { return Ok(1) };
@@ -123,7 +124,7 @@ fn measure(
     if options.wants("host") {
         add(mpi::host_stacks(tools));
     }
-    // Boards have no MPI.
+    // MPI does not run on boards.
     for node in nodes.iter().filter(|node| {
         matches!(node.kind, tombolo::nodes::NodeKind::Vm | tombolo::nodes::NodeKind::User)
             && options.wants(&node.name)
@@ -137,10 +138,10 @@ fn measure(
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
-/// Its files are unpacked in memory.
+/// Minimum memory of a node: MPI's files are unpacked in memory.
 const LEAST_MEMORY_MIB: u32 = 512;
 
-/// TCP to a virtual machine like that node, where one can be made.
+/// Measures TCP to a virtual machine like that node, where one can be started.
 fn network_stack(
     context: &Context,
     options: &MpiOptions,

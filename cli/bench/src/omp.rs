@@ -101,13 +101,13 @@ impl OmpOptions {
     }
 }
 
-/// Returns status 1 if a measurement failed; the report names it and the reason.
+/// Runs the command. Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &OmpOptions) -> Result<u8, Failure> {
     let report = measure(context, options.up.as_deref(), &options.to_bench())?;
     show(&report, options.json)
 }
 
-/// Measures on this host, and with a node of the machine of a file, or of the one that is up.
+/// Measures on this host, and with nodes of the given file's machine, or of the one that is up.
 pub(super) fn measure(
     context: &Context,
     up: Option<&Path>,
@@ -130,7 +130,7 @@ pub(super) fn measure(
     }
     match report {
         Some(report) => Ok(report),
-        // Nothing is up: the host alone.
+        // No machine is up: measure the host alone.
         None => on_stacks(context, &tools, &[], options),
     }
 }
@@ -151,8 +151,8 @@ fn on_stacks(
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
-/// Returns the nodes that workers are sent to, of another instruction set for which there are such programs:
-/// one that is emulated on this kernel, a virtual machine, and two of these, as far as they are up.
+/// Returns the sets of foreign nodes for workers, of an instruction set that programs can be built for: one
+/// emulated on this kernel, a virtual machine, and two of these, as far as they are up.
 fn foreign(nodes: &[NodeInfo]) -> Vec<Vec<String>> {
     let of_kind = |kind: NodeKind, count: usize| {
         let fits =

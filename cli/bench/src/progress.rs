@@ -1,4 +1,4 @@
-//! What is being measured, for people who wait.
+//! Progress display of measurements.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
 
-/// Shows what is being measured in a line that is overwritten, if standard error is a terminal.
+/// Shows the present measurement in a line that is overwritten, if standard error is a terminal.
 pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let shown = io::stderr().is_terminal() && !context.quiet;
     let result = measure(&mut |line| {
@@ -37,8 +37,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// If this process is to take part in a trial, does so: its exit status, and why it failed on standard
-    /// error.
+    /// Takes part in a trial and returns the exit status, if this process was started for one. Reports
+    /// failures on standard error.
     pub(super) fn taken_part(
         &self,
         context: &Context,

@@ -17,10 +17,10 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::Table;
 
-/// The program that both ranks run.
+/// Source of the program that both ranks run.
 const SOURCE: &str = include_str!("../../../bench/rcce/measure.c");
 
-/// The interface of its calls.
+/// Interface of its typed calls.
 const INTERFACE: &str = include_str!("../../../interfaces/echo.tbl");
 
 /// Measures RCCE between two ranks, beside a channel and typed calls
@@ -82,9 +82,9 @@ struct Row {
     send_ns: Option<f64>,
     put_ns: Option<f64>,
     channel_ns: Option<f64>,
-    /// A call through the stubs of an interface, half of it.
+    /// Half of a call through the stubs of an interface.
     stubs_ns: Option<f64>,
-    /// Both send by iRCCE_isend and receive: an exchange.
+    /// Exchange: both ranks send by iRCCE_isend and receive.
     exchange_ns: Option<f64>,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if *json { print_json(&report) } else { print(render(&report, context.colour)) }
 }
 
-/// RCCE between two ranks of the host, beside what another command measures: the fastest of all slices.
+/// Measures RCCE between two ranks of the host, for the report of another command: the fastest of all slices.
 pub(super) fn beside(
     context: &Context,
     sizes: &[u32],
@@ -142,7 +142,7 @@ fn measure(
     Ok(rows)
 }
 
-/// What the program has to be built for, so that it runs on the host and these nodes.
+/// Returns the build targets for the host and these nodes.
 fn targets(context: &Context, on: &[String]) -> Result<String, Failure> {
     let nodes = if on == ["host"] { Vec::new() } else { context.attach()?.nodes()? };
     let of_nodes = nodes.iter().filter(|node| on.contains(&node.name)).map(NodeInfo::target);
@@ -150,7 +150,7 @@ fn targets(context: &Context, on: &[String]) -> Result<String, Failure> {
     Ok(names.into_iter().collect::<Vec<_>>().join(","))
 }
 
-/// Runs the command `tombolo` on the same machine; what it says if it fails is this one's failure.
+/// Runs the command `tombolo` on the same machine. Its error output becomes this command's failure.
 fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Result<Output, Failure> {
     let mut command = Command::new(front()?);
     if let Some(machine) = &context.machine {
@@ -165,8 +165,8 @@ fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Resu
     Err(Failure::system("measure RCCE")(why))
 }
 
-/// Returns the rows of a run's output, in the order of lengths: of each figure what is chosen of its slices,
-/// sorted.
+/// Parses the rows of a run's output, in the order of lengths; `choose` selects a value from the sorted
+/// slices of each figure.
 fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
     let mut figures: BTreeMap<(u32, String), Vec<f64>> = BTreeMap::new();
     for line in said.lines() {

@@ -1,4 +1,4 @@
-//! How the report of a benchmark is printed.
+//! Output of benchmark reports.
 
 use tombolo_bench::BenchReport;
 
@@ -11,8 +11,8 @@ pub(super) fn show(report: &impl BenchReport, json: bool) -> Result<u8, Failure>
     Ok(status(report, json))
 }
 
-/// Returns the exit status: 1 unless all was measured. The table says what was not; beside JSON standard
-/// error does.
+/// Returns the exit status: 1 unless everything was measured. The table lists missing figures; with JSON they
+/// are listed on standard error.
 pub(super) fn status(report: &impl BenchReport, json: bool) -> u8 {
     let failures = report.failures();
     if json {

@@ -38,7 +38,7 @@ pub(crate) struct RpcOptions {
     share: Share,
 }
 
-/// Returns status 1 if a measurement failed; the report names it and the reason.
+/// Runs the command. Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.share.to_suite(&own);

@@ -1,4 +1,4 @@
-//! `tombolo bench all` and what belongs to it.
+//! `tombolo bench all` and related commands.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
@@ -25,7 +25,7 @@ use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
 
-/// How long each row of the distribution takes: eight rows.
+/// Duration of each of the eight rows of the distribution.
 const DISTRIBUTION: Duration = Duration::from_secs(4);
 
 /// Compares channels with other means of communication, and with the limits of this host
@@ -95,11 +95,11 @@ pub(crate) struct ReportOptions {
     _ignored: Vec<String>,
 }
 
-/// What to use in place of `tombolo bench report` and of `--output`.
+/// Replacement for `tombolo bench report` and for `--output`.
 const REPORT_ELSEWHERE: &str = "in the source tree, `make results` writes pages and plots from the files of \
     `bench all --json` and `bench bulk --json` in docs/results, and `cargo run -p tombolo-bench-report` from any";
 
-/// Parses the value of an option that is gone, to say what to use instead.
+/// Rejects the value of a removed option, naming the replacement.
 pub(super) fn removed_output(_: &str) -> Result<PathBuf, &'static str> {
     Err(REPORT_ELSEWHERE)
 }
@@ -173,7 +173,7 @@ impl AllOptions {
 }
 
 impl AllOptions {
-    /// Options that measure OpenMP in half a minute, without the matrices of `bench omp`.
+    /// Returns options that measure OpenMP in half a minute, without the matrices of `bench omp`.
     fn to_openmp(&self) -> omp::Options {
         let sections =
             omp::Section::ALL.into_iter().filter(|section| *section < omp::Section::Matmul).collect();
@@ -185,7 +185,7 @@ impl AllOptions {
     }
 }
 
-/// Returns status 1 if a measurement failed.
+/// Runs the command. Returns status 1 if a measurement failed.
 pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.to_suite();
@@ -225,12 +225,12 @@ fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
     }
 }
 
-/// What a report on links could not measure, in a report on more.
+/// Converts a failed measurement of a report on links for a larger report.
 pub(super) fn failed_link(failed: &Failed) -> Failed {
     Failed::new(format!("the link to {}", failed.what), &failed.why)
 }
 
-/// Adds the links of the machine of the named file, or of the one that is up, if any.
+/// Adds the links of the machine of the given file, or of the one that is up, if any.
 fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     let mut links = None;
     let measured = with_machine(context, options.up.as_deref(), |domain| {
@@ -247,7 +247,8 @@ fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     }
 }
 
-/// Returns status 1 if a pair of nodes could not be measured; the report names it and the reason.
+/// Runs the command. Returns status 1 if a pair of nodes could not be measured; the report names it and the
+/// reason.
 pub(super) fn run_placement(context: &Context, options: &PlacementOptions) -> Result<u8, Failure> {
     let mut report = placement::Report::default();
     with_machine(context, options.up.as_deref(), |domain| {
@@ -275,13 +276,13 @@ pub(super) fn measure_links(
     if quick {
         ring.schedule = ring::Schedule { slices: 1, slice: Duration::from_millis(2) };
     }
-    // Boards run one program at a time, built for them, and this image holds none.
+    // Boards run one program at a time, built for them, and this image has no build for boards.
     let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != NodeKind::Bare);
     ring.nodes = nodes.map(|node| node.name).collect();
     Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
 }
 
-/// What the program with the other peers is to measure.
+/// Part measured by the program with the other peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Measure {
     Everything,
@@ -301,7 +302,7 @@ impl Measure {
     }
 }
 
-/// Measures by the program with the other peers, which also has those of this one.
+/// Runs the program with the other peers, which also measures those of this one.
 pub(super) fn run_program(
     context: &Context,
     program: &Path,
@@ -315,7 +316,7 @@ pub(super) fn run_program(
     let run = command.arg(measure.word()).arg(text).stdin(Stdio::null()).stderr(shown).output();
     let output = run.map_err(Failure::system(operation()))?;
     if !output.status.success() {
-        // It has written why as its only line.
+        // Its only output line is the reason.
         let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if output.status.code() == Some(2) {
             return Err(Failure::Usage { message: why, hint: None });

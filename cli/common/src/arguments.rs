@@ -1,4 +1,4 @@
-//! Options of every command, and how help looks.
+//! Global options, and the appearance of help.
 
 use std::ffi::OsString;
 
@@ -16,7 +16,7 @@ pub const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Options of every command.
+/// Options common to all commands.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
@@ -37,22 +37,22 @@ pub struct Global {
     pub verbose: bool,
 }
 
-/// The whole command line of a program that `tombolo` runs with its own: the global options and one of the
+/// Command line of a program that `tombolo` runs with its own arguments: the global options and one of the
 /// program's commands.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
 pub struct Arguments<C: Subcommand> {
-    /// Options of every command.
+    /// Options common to all commands.
     #[command(flatten)]
     pub global: Global,
 
-    /// The command and its options.
+    /// Command with its options.
     #[command(subcommand)]
     pub command: C,
 }
 
-/// When to use colours.
+/// Condition for using colours.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// On a terminal, unless `NO_COLOR` is set
@@ -63,26 +63,25 @@ pub enum When {
     Never,
 }
 
-/// Reads the command line of this process. A usage error ends the process with status 2 and suggests the
-/// command that was probably meant.
+/// Parses the command line of this process. A usage error ends the process with status 2 and suggests the
+/// nearest command.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
     parse_words(&programs::command_line())
 }
 
-/// As [`parse`], of a command line that was changed before.
+/// Parses a modified command line like [`parse`].
 #[must_use]
 pub fn parse_words<P: Parser>(words: &[OsString]) -> P {
     try_parse(words).unwrap_or_else(|error| error.exit())
 }
 
-/// Returns a usage error, which suggests the command that was probably meant.
+/// Parses a command line. Returns a usage error with the nearest command as a suggestion.
 pub fn try_parse<P: Parser>(words: &[OsString]) -> Result<P, Error> {
     P::try_parse_from(words).map_err(|error| with_suggestion(error, &P::command(), words))
 }
 
-/// Adds the command that a misspelt one was probably meant to be. Clap itself does not recognize `rnu` as
-/// `run`.
+/// Adds a suggestion for a misspelt command. Clap itself does not recognize `rnu` as `run`.
 fn with_suggestion(mut error: Error, program: &Command, words: &[OsString]) -> Error {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     let wrong = wrong.clone();

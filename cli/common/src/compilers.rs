@@ -1,5 +1,5 @@
-//! What `tombolo mpicc` and `tombolo ompcc` have in common: options of their own among gcc's, and what
-//! compilers print.
+//! Common parts of `tombolo mpicc` and `tombolo ompcc`: their own options among gcc's, and the output of
+//! compilers.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text;
 
-/// A command that takes gcc's words, and options of its own among them: `--isa LIST`, `--show`, `--help`, and
+/// A command that accepts gcc's arguments, and additional options: `--isa LIST`, `--show`, `--help`, and
 /// these.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrapper {
-    /// The command, behind `tombolo`.
+    /// Name of the command, after `tombolo`.
     pub name: &'static str,
-    /// What is said of an instruction set that it does not compile for, before the name of that.
+    /// Error message for an unsupported instruction set, before its name.
     pub unsupported: &'static str,
     /// Options without a value.
     pub flags: &'static [&'static str],
@@ -27,16 +27,16 @@ pub struct Wrapper {
     pub values: &'static [&'static str],
 }
 
-/// The words of a command line: the wrapper's own, and gcc's.
+/// Parsed command line: the wrapper's own options, and gcc's arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Words {
-    /// The instruction sets of `--isa`; none where it was not given.
+    /// Instruction sets of `--isa`; empty if it was not given.
     pub isas: Vec<Isa>,
-    /// Whether the commands are to be shown, and not run.
+    /// Whether to show the commands instead of running them.
     pub show: bool,
-    /// Whether the help is asked for.
+    /// Whether the help is requested.
     pub help: bool,
-    /// What is for gcc, in its order.
+    /// Arguments for gcc, in order.
     pub gcc: Vec<String>,
     flags: Vec<&'static str>,
     values: Vec<(&'static str, String)>,
@@ -57,10 +57,10 @@ impl Words {
 }
 
 impl Wrapper {
-    /// Takes the options of its own out of a command line.
+    /// Separates the wrapper's own options from gcc's arguments.
     ///
     /// # Errors
-    /// An option without its value, or an instruction set that it does not compile for.
+    /// An option without its value, or an unsupported instruction set.
     pub fn read(&self, words: &[String]) -> Result<Words, Failure> {
         let mut read = Words::default();
         let mut words = words.iter();
@@ -139,7 +139,7 @@ pub fn pass_on(outcome: Outcome, isas: usize, words: &[String]) -> Result<(), Fa
     io::stdout().lock().write_all(&outcome.text).map_err(Failure::Output)
 }
 
-/// What to do about an option that only some processors have: those of gcc begin with `-m`.
+/// Returns a hint about options that only some processors support: gcc's begin with `-m`.
 fn option_of_one(words: &[String]) -> Option<String> {
     let option = words.iter().find(|word| word.starts_with("-m"))?;
     Some(format!(
@@ -148,11 +148,11 @@ fn option_of_one(words: &[String]) -> Option<String> {
     ))
 }
 
-/// Prints the messages of compilers, with their instruction sets where there are several.
+/// Prints the messages of compilers, with their instruction sets if there are several.
 fn show_said(said: &[Said], isas: usize) {
     let mut error = io::stderr().lock();
     for said in said {
-        // A standard error that is closed is no reason to fail.
+        // A closed standard error is not a failure.
         if isas > 1 {
             let _ = writeln!(error, "for {}:", names(&said.isas));
         }
@@ -160,7 +160,7 @@ fn show_said(said: &[Said], isas: usize) {
     }
 }
 
-/// Says what was made, with `--verbose`.
+/// Reports the files that were built, with `--verbose`.
 pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     if let Some((path, image)) = made
         && context.verbose
@@ -169,8 +169,8 @@ pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     }
 }
 
-/// Returns the help of the command `name` of a program. clap's own option would not be seen behind gcc's
-/// words.
+/// Returns the help of the command `name` of a program. clap's own option would not be recognized behind
+/// gcc's arguments.
 #[must_use]
 pub fn help<P: CommandFactory>(name: &str) -> String {
     let mut program = P::command();

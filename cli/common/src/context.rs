@@ -1,4 +1,4 @@
-//! What every command needs: which machine, and how to show things.
+//! Context of a command: the selected machine, and the style of output.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,20 +11,20 @@ use crate::failure::Failure;
 /// The global options, with defaults taken from the environment and the standard streams.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The machine that is meant, if one was named.
+    /// Name of the selected machine, if given.
     pub machine: Option<String>,
     /// Whether standard output is coloured.
     pub colour: bool,
     /// Whether standard error is coloured.
     pub colour_errors: bool,
-    /// Say only what was asked for, and errors.
+    /// Whether to print only results and errors.
     pub quiet: bool,
-    /// Say more about what happens.
+    /// Whether to report progress in detail.
     pub verbose: bool,
 }
 
 impl Context {
-    /// What the global options come to on these streams.
+    /// Evaluates the global options for the present streams.
     #[must_use]
     pub fn new(global: &Global) -> Context {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -34,7 +34,7 @@ impl Context {
             When::Never => false,
         };
         Context {
-            machine: global.machine.clone(),
+            machine: global.machine.clone().filter(|name| !name.is_empty()),
             colour: colour(io::stdout().is_terminal()),
             colour_errors: colour(io::stderr().is_terminal()),
             quiet: global.quiet,
@@ -42,7 +42,7 @@ impl Context {
         }
     }
 
-    /// Attaches to the machine that is meant; a plain host's monitor is started if need be.
+    /// Attaches to the selected machine; starts a plain host's monitor if needed.
     ///
     /// # Errors
     /// [`Failure::Other`] with the reason of [`Domain::attach`].
@@ -53,7 +53,8 @@ impl Context {
         }
     }
 
-    /// Attaches to the machine that is meant, which must be up: looking at nothing should not start anything.
+    /// Attaches to the selected machine, which must be up: a command that only displays state should not
+    /// start a monitor.
     ///
     /// # Errors
     /// [`Failure::NotUp`], [`Failure::NothingUp`], or that of [`Context::attach`].
@@ -66,7 +67,7 @@ impl Context {
         }
     }
 
-    /// Says how things go, for people, on standard error; nothing when quiet.
+    /// Reports progress on standard error, unless `quiet`.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             // Standard error may be closed.
@@ -78,7 +79,7 @@ impl Context {
 /// Writes a command's result to standard output.
 ///
 /// # Errors
-/// [`Failure::Output`].
+/// [`Failure::Output`] if it cannot be written.
 pub fn print(text: impl AsRef<str>) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     let written = output.write_all(text.as_ref().as_bytes()).and_then(|()| output.flush());
@@ -88,7 +89,7 @@ pub fn print(text: impl AsRef<str>) -> Result<(), Failure> {
 /// Writes a command's result as JSON to standard output.
 ///
 /// # Errors
-/// [`Failure::Output`].
+/// [`Failure::Output`] if it cannot be written.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
     print(text + "\n")

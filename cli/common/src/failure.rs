@@ -16,69 +16,68 @@ use tombolo_transport::wrap::capture::CaptureError;
 use crate::others;
 use crate::text::{one_line, printable};
 
-/// Something went wrong at run time. Every error converts into [`Failure::Other`], so that `?` works with all
-/// of them.
+/// Failure at run time. Every error converts into [`Failure::Other`], so that `?` works with all of them.
 #[derive(Debug)]
 pub enum Failure {
     /// An error of a library. It may have several lines, as those of compilers and monitors do.
     Other(Box<dyn std::error::Error + Send + Sync>),
     /// No machine is up.
     NothingUp,
-    /// The machine that was named is not up.
+    /// The given machine is not up.
     NotUp(String),
     /// The machine is already up.
     UpAlready(String),
     /// The command line is invalid, by itself or for this machine.
     Usage {
-        /// What is wrong with it.
+        /// Description of the mistake.
         message: String,
-        /// What to do instead.
+        /// Suggestion for the user.
         hint: Option<&'static str>,
     },
-    /// A job did not end well; the programs' output has been shown.
+    /// A job failed; the programs' output has been shown.
     Job {
-        /// Which program, and how it ended.
+        /// The failed program, and how it ended.
         message: String,
-        /// The exit status that says so.
+        /// Exit status of the command.
         status: u8,
     },
-    /// An interface file with mistakes, drawn: begins with `error:` by itself.
+    /// An interface file with mistakes, rendered: begins with `error:` itself.
     Interface(String),
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     System {
-        /// What was tried: "open x".
+        /// Name of the operation: "open x".
         operation: String,
-        /// Its error.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program of the installation is missing.
     NoProgram {
-        /// Its file name.
+        /// File name of the program.
         program: &'static str,
-        /// Where it would lie.
+        /// Folder where it should be.
         folder: PathBuf,
     },
-    /// A trace file is damaged, or is not one.
+    /// A trace file is damaged, or is not a trace file.
     TraceFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         source: FileError,
-        /// What comes before the damage is of use.
+        /// Whether the part before the damage is usable.
         usable: bool,
     },
-    /// A capture is damaged, or is not one.
+    /// A capture is damaged, or is not a capture.
     Capture {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         source: CaptureError,
     },
-    /// A program did not send what it had sent when it was captured.
+    /// A program did not send the same messages as in its capture.
     Diverged {
         /// The capture.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in the capture.
         offset_bytes: u64,
         /// The difference.
         what: String,
@@ -92,11 +91,11 @@ pub enum Failure {
     },
     /// The output cannot be written.
     Output(io::Error),
-    /// Another failure, with what to do about it.
+    /// Another failure, with advice.
     Advised {
-        /// The failure.
+        /// The original failure.
         failure: Box<Failure>,
-        /// What to do.
+        /// Advice for the user.
         advice: String,
     },
 }
@@ -133,22 +132,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a shell shows for a program that SIGPIPE ended.
+/// Exit status that shells show for a program ended by SIGPIPE.
 pub const BROKEN_PIPE_STATUS: u8 = 141;
 
 impl Failure {
-    /// For `map_err`: the system refused `operation`, such as "open x".
+    /// Returns a closure for `map_err` that converts the error of `operation`, such as "open x".
     pub fn system(operation: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
         move |source| Failure::System { operation: operation.into(), source }
     }
 
-    /// Returns the same failure, with what to do about it.
+    /// Adds advice to the failure.
     #[must_use]
     pub fn advised(self, advice: impl Into<String>) -> Failure {
         Failure::Advised { failure: Box::new(self), advice: advice.into() }
     }
 
-    /// Returns the exit status that tells it.
+    /// Returns the exit status for the failure.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -160,7 +159,7 @@ impl Failure {
         }
     }
 
-    /// Returns the error of a library that this is, if it is of that type.
+    /// Returns the underlying library error, if it is of that type.
     #[must_use]
     pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
@@ -170,7 +169,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it, where the sentence itself does not say.
+    /// Returns a hint for the user, unless the message itself has one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -215,7 +214,7 @@ impl Failure {
         }
     }
 
-    /// Shows it on standard error.
+    /// Shows the failure on standard error.
     pub fn report(&self, colour: bool) {
         eprint_quietly(&self.render(colour));
     }
@@ -232,7 +231,7 @@ impl Failure {
         let mut text = match plain {
             Failure::Interface(drawn) => format!("{drawn}\n"),
             Failure::Other(_) => match self.cause() {
-                // A report shows the file's own lines and starts with `error:` by itself.
+                // A report shows the file's own lines and starts with `error:` itself.
                 Some(MachineFileError::Invalid(report)) => report.render(colour),
                 _ => format!("{error}error:{error:#} {}\n", printable(&self.to_string())),
             },
@@ -248,7 +247,7 @@ impl Failure {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Writes to standard error, and ignores errors: it may be closed.
+/// Writes to standard error, ignoring errors: it may be closed.
 pub fn eprint_quietly(text: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The machine file into which `tombolo litmus` and `tombolo bench link` write what they find of links.
+//! Writes the findings of `tombolo litmus` and `tombolo bench link` into a machine file.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -14,42 +14,41 @@ use toml_edit::{Array, ArrayOfTables, Date, Datetime, DocumentMut, InlineTable, 
 use crate::failure::Failure;
 use crate::text;
 
-/// What was found of the link between two nodes.
+/// Finding about the link between two nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The two nodes; rates are from the first to the second, and back.
+    /// Nodes of the link; rates are from the first to the second, and back.
     pub nodes: [String; 2],
-    /// What carried messages.
+    /// Transport of the messages.
     pub transport: TransportKind,
-    /// What was found.
+    /// Result of the command.
     pub part: Part,
 }
 
-/// What a command finds.
+/// Result of a command for a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// What `tombolo litmus` finds.
+    /// Result of `tombolo litmus`.
     Memory(FoundMemory),
-    /// What `tombolo bench link` finds.
+    /// Result of `tombolo bench link`.
     Cost(FoundCost),
 }
 
-/// A machine file that can be written.
+/// A machine file that can be updated.
 #[derive(Debug)]
 pub struct FoundFile {
-    /// As it was given.
+    /// Path as given.
     shown: PathBuf,
-    /// Without symbolic links: the file itself is replaced, not a link to it.
+    /// Path without symbolic links: the file itself is replaced, not a link to it.
     path: PathBuf,
     machine: Machine,
 }
 
 impl FoundFile {
-    /// Looks at the file before anything is measured for it: it describes the machine that is up, and can be
-    /// written.
+    /// Checks the file before any measurement: it must describe the machine that is up, and be writable.
     ///
     /// # Errors
-    /// A [`Failure`] of the command line, with what to do; or the mistakes in the file.
+    /// A [`Failure`] of the command line, with advice; or the mistakes in the file.
     pub fn open(path: &Path, machine_name: &str) -> Result<FoundFile, Failure> {
         let machine = Machine::open(path).map_err(|error| match error {
             FileError::Invalid(_) => error.into(),
@@ -70,12 +69,12 @@ impl FoundFile {
         Ok(FoundFile { shown: path.to_owned(), path: real, machine })
     }
 
-    /// Writes what was found into the file, in place of what was found of the same links before. Everything
-    /// else in it stays as it is, comments and all. Readers see the old file or the new one, and of two
-    /// commands that write at once the later one keeps what the earlier one wrote.
+    /// Writes the findings into the file, replacing earlier ones about the same links. Everything else is
+    /// preserved, including comments. Readers see the old file or the new one, and of two concurrent commands
+    /// the later one keeps the findings of the earlier one.
     ///
     /// # Errors
-    /// A [`Failure`] of the command line, with what to do. The file is then as it was.
+    /// A [`Failure`] of the command line, with advice. The file is then unchanged.
     pub fn write(&self, findings: &[Finding]) -> Result<(), Failure> {
         let failed = |error: io::Error| unwritable(&self.shown, &error);
         let _locked = lock(&self.path).map_err(failed)?;
@@ -90,25 +89,25 @@ impl FoundFile {
             );
             return Err(usage(message, "measure some nodes instead of all"));
         }
-        // What this wrote is read as everything else in the file is: a mistake here must not reach the file.
+        // Parse the result like any machine file, so that a mistake here cannot reach the file.
         Machine::parse(&text, &self.shown, Isa::current()).map_err(FileError::from)?;
         replace_file(&self.path, text.as_bytes(), mode).map_err(failed)
     }
 
-    /// What a command says when it has written.
+    /// Returns the message after writing.
     #[must_use]
     pub fn done(&self, count: usize) -> String {
         format!("wrote what was found of {} to {}", text::count(count, "link"), self.shown.display())
     }
 }
 
-/// Keeps other commands from writing the file for as long as the result is not dropped: the lock of the file
-/// that has this name once it is held.
+/// Locks the file against other commands until the result is dropped. Retries until the locked file is the
+/// one at this path.
 fn lock(path: &Path) -> io::Result<File> {
     loop {
         let file = File::open(path)?;
         file.lock()?;
-        // The command that held the lock has replaced the file.
+        // The previous holder of the lock has replaced the file.
         let (held, named) = (file.metadata()?, fs::metadata(path)?);
         if (held.dev(), held.ino()) == (named.dev(), named.ino()) {
             return Ok(file);
@@ -116,7 +115,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What a command says that could have written.
+/// Hint of a command that could have written its findings.
 pub const HINT: &str = "hint: `--write FILE` keeps what was found in the machine file";
 
 const UNCHANGED: &str = "the file is as it was; delete its [[found]] tables and try again";
@@ -168,7 +167,7 @@ fn edited(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Resu
     Ok(document.to_string())
 }
 
-/// Whether a table is about these two nodes, in either order.
+/// Returns whether a table is about these two nodes, in either order.
 fn is_of(table: &Table, nodes: &[String; 2]) -> bool {
     let between = table.get("between").and_then(Item::as_array);
     let names: Vec<&str> = between.into_iter().flatten().filter_map(Value::as_str).collect();
@@ -190,7 +189,7 @@ fn fill(table: &mut Table, finding: &Finding, on: Date) {
     set(table, key, inner.into());
 }
 
-/// Sets a value; comments around the one before stay.
+/// Sets a value and preserves the comments around the previous one.
 fn set(table: &mut Table, key: &str, mut value: Value) {
     let Some(item) = table.get_mut(key) else {
         table.insert(key, Item::Value(value));
@@ -228,7 +227,7 @@ fn integer(value: u64) -> Value {
     i64::try_from(value).unwrap_or(i64::MAX).into()
 }
 
-/// Today's date, in UTC.
+/// Returns today's date, in UTC.
 fn today() -> Date {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     date_of_day(since.as_secs() / 86_400)
@@ -236,7 +235,7 @@ fn today() -> Date {
 
 /// Returns the date of a day since 1970-01-01, in the Gregorian calendar.
 fn date_of_day(days: u64) -> Date {
-    // Years that begin in March, so that a leap day is the last of its year; day 0 is 0000-03-01.
+    // Years begin in March, so that a leap day is the last of its year; day 0 is 0000-03-01.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -285,7 +284,7 @@ mod tests {
         let (part, other) = (Part::Memory(memory(8)), Part::Cost(cost()));
         let first = edited(TEXT, &machine(TEXT), &[finding(["host", "s390x-user"], part)], DAY).unwrap();
         assert!(first.starts_with(TEXT), "{first}");
-        // The same pair in the other order: its rates are turned with it.
+        // The same pair in the other order: its rates are swapped.
         let second =
             edited(&first, &machine(&first), &[finding(["s390x-user", "host"], other)], DAY).unwrap();
         assert!(second.starts_with(TEXT) && second.matches("[[found]]").count() == 1, "{second}");

@@ -1,17 +1,17 @@
-//! What children write, kept for the command that started them.
+//! Captured output of children.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tombolo::{Domain, DomainId};
 
-/// What each child of a domain has written, both streams in the order of arrival. It is kept in memory, so
-/// children must write little.
+/// Output of each child of a domain, both streams in the order of arrival. It is kept in memory, so children
+/// must write little.
 #[derive(Clone, Debug, Default)]
 pub struct Heard(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
 
 impl Heard {
-    /// Keeps what children of `domain` write from now on, which no longer goes to this program's output.
+    /// Captures the output of `domain`'s children from now on instead of printing it.
     #[must_use]
     pub fn of(domain: &Domain) -> Heard {
         let heard = Heard::default();
@@ -20,13 +20,13 @@ impl Heard {
         heard
     }
 
-    /// What a child has written so far.
+    /// Returns the output of a child so far.
     #[must_use]
     pub fn text(&self, id: DomainId) -> String {
         self.lock().get(&id).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// The same, and forgets it.
+    /// Removes and returns the output of a child.
     #[must_use]
     pub fn take(&self, id: DomainId) -> String {
         String::from_utf8_lossy(&self.lock().remove(&id).unwrap_or_default()).into_owned()

@@ -1,12 +1,12 @@
-//! Checks of the help of commands, for tests of the programs that have them.
+//! Checks of command help texts, for tests.
 
 use clap::Command;
 
 /// Checks the help of a program that `tombolo` runs for some of its commands: it shows examples, `parse`
-/// accepts them, and each command's summary is the one that `tombolo` itself shows, in `summaries`.
+/// accepts them, and each command's summary equals the one that `tombolo` shows, in `summaries`.
 ///
 /// # Panics
-/// If one of these does not hold, with the command or the example.
+/// Panics if a check fails, with the command or the example.
 pub fn assert_program(
     mut command: Command,
     summaries: &[(&str, &str)],
@@ -27,11 +27,11 @@ pub fn assert_program(
     assert!(tried > 0, "no example was found");
 }
 
-/// Panics if the help of a command, or of one below it, shows no example. Hidden commands are exempt:
+/// Checks that the help of a command, and of those below it, shows examples. Hidden commands are exempt:
 /// programs start them.
 ///
 /// # Panics
-/// With the help text that has no example.
+/// Panics with the help text that has no example.
 pub fn assert_examples(command: &mut Command, path: &str) {
     let help = command.render_long_help().to_string();
     assert!(help.contains("Example"), "{path} --help shows no example:\n{help}");
@@ -41,11 +41,11 @@ pub fn assert_examples(command: &mut Command, path: &str) {
     }
 }
 
-/// Panics if an example in the help of a command is refused by `parse`. Returns how many were tried: examples
-/// of other programs' commands are left out.
+/// Checks that `parse` accepts the examples in the help of a command. Returns their number, not counting
+/// examples of other programs' commands.
 ///
 /// # Panics
-/// With the example that is refused, and why.
+/// Panics with the example that is refused, and the reason.
 pub fn assert_examples_parse(
     command: &mut Command,
     parse: impl Fn(&[&str]) -> Result<(), clap::Error>,
@@ -71,8 +71,8 @@ fn collect(command: &mut Command, texts: &mut Vec<String>) {
     command.get_subcommands_mut().for_each(|subcommand| collect(subcommand, texts));
 }
 
-/// Returns the words of an example: a line that starts with the command, up to two blanks before its
-/// explanation or what a shell would take for itself.
+/// Returns the arguments of an example: a line that starts with the command, up to two blanks before its
+/// explanation or to shell syntax.
 fn example(line: &str) -> Option<Vec<&str>> {
     let text = line.strip_prefix("  ")?;
     let start = text.find("tombolo ")?;

@@ -1,17 +1,17 @@
-//! Standard input, passed on to domains of a job.
+//! Forwards standard input to domains of a job.
 
 use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::time::Duration;
 
 use tombolo::Child;
 
-/// How long a domain may leave its input unread.
+/// Time that a domain may leave its input unread.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// How much is passed on at a time.
+/// Number of bytes forwarded at a time.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// Returns whether the standard input is there for us: reading from a terminal in the background would stop
+/// Returns whether this process may read standard input: reading from a terminal in the background would stop
 /// the job.
 pub fn is_ours() -> bool {
     let input = io::stdin();
@@ -21,14 +21,14 @@ pub fn is_ours() -> bool {
     rustix::termios::tcgetpgrp(&input).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Passes the standard input on, to its end, from a thread of its own. The thread is not waited for: it may
-/// be in a read that never ends.
+/// Forwards standard input until its end, from a separate thread. The thread is not joined: it may be in a
+/// read that never returns.
 pub fn forward_to(child: Child) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             let length = read(&mut piece);
-            // An empty piece ends it. The end of the domain is reported elsewhere.
+            // An empty piece marks the end. The end of the domain is reported elsewhere.
             if child.input(&piece[..length], PATIENCE).is_err() || length == 0 {
                 return;
             }
@@ -36,8 +36,7 @@ pub fn forward_to(child: Child) {
     });
 }
 
-/// Passes the standard input on to all of them, the same to each, as fast as the slowest takes it. One that
-/// has ended is left out.
+/// Forwards standard input to all of them, at the pace of the slowest. Domains that have ended are skipped.
 pub fn forward_to_all(mut children: Vec<Child>) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
@@ -48,7 +47,7 @@ pub fn forward_to_all(mut children: Vec<Child>) {
     });
 }
 
-/// Reads a piece; nothing at the end, and of what cannot be read.
+/// Reads a piece. Returns 0 at the end, and on errors.
 fn read(piece: &mut [u8]) -> usize {
     loop {
         match io::stdin().lock().read(piece) {

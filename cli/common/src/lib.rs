@@ -1,5 +1,5 @@
-//! Code that the programs behind the command `tombolo` share: global options, errors and their display,
-//! output of domains.
+//! Common code of the programs behind the command `tombolo`: global options, errors and their display, output
+//! of domains.
 //!
 //! `tombolo` itself has the commands that every machine needs. Commands with heavy dependencies are separate
 //! programs beside it, which it runs ([`programs`]).
@@ -25,7 +25,7 @@ use arguments::Global;
 use context::Context;
 use failure::Failure;
 
-/// Runs a command to its exit status; a failure is shown on standard error.
+/// Runs a command and returns its exit status. Shows a failure on standard error.
 pub fn run(global: &Global, command: impl FnOnce(&Context) -> Result<u8, Failure>) -> ExitCode {
     let context = Context::new(global);
     match command(&context) {

@@ -1,4 +1,4 @@
-//! Nodes that a command line names.
+//! Nodes given on a command line.
 
 use tombolo::nodes::{NodeInfo, Target};
 use tombolo::{Domain, Error};
@@ -7,17 +7,17 @@ use tombolo_placement::{AUTO, Auto, Facts, Needs, Placement, PlacementError, pos
 
 use crate::failure::Failure;
 
-/// Returns the node of that name. A name that the machine does not have is an error of the machine, with
-/// status 1, and not of the command line, whichever command it is given to.
+/// Returns the node of that name. An unknown name is an error of the machine, with status 1, and not of the
+/// command line, for all commands.
 ///
 /// # Errors
-/// [`Fault::NoSuchNode`](tombolo::error::Fault::NoSuchNode) with the names that there are.
+/// [`Fault::NoSuchNode`](tombolo::error::Fault::NoSuchNode) with the existing names.
 pub fn named<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Error> {
     position(nodes, name).map(|index| &nodes[index])
 }
 
-/// What a command says of ranks that cannot be placed: numbers are an error of the command line, nodes one of
-/// the machine.
+/// Converts an error of placing ranks: wrong numbers are usage errors, unknown nodes are errors of the
+/// machine.
 #[must_use]
 pub fn placement_failure(error: PlacementError) -> Failure {
     match error {
@@ -27,10 +27,10 @@ pub fn placement_failure(error: PlacementError) -> Failure {
     }
 }
 
-/// Reads what `--needs` says.
+/// Parses the value of `--needs`.
 ///
 /// # Errors
-/// What is wrong with it, and the word that was probably meant.
+/// The mistake, with the nearest valid word.
 pub fn needs(text: &str) -> Result<Needs, String> {
     text.parse::<Needs>().map_err(|error| match error.misspelt() {
         Some((word, known)) => match suggest::nearest(word, known) {
@@ -41,11 +41,10 @@ pub fn needs(text: &str) -> Result<Needs, String> {
     })
 }
 
-/// Returns the nodes of `--on` where there is also a `--needs`, which chooses for `auto`; needs alone mean
-/// `auto`.
+/// Returns the nodes of `--on`, checked against `--needs`, which applies to `auto`; needs alone imply `auto`.
 ///
 /// # Errors
-/// Needs for nodes that are all named.
+/// Needs without a node to choose, because all are named.
 pub fn with_needs(on: &[Placement], needs: Option<&Needs>) -> Result<Vec<Placement>, Failure> {
     if needs.is_none() || on.iter().any(Placement::is_auto) {
         return Ok(on.to_vec());
@@ -60,11 +59,11 @@ pub fn with_needs(on: &[Placement], needs: Option<&Needs>) -> Result<Vec<Placeme
     Ok(vec![Placement { node: AUTO.to_owned(), count: None }])
 }
 
-/// Prepares the choice of nodes for the entries `auto` of `on`, if there are any, after what has been placed
-/// before: only nodes with one of the builds, if that is known.
+/// Prepares the choice of nodes for the entries `auto` of `on`, if there are any, taking earlier placements
+/// into account: only nodes with one of the builds, if known.
 ///
 /// # Errors
-/// The machine.
+/// An error of the machine.
 pub fn prepare_auto(
     auto: &mut Option<Auto>,
     domain: &Domain,

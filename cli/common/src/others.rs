@@ -1,4 +1,4 @@
-//! Machines of other users, which this one sees and cannot use.
+//! Machines of other users, which are visible but not accessible.
 
 use std::fs;
 
@@ -6,11 +6,10 @@ use tombolo::find::{UserMachine, machines_of_others};
 
 use crate::text::one_line;
 
-/// Machines that are named; there may be hundreds.
+/// Maximum number of machines listed; there may be hundreds.
 const NAMED: usize = 3;
 
-/// What to do about a machine that is up for another user: of that name, or any if none. Nothing if there is
-/// none.
+/// Returns advice about a machine of another user: of that name, or any if `None`. `None` if there is none.
 pub(crate) fn advice(name: Option<&str>) -> Option<String> {
     let others = machines_of_others().unwrap_or_default();
     let wanted = others.into_iter().filter(|other| name.is_none_or(|name| other.name == name));
@@ -18,7 +17,7 @@ pub(crate) fn advice(name: Option<&str>) -> Option<String> {
     sentence(&wanted.collect::<Vec<_>>(), &users)
 }
 
-/// `users` is a table as in `/etc/passwd`.
+/// Formats the advice. `users` is a table as in `/etc/passwd`.
 fn sentence(machines: &[UserMachine], users: &str) -> Option<String> {
     let user = |machine: &UserMachine| match user_name(users, machine.user_id) {
         Some(name) => one_line(name),

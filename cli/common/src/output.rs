@@ -1,4 +1,4 @@
-//! The output of a job: passed on unchanged, or in whole lines, with or without labels.
+//! Output of a job: forwarded unchanged, or in whole lines, with or without labels.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use tombolo::DomainId;
 use tombolo::spawn::Stream;
 pub use tombolo_platform::unpoisoned;
 
-/// A line that is longer is shown in parts.
+/// Maximum length of a line; longer ones are shown in parts.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// The colours of labels.
@@ -21,18 +21,18 @@ const HUES: [AnsiColor; 6] = [
     AnsiColor::BrightRed,
 ];
 
-/// How output is shown.
+/// Format of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
-    /// As it comes.
+    /// Unchanged.
     Pieces,
-    /// In whole lines, so that those of several never mix.
+    /// In whole lines, so that the lines of several domains are not mixed.
     Lines,
-    /// The same, each with who wrote it.
+    /// In whole lines with labels.
     Labelled,
 }
 
-/// Prints the output of a job's domains.
+/// Printer of the output of a job's domains.
 pub struct Printer<O = io::Stdout, E = io::Stderr> {
     show: Show,
     colour: bool,
@@ -40,19 +40,24 @@ pub struct Printer<O = io::Stdout, E = io::Stderr> {
     nodes: Vec<String>,
     /// The label of each domain, and the number that picks its colour.
     ranks: HashMap<DomainId, (String, usize)>,
-    /// How many domains are being started: their ids are unknown, but their first output may have arrived.
+    /// Number of domains being started: their ids are unknown, but their first output may have arrived.
     starting: usize,
     early: Vec<(DomainId, Stream, Vec<u8>)>,
-    /// Lines that have begun.
+    /// Incomplete lines.
     lines: HashMap<(DomainId, bool), Vec<u8>>,
     output: O,
     errors: E,
-    /// Writing failed: the output is closed.
-    broken: bool,
+    /// Error that ended the output; later pieces are dropped.
+    failed: Option<io::Error>,
+}
+
+/// The same error once more.
+fn copy_of(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 impl Printer {
-    /// One that writes to the standard streams. `nodes` are their names, by id.
+    /// Creates a printer to the standard streams. `nodes` are the names of the nodes, by id.
     #[must_use]
     pub fn new(show: Show, nodes: Vec<String>, colour: bool) -> Printer {
         Printer::with(show, nodes, colour, io::stdout(), io::stderr())
@@ -71,16 +76,16 @@ impl<O: Write, E: Write> Printer<O, E> {
             lines: HashMap::new(),
             output,
             errors,
-            broken: false,
+            failed: None,
         }
     }
 
-    /// A domain is about to be started.
+    /// Announces that a domain is about to be started.
     pub fn expect(&mut self) {
         self.starting += 1;
     }
 
-    /// A domain was started with this label and colour number, or could not be started (`None`).
+    /// Records that a domain was started with this label and colour number, or could not be started (`None`).
     pub fn started(&mut self, domain: Option<(DomainId, String, usize)>) -> io::Result<()> {
         self.starting -= 1;
         self.ranks.extend(domain.map(|(id, name, number)| (id, (name, number))));
@@ -89,9 +94,9 @@ impl<O: Write, E: Write> Printer<O, E> {
         early.into_iter().try_for_each(|(domain, stream, bytes)| self.piece(domain, stream, &bytes))
     }
 
-    /// Takes a piece of a domain's output; an empty one is its end.
+    /// Prints a piece of a domain's output; an empty one is its end.
     pub fn piece(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        if self.broken {
+        if self.failed.is_some() {
             return Ok(());
         }
         if self.starting > 0 && !self.ranks.contains_key(&domain) {
@@ -106,12 +111,16 @@ impl<O: Write, E: Write> Printer<O, E> {
             Stream::Output => self.output.write_all(&text).and_then(|()| self.output.flush()),
             Stream::Error => self.errors.write_all(&text).and_then(|()| self.errors.flush()),
         };
-        self.broken = written.is_err();
-        written
+        written.inspect_err(|error| self.failed = Some(copy_of(error)))
     }
 
-    /// Returns the lines that are complete now, each with its label if it has one; at the end of the stream
-    /// also the rest, to which nothing is added where there are no labels.
+    /// Returns the error that ended the printing, if one did. Everything since then was dropped.
+    pub fn failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    /// Returns the completed lines with their labels, if any. At the end of the stream also returns the rest,
+    /// unterminated if there are no labels.
     fn whole_lines(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let label = if self.show == Show::Labelled { self.label(domain) } else { String::new() };
         let bare = self.show == Show::Lines;
@@ -144,7 +153,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         text
     }
 
-    /// `[rank@node] `, or the id of a domain that the job's own domains started.
+    /// Returns `[rank@node] `, or the id of a domain that the job's own domains started.
     fn label(&self, domain: DomainId) -> String {
         let node = self.nodes.get(usize::from(domain.node().0)).map_or("?", String::as_str);
         let (who, hue) = match self.ranks.get(&domain) {
@@ -256,5 +265,6 @@ mod tests {
         let mut printer = Printer::with(Show::Pieces, Vec::new(), false, Closed, Vec::new());
         assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_err());
         assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_ok());
+        assert_eq!(printer.failure().map(|error| error.kind()), Some(io::ErrorKind::BrokenPipe));
     }
 }

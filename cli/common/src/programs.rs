@@ -1,9 +1,9 @@
-//! The programs behind the command: `tombolo`, and those with heavy dependencies, which lie beside it and are
-//! run by it.
+//! Programs behind the command: `tombolo`, and those with heavy dependencies, which are installed beside it
+//! and run by it.
 //!
 //! Each of them takes the whole command line, so `tombolo bench ring` and `tombolo-bench bench ring` are the
-//! same. In a build folder of the source tree a program is built when it is first wanted; an installation has
-//! all of them.
+//! same. In a build folder of the source tree a program is built on first use; an installation has all of
+//! them.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,15 +14,15 @@ use std::process::Command;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The command that users type.
+/// Name of the command that users type.
 pub const FRONT: &str = "tombolo";
 
 /// A program beside `tombolo`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Its file name.
+    /// File name of the program.
     pub name: &'static str,
-    /// The package that it is built from, in the folder `cli` of the source tree.
+    /// Package that it is built from, in the folder `cli` of the source tree.
     pub package: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub const MPI: Program = Program { name: "tombolo-mpi", package: "tombolo-cli-mp
 /// `tombolo ompcc`.
 pub const OMP: Program = Program { name: "tombolo-omp", package: "tombolo-cli-omp" };
 
-/// What `tombolo --help` says of each command of another program.
+/// Summaries of other programs' commands in `tombolo --help`.
 pub mod about {
     /// `tombolo bench`
     pub const BENCH: &str = "Measures what things cost";
@@ -51,10 +51,10 @@ pub mod about {
     pub const WEB: &str = "Shows a machine in a browser, live";
 }
 
-/// Commands whose words are a compiler's, also those that look like global options.
+/// Commands whose arguments are a compiler's, including those that look like global options.
 const COMPILERS: [&str; 2] = ["mpicc", "ompcc"];
 
-/// This process's command line, with `--` behind the name of a compiler.
+/// Returns this process's command line, with `--` inserted after the name of a compiler.
 #[must_use]
 pub fn command_line() -> Vec<OsString> {
     with_words_apart(std::env::args_os().collect())
@@ -70,7 +70,7 @@ fn with_words_apart(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Where the command is, behind global options.
+/// Returns the index of the command after the global options.
 fn command_position(words: &[OsString]) -> Option<usize> {
     let mut at = 1;
     while words.get(at)?.as_encoded_bytes().starts_with(b"-") {
@@ -82,7 +82,7 @@ fn command_position(words: &[OsString]) -> Option<usize> {
 /// Replaces this process by `program`, with this process's arguments.
 ///
 /// # Errors
-/// [`Failure::NoProgram`] where the program is neither beside this one nor can be built.
+/// [`Failure::NoProgram`] if the program is not beside this one and cannot be built.
 pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure> {
     let path = find_or_build(context, program)?;
     let error = Command::new(&path).args(std::env::args_os().skip(1)).exec();
@@ -92,7 +92,7 @@ pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure
 /// Returns the path of `tombolo`, for a program beside it.
 ///
 /// # Errors
-/// [`Failure::System`] where this program's own path cannot be read.
+/// [`Failure::System`] if this program's own path cannot be read.
 pub fn front() -> Result<PathBuf, Failure> {
     Ok(folder()?.join(FRONT))
 }
@@ -115,11 +115,11 @@ fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
-/// Lets the source tree that this program was built in put a part of the kit in place, by `cargo xtask kit`
-/// with these options; does nothing where there is no such tree.
+/// Builds a part of the kit with `cargo xtask kit` and these options, if this program was built in a source
+/// tree; otherwise does nothing.
 ///
 /// # Errors
-/// [`Failure::System`]: it could not be built. Why is on standard error.
+/// [`Failure::System`]: it could not be built. The reason is on standard error.
 pub fn build_part(context: &Context, what: &str, options: &[&str]) -> Result<(), Failure> {
     let folder = folder()?;
     let (Some(tree), Some(target)) = (source_tree(&folder), folder.parent()) else { return Ok(()) };
@@ -132,15 +132,15 @@ pub fn build_part(context: &Context, what: &str, options: &[&str]) -> Result<(),
 /// Returns the source tree that this program was built in, if it lies in a build folder of one.
 ///
 /// # Errors
-/// [`Failure::System`] where this program's own path cannot be read.
+/// [`Failure::System`] if this program's own path cannot be read.
 pub fn own_source_tree() -> Result<Option<PathBuf>, Failure> {
     Ok(source_tree(&folder()?))
 }
 
-/// Returns a folder below the prefix that this program would be installed in.
+/// Returns a folder below the prefix of this program's installation.
 ///
 /// # Errors
-/// [`Failure::System`] where this program's own path cannot be read.
+/// [`Failure::System`] if this program's own path cannot be read.
 pub fn installed_folder(relative: &str) -> Result<PathBuf, Failure> {
     let folder = folder()?;
     Ok(folder.parent().unwrap_or(&folder).join(relative))
@@ -153,12 +153,12 @@ fn source_tree(folder: &Path) -> Option<PathBuf> {
     folder.ancestors().find(is_tree).map(Path::to_owned)
 }
 
-/// Builds into the same folder, `<target>/<profile>`, as the program that runs was built into.
+/// Builds into the folder `<target>/<profile>` of the running program.
 fn build(folder: &Path, tree: &Path, program: Program) -> io::Result<()> {
     let (Some(profile), Some(target)) = (folder.file_name(), folder.parent()) else {
         return Err(io::Error::other("this program is in no build folder"));
     };
-    // Cargo calls the folder of its profile `dev` so.
+    // Cargo's folder of the profile `dev` has this name.
     let profile = if profile == "debug" { "dev".into() } else { profile.to_owned() };
     let mut cargo = Command::new("cargo");
     cargo.arg("build").arg("--profile").arg(profile).args(["--package", program.package]);
@@ -166,7 +166,7 @@ fn build(folder: &Path, tree: &Path, program: Program) -> io::Result<()> {
     finish(cargo)
 }
 
-/// Runs cargo to its end. It says on standard error what it does; the output is the command's.
+/// Runs cargo to completion. It reports on standard error; standard output belongs to the command.
 fn finish(mut cargo: Command) -> io::Result<()> {
     cargo.stdout(io::stderr());
     let status = cargo.status()?;

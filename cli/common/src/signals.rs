@@ -3,18 +3,18 @@
 use signal_hook::consts::signal;
 use signal_hook::low_level::signal_name;
 
-/// The terminal has closed.
+/// Hang-up of the terminal.
 pub const HUP: u8 = signal::SIGHUP as u8;
 /// An interrupt from the keyboard.
 pub const INT: u8 = signal::SIGINT as u8;
-/// A request to end.
+/// Request for a program to end.
 pub const TERM: u8 = signal::SIGTERM as u8;
-/// A kill, which a program cannot handle.
+/// Kill, which a program cannot handle.
 pub const KILL: u8 = signal::SIGKILL as u8;
-/// A write to a pipe without a reader.
+/// Write to a pipe without a reader.
 pub const PIPE: u8 = signal::SIGPIPE as u8;
 
-/// The greatest signal number of Linux.
+/// Greatest signal number of Linux.
 const MAX: u8 = 64;
 
 /// Returns the name of a signal: `SIGTERM`, or `signal 40` for one without.
@@ -22,7 +22,7 @@ pub fn name(number: u8) -> String {
     signal_name(i32::from(number)).map_or_else(|| format!("signal {number}"), str::to_owned)
 }
 
-/// Reads a signal as people write it: `TERM`, `SIGTERM`, `term` or `15`.
+/// Parses a signal given by a user: `TERM`, `SIGTERM`, `term` or `15`.
 pub fn parse(text: &str) -> Result<u8, String> {
     let wanted = text.to_ascii_uppercase();
     let wanted = wanted.strip_prefix("SIG").unwrap_or(&wanted);

@@ -2,8 +2,8 @@
 //!
 //! usage: tombolo-documents FOLDER
 //!
-//! Below the folder they lie as below a prefix: `share/man/man1`, and where bash, zsh and fish look for
-//! completions.
+//! The layout below the folder is that of a prefix: `share/man/man1`, and the completion folders of bash, zsh
+//! and fish.
 
 mod page;
 
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::{Shell, generate};
 
-/// Where each shell looks for the completions of `tombolo`, relative to a prefix.
+/// Paths of `tombolo`'s completions for each shell, relative to a prefix.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "share/bash-completion/completions/tombolo"),
     (Shell::Zsh, "share/zsh/site-functions/_tombolo"),
@@ -50,8 +50,8 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the command with all its subcommands, also those that other programs have. Programs hide what only
-/// they themselves start.
+/// Returns the command with all its subcommands, including those of other programs. Commands that only
+/// programs start are hidden.
 fn whole() -> Command {
     let others = [
         tombolo_cli_bench::definition(),
@@ -98,7 +98,7 @@ mod tests {
         }
         let (_, up) = pages.iter().find(|(name, _)| name == "tombolo-up.1").expect("it is there");
         assert!(up.contains("\\fBtombolo up\\fR"), "{up}");
-        // Examples keep their lines.
+        // Examples keep their line breaks.
         assert!(up.contains(".nf\n") && up.contains("tombolo up machines/zoo.toml"), "{up}");
     }
 }

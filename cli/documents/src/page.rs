@@ -6,7 +6,7 @@ use std::io;
 use clap::Command;
 use clap_mangen::Man;
 
-/// File name and text of the page of `command`, and of the pages of all commands below it.
+/// Returns file name and text of the page of `command`, and of the pages of all commands below it.
 pub(crate) fn all(command: &Command) -> io::Result<Vec<(String, String)>> {
     let mut command = command.clone();
     command.build();
@@ -41,13 +41,14 @@ fn text(man: &Man, command: &Command) -> io::Result<String> {
     Ok(text)
 }
 
-/// What stands after a command's help. Its lines stay lines: the library would fill them as one paragraph.
+/// Formats the text after a command's help. Keeps its line breaks: the library would fill them as one
+/// paragraph.
 fn examples(text: &str) -> String {
     let text = text.strip_prefix("Examples:\n").or(text.strip_prefix("Example:\n")).unwrap_or(text);
     let mut section = String::from(".SH EXAMPLES\n.nf\n");
     for line in text.lines() {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
-        // What begins with these would be taken for a request.
+        // A line with these first characters would be interpreted as a request.
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
         let _ = writeln!(section, "{guard}{line}");
     }

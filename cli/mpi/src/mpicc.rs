@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Suppresses the warning about `long double`. The name differs from those of gcc's own warnings.
 const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
 
-/// What CMake's `FindMPI` asks for, which are options of Open MPI's.
+/// Queries of CMake's `FindMPI`, which are options of Open MPI.
 const SHOW_COMPILE: &str = "-showme:compile";
 const SHOW_LINK: &str = "-showme:link";
 
@@ -59,7 +59,7 @@ const WRAPPER: Wrapper = Wrapper {
     values: &[],
 };
 
-/// MPI for the instruction sets of `--isa`, or for all that the kit has it for.
+/// Returns MPI for the instruction sets of `--isa`, or for all that the kit supports.
 fn installations(isas: &[Isa], kit: &Kit) -> Result<Vec<Installation>, Failure> {
     if !isas.is_empty() {
         return Ok(isas.iter().map(|isa| Installation::find(kit, *isa)).collect::<Result<_, _>>()?);
@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             colour: context.colour_errors,
         };
         match Compilation::plan(request) {
-            // A compiler that was not asked for may be missing.
+            // A compiler that was not requested may be missing.
             Err(CompileError::Build(error @ BuildError::MissingTool { target, .. }))
                 if words.isas.is_empty() && installations.len() > 1 =>
             {
@@ -111,7 +111,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     compile(context, &compilation, (&words, installations.len()))
 }
 
-/// Prints what a plain compiler needs for compiling or for linking, or the command that does both.
+/// Prints the options that a plain compiler needs for compiling or linking, or the command that does both.
 fn show_needed(
     (mpi, abi): (&Installation, Abi),
     compiler: String,

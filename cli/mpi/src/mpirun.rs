@@ -92,7 +92,7 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-/// The options of one program.
+/// Options of one program.
 #[derive(Args, Clone, Debug)]
 struct PartOptions {
     /// Number of ranks
@@ -176,13 +176,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns the words of a command line, in which what other mpiruns call it is called as here: `-np 4`,
-/// `-host a,b`, `-env A B`.
+/// Returns the arguments with those of other mpiruns translated to this one's: `-np 4`, `-host a,b`, `-env A
+/// B`.
 pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
     let definition = Arguments::command();
     let Some(own) = words.iter().position(|word| word == "mpirun") else { return words };
-    // A word before it that is not an option may be another command.
+    // A preceding argument that is not an option may be another command.
     if words.iter().skip(1).take(own - 1).any(|word| definition.find_subcommand(word).is_some()) {
         return words;
     }
@@ -235,7 +235,7 @@ pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     result
 }
 
-/// A program of the job, as it is asked for.
+/// A requested program of the job.
 struct Asked {
     options: PartOptions,
     program: Arc<Program>,
@@ -244,7 +244,7 @@ struct Asked {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let here = std::env::current_dir().map_err(Failure::system("tell the current folder"))?;
-    // Looked at before anything else: what cannot run should fail before anything has started.
+    // Checked first: a program that cannot run should fail before anything has started.
     let asked = programs(options, &here)?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
@@ -281,10 +281,13 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         Readers::All => Stdin::All,
     };
     let plan = JobOptions { nodes, parts, stdin, timeout: options.timeout };
-    let front = Front { context: context.clone(), printer, stdin };
+    let front = Front { context: context.clone(), printer: Arc::clone(&printer), stdin };
     let outcome = job.run(&plan, &front).map_err(refusal)?;
     if let Some(file) = &options.json {
         write_summary(file, &outcome)?;
+    }
+    if let Some(error) = unpoisoned(&printer).failure() {
+        return Err(Failure::Output(error));
     }
     match outcome.reason {
         None => Ok(()),
@@ -292,8 +295,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Why a job was not started. Counts that do not fit are a usage error; errors of the machine get the
-/// command's hints.
+/// Converts the reason why a job was not started. Counts that do not fit are a usage error; errors of the
+/// machine get the command's hints.
 fn refusal(error: impl Into<JobError>) -> Failure {
     match error.into() {
         JobError::Placement(error) => placement_failure(error),
@@ -302,7 +305,7 @@ fn refusal(error: impl Into<JobError>) -> Failure {
     }
 }
 
-/// This program once more, to remove what this one cannot if it is killed.
+/// Starts this program again, to clean up if this process is killed.
 fn cleaner(context: &Context) -> std::io::Result<Cleaner> {
     let mut command = std::process::Command::new(std::env::current_exe()?);
     if let Some(machine) = &context.machine {
@@ -311,7 +314,7 @@ fn cleaner(context: &Context) -> std::io::Result<Cleaner> {
     Cleaner::start(command.arg("mpirun-cleaner"))
 }
 
-/// Ends the job when the user wants it ended.
+/// Ends the job on a signal of the user.
 fn watch_signals(control: Control) -> Result<(), Failure> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
@@ -326,7 +329,7 @@ fn watch_signals(control: Control) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds the programs, each with what is said of it.
+/// Finds the programs, each with its options.
 fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
     let mut asked: Vec<Asked> = Vec::new();
     for (index, words) in options.command.split(|word| word == ":").enumerate() {
@@ -351,9 +354,9 @@ fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
     Ok(asked)
 }
 
-/// What is said of a program behind the first: what is not is as before the first.
+/// Merges the options of a later program: missing ones are inherited from the first.
 fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
-    // Needs of the first program are of no use to one whose nodes are named.
+    // Needs of the first program do not apply to one whose nodes are named.
     let chooses = own.on.is_empty() || own.on.iter().any(Placement::is_auto);
     PartOptions {
         count: own.count,
@@ -365,7 +368,7 @@ fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
     }
 }
 
-/// Places the ranks of a program. `auto` has what has been chosen for programs before.
+/// Places the ranks of a program. `auto` has the nodes chosen for previous programs.
 fn placed(
     asked: &Asked,
     domain: &Domain,
@@ -375,7 +378,7 @@ fn placed(
 ) -> Result<Vec<usize>, Failure> {
     let said = &asked.options;
     let on = with_needs(&said.on, said.needs.as_ref())?;
-    // A processor each is for a program that has the host for itself.
+    // One rank per processor is the default only for a program that has the host for itself.
     let count = said.count.or((!alone && on.is_empty()).then_some(1));
     let order = match said.map {
         Some(Map::RoundRobin) => Order::RoundRobin,
@@ -383,7 +386,7 @@ fn placed(
     };
     let builds: Vec<Target> = asked.program.builds.iter().map(|build| build.target).collect();
     let (needs, targets) = match builds.is_empty() {
-        // Nothing is known of a command of the host: it runs there alone.
+        // A command of the host has no known builds: it runs only there.
         true => (Some(said.needs.clone().unwrap_or_default().of_kind(NodeKind::Host)), None),
         false => (said.needs.clone(), Some(builds)),
     };
@@ -413,7 +416,7 @@ fn text(text: &OsStr) -> Option<String> {
     text.to_str().map(str::to_owned)
 }
 
-/// Shows people how the job goes.
+/// Reports the progress of the job to the user.
 struct Front {
     context: Context,
     printer: Arc<Mutex<Printer>>,
@@ -427,7 +430,7 @@ impl Watcher for Front {
 
     fn started(&self, rank: Option<(RankName, &Child)>) {
         let known = rank.map(|(name, child)| (child.id(), name.to_string(), name.rank));
-        // Whether anybody reads it shows with the next piece of output.
+        // A closed output is detected with the next piece.
         let _ = unpoisoned(&self.printer).started(known);
         if let Some((name, child)) = rank {
             self.note(&format!("rank {name} is domain {} on {}", child.id(), child.node_name()));
@@ -456,7 +459,7 @@ impl Watcher for Front {
     }
 }
 
-/// How a job went.
+/// Outcome of a job.
 #[derive(Serialize)]
 struct Summary<'a> {
     status: u8,
@@ -465,7 +468,7 @@ struct Summary<'a> {
     ranks: Vec<RankSummary<'a>>,
 }
 
-/// How a rank ended: with a status, by a signal, with its node, or unknown.
+/// End of a rank: with a status, by a signal, with its node, or unknown.
 #[derive(Serialize)]
 struct RankSummary<'a> {
     world: usize,

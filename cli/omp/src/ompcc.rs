@@ -52,7 +52,7 @@ const WRAPPER: Wrapper = Wrapper {
     values: &["--allow"],
 };
 
-/// What to link with for the instruction sets of `--isa`, or for all.
+/// Returns the libraries for the instruction sets of `--isa`, or for all.
 fn installations(isas: &[Isa], kit: &Kit) -> Result<Vec<Installation>, Failure> {
     let isas = if isas.is_empty() { ISAS } else { isas };
     let found = isas.iter().map(|isa| Installation::find(kit, *isa));
@@ -93,7 +93,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Most symbols that are listed of a kind.
+/// Maximum number of symbols listed of each kind.
 const LISTED: usize = 12;
 
 fn render(report: &Report, colour: bool) -> String {

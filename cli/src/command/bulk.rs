@@ -68,25 +68,25 @@ struct Report {
     from: String,
     to: String,
     bytes: u64,
-    /// Both sides can map the same memory, so that a pool needs no copy.
+    /// Whether both sides can map the same memory, so that a pool needs no copy.
     shared: bool,
     ways: Vec<WayReport>,
-    /// Engines that this node has not.
+    /// Engines that this node lacks.
     missing: Vec<MissingReport>,
 }
 
-/// A way, with stable keys.
+/// A route, with stable keys.
 #[derive(Serialize)]
 struct WayReport {
     engine: String,
-    /// Whose processor does it.
+    /// Node whose processor copies.
     node: String,
     way: String,
     time_ns: Option<u64>,
     bytes_per_s: Option<u64>,
-    /// Measured or declared; null where it cannot be done.
+    /// Measured or declared; null if the route is impossible.
     origin: Option<&'static str>,
-    /// Why it cannot be done.
+    /// Reason why it is impossible.
     refused: Option<String>,
 }
 
@@ -131,7 +131,7 @@ fn of_host_kernel(node: &NodeInfo) -> bool {
     matches!(node.kind, NodeKind::Host | NodeKind::User)
 }
 
-/// What is to be explained.
+/// Copy to be explained.
 struct Trip<'a> {
     domain: &'a Domain,
     engines: &'a Engines,
@@ -142,7 +142,7 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// Returns whether some memory can be mapped by both.
+    /// Returns whether both can map common memory.
     fn related(&self) -> bool {
         self.from.id == self.to.id || of_host_kernel(self.from) || of_host_kernel(self.to)
     }
@@ -161,7 +161,7 @@ impl Trip<'_> {
         Ok(ways)
     }
 
-    /// Between programs of the kernel that this one runs on.
+    /// Returns the routes between programs of the kernel that this one runs on.
     fn within_kernel(&self) -> Vec<WayReport> {
         let routes = [
             Route::copy(Reach::Mapped, Reach::Mapped),
@@ -173,7 +173,7 @@ impl Trip<'_> {
         self.by_engines(&routes, |way| words[way].to_owned())
     }
 
-    /// Across the link between the host's kernel and a node behind it.
+    /// Returns the routes across the link between the host's kernel and a node behind it.
     fn across(&self, far: &NodeInfo, to_far: bool) -> Result<Vec<WayReport>, Failure> {
         let mapped = [Route::copy(Reach::Mapped, Reach::Mapped)];
         let (ours, theirs) = if to_far { ("push", "pull") } else { ("pull", "push") };
@@ -185,7 +185,7 @@ impl Trip<'_> {
         Ok(ways)
     }
 
-    /// By a processor of another node, which is told to in a message.
+    /// Returns the routes by a processor of another node, which is requested in a message.
     fn of_far_node(&self, far: &NodeInfo, way: &str) -> Result<Vec<WayReport>, Failure> {
         let told = declared(Abilities::FAR_ALONE, Route::copy(Reach::Far, Reach::Far));
         let name = format!("copy.costs/{}/caller", far.name);
@@ -205,7 +205,7 @@ impl Trip<'_> {
             Ok(Choice { candidates }) | Err(tombolo_copies::engines::Unable::NoEngine { candidates }) => {
                 candidates
             }
-            // Nothing is in progress here.
+            // No copy is in progress here.
             Err(_) => Vec::new(),
         };
         let report = |candidate: tombolo_copies::engines::Candidate| {

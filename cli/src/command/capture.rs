@@ -14,7 +14,7 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text::one_line;
 
-/// Bytes of a message that a line shows.
+/// Maximum number of message bytes shown per line.
 const SHOWN_BYTES: usize = 32;
 
 /// Shows the recorded messages of a channel
@@ -52,7 +52,7 @@ struct ShowOptions {
     json: bool,
 }
 
-/// What a capture is of, with stable keys.
+/// Header of a capture, with stable keys.
 #[derive(Serialize)]
 struct AboutReport {
     channel: u64,
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path) -> Result<Reader<File>, Failure> {
     Reader::new(file).map_err(damaged(path))
 }
 
-/// A capture that cannot be read, and which.
+/// Converts an error of reading a capture, adding its path.
 pub(super) fn damaged(path: &Path) -> impl Fn(CaptureError) -> Failure {
     move |source| Failure::Capture { path: path.to_owned(), source }
 }
@@ -100,7 +100,7 @@ pub(crate) fn run(_context: &Context, options: &Options) -> Result<(), Failure> 
         let record = match record.map_err(damaged(&options.file)) {
             Ok(record) => record,
             Err(failure) => {
-                // What comes before it is shown.
+                // The part before the damage is shown.
                 outcome = Err(failure);
                 break;
             }
@@ -112,7 +112,7 @@ pub(crate) fn run(_context: &Context, options: &Options) -> Result<(), Failure> 
     outcome
 }
 
-/// A value as a line of JSON.
+/// Formats a value as a line of JSON.
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::Output(error.into()))?;
     Ok(text + "\n")
@@ -167,7 +167,7 @@ impl RecordReport {
     }
 }
 
-/// A message, for people: as much of it as a line has room for.
+/// Formats a message for people, truncated to a line.
 pub(super) fn briefly(message: &[u8]) -> String {
     let shown = &message[..message.len().min(SHOWN_BYTES)];
     let more = if message.len() > shown.len() { "..." } else { "" };

@@ -44,13 +44,13 @@ struct Report {
     channels: Vec<DirectionReport>,
 }
 
-/// A direction of a channel, with stable keys. Null is what is not known, as the end is not in this machine
-/// or gone.
+/// A direction of a channel, with stable keys. Unknown values are null, because the end is gone or not in
+/// this machine.
 #[derive(Serialize)]
 struct DirectionReport {
     channel: u64,
     link: &'static str,
-    /// The nodes whose relays are between, from the sender on.
+    /// Nodes whose relays are between, starting at the sender.
     via: Vec<String>,
     state: &'static str,
     from: String,
@@ -68,10 +68,10 @@ struct DirectionReport {
     max_message_bytes: u64,
 }
 
-/// One end, and whose it is.
+/// One end, with its domain.
 type ChannelEnd = (TracedInfo, RowInfo);
 
-/// A channel's ends: the connecting, then the accepting.
+/// Ends of a channel: the connecting, then the accepting.
 type ChannelEnds = [Option<ChannelEnd>; 2];
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -108,7 +108,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     print(render(&reports, context.colour))
 }
 
-/// What goes from one end of a channel to the other.
+/// Builds the report of one direction of a channel.
 fn direction(
     ends: &ChannelEnds,
     from: usize,
@@ -123,7 +123,7 @@ fn direction(
     }
     let who = |end: &Option<ChannelEnd>, other: &Option<ChannelEnd>| match (end, other) {
         (Some((info, _)), _) => (info.id.to_string(), Some(info.node.clone())),
-        // Its peer knows who it is.
+        // Its peer knows its identity.
         (None, Some((_, row))) => match DomainId::from_bits(row.peer) {
             Some(id) => (id.to_string(), nodes.get(&id.node().0).cloned()),
             None => ("?".to_owned(), None),
@@ -132,7 +132,7 @@ fn direction(
     };
     let ((from, from_node), (to, to_node)) = (who(sender, receiver), who(receiver, sender));
     let (out, into) = (sender.as_ref().map(|(_, row)| row), receiver.as_ref().map(|(_, row)| row));
-    // The two were not read at the same moment: what passed meanwhile is not in between.
+    // The two ends were not read at the same moment, so messages in between are bounded by the ring.
     let most = out.filter(|out| out.slots != 0).map_or(u64::MAX, |out| out.slots.into());
     let depth =
         out.zip(into).map(|(out, into)| out.messages_sent.saturating_sub(into.messages_received).min(most));
@@ -157,7 +157,7 @@ fn direction(
     })
 }
 
-/// How a channel is: as the end says that knows the worst.
+/// Returns the state of a channel: the worst reported by its ends.
 fn state(ends: &ChannelEnds) -> &'static str {
     let states: Vec<RowState> = ends
         .iter()

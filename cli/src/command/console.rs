@@ -23,10 +23,10 @@ use terminal::RawMode;
 /// Ctrl-], which no program on a console is likely to need.
 const ESCAPE: u8 = 0x1d;
 
-/// How much is typed at a time.
+/// Number of typed bytes sent at a time.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// How long to wait for output at a time.
+/// Timeout of a single wait for output.
 const AWHILE: Duration = Duration::from_secs(3600);
 
 /// Opens the console of a node
@@ -63,13 +63,13 @@ pub(crate) struct Options {
     no_input: bool,
 }
 
-/// Why the console was left.
+/// Reason for leaving the console.
 enum Left {
-    /// The user wanted to, or the time is over.
+    /// The user left, or the time is over.
     Done,
-    /// A signal ended it.
+    /// Received a signal.
     Signal(u8),
-    /// The other side ended it.
+    /// The other side closed the console.
     Closed,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// Returns a descriptor from which each of the signals that end programs can be read.
+/// Returns a readable descriptor for each of the signals that end programs.
 fn signal_pipe() -> io::Result<Vec<(u8, UnixStream)>> {
     let listen = |signal: i32| {
         let (reader, writer) = UnixStream::pair()?;
@@ -113,8 +113,8 @@ fn signal_pipe() -> io::Result<Vec<(u8, UnixStream)>> {
 
 type Reader = std::thread::JoinHandle<Failure>;
 
-/// Shows what the node prints, from a thread of its own. The descriptor is readable once that is over, and
-/// the thread then says why.
+/// Prints the node's output from a separate thread. The descriptor becomes readable at its end; the thread
+/// then returns the reason.
 fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failure> {
     let (closed, closing) = UnixStream::pair().map_err(Failure::system("make a socket"))?;
     let console = Arc::clone(console);
@@ -143,15 +143,15 @@ fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failu
     Ok((closed, reader))
 }
 
-/// What the console waits for besides output.
+/// Events to wait for besides output.
 struct Watch<'a> {
     closed: &'a UnixStream,
     signals: &'a [(u8, UnixStream)],
-    /// When to leave, if ever.
+    /// Time to leave, if any.
     until: Option<Instant>,
 }
 
-/// What happened first.
+/// The first event of a wait.
 enum Event {
     Left(Left),
     Input,
@@ -187,7 +187,7 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Types what comes from the standard input, until there is a reason to leave.
+/// Sends standard input to the node until there is a reason to leave.
 fn type_in(
     console: &Console,
     interactive: bool,
@@ -201,7 +201,7 @@ fn type_in(
         if let Event::Left(left) = watch.next(open.then_some(&input))? {
             return Ok(left);
         }
-        // Not through the buffer of `Stdin`: what that holds back would not be seen by `poll`.
+        // Bypasses the buffer of `Stdin`: `poll` does not see buffered bytes.
         let length = rustix::io::read(&input, &mut piece)
             .map_err(|errno| Failure::system("read the standard input")(errno.into()))?;
         let escape = piece[..length].iter().position(|byte| interactive && *byte == ESCAPE);

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::text;
 
-/// How long the processes of a machine may take to end after its monitor was killed.
+/// Timeout for the processes of a machine to end after its monitor was killed.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Takes a machine down
@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let mut result = Ok(());
     for name in names {
-        // Go on with the others if one cannot be stopped.
+        // Continue with the others if one cannot be stopped.
         let stopped = take_down(context, || Ok(Domain::attach_to_machine(&name)?));
         result = result.and(stopped);
     }
@@ -53,7 +53,7 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
             Machine::of(&domain).stop()?;
             domain.machine_name().to_owned()
         }
-        // It ended by itself while it was asked to: that is what was wanted, once it is true.
+        // It ended by itself during the request: success, once it is really gone.
         Err(failure) => match failure.cause() {
             Some(Error::MonitorLost { machine }) if has_ended(machine)? => machine.clone(),
             _ => return Err(failure),
@@ -63,7 +63,7 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
     Ok(())
 }
 
-/// Waits until a machine whose monitor hung up is gone; returns false if it is still there.
+/// Waits until a machine whose monitor hung up is gone. Returns false if it is still up.
 fn has_ended(machine: &str) -> Result<bool, Error> {
     let deadline = Instant::now() + ENDING;
     while machines_up()?.iter().any(|name| name == machine) {

@@ -189,8 +189,8 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Dependencies in the syntax of make: when one of the files changes the stubs are stale. A file that is gone
-/// is not an error.
+/// Formats dependencies in the syntax of make: when one of the files changes the stubs are stale. A missing
+/// file is not an error.
 fn rule(stubs: &Path, files: &[PathBuf]) -> String {
     let escaped =
         |path: &Path| path.to_string_lossy().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ");
@@ -252,7 +252,7 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
     Ok(status)
 }
 
-/// Reads an interface file; its mistakes are shown as they are drawn.
+/// Reads an interface file; mistakes are rendered with their source lines.
 pub(super) fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
     match compile_file(path) {
         Ok(compiled) => Ok(compiled),
@@ -262,7 +262,7 @@ pub(super) fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> 
     }
 }
 
-/// Mistakes as they are drawn.
+/// Renders mistakes with their source lines.
 fn shown(context: &Context, path: &Path, text: &str, mistakes: &Mistakes) -> Failure {
     let source = Source { path: &path.to_string_lossy(), text };
     Failure::Interface(mistakes.render(&source, context.colour_errors))

@@ -81,7 +81,7 @@ struct ImageReport {
     name: String,
     id: String,
     bytes: u64,
-    /// It says of itself that it can be ended and started again elsewhere.
+    /// Whether the program declares that it can be ended and restarted elsewhere.
     restartable: bool,
     programs: Vec<ProgramReport>,
 }
@@ -91,7 +91,7 @@ struct ProgramReport {
     isa: &'static str,
     bytes: u64,
     sha256: String,
-    /// The dynamic linker that the node must have; none for a static program.
+    /// Dynamic linker that the node must have; null for a static program.
     interpreter: Option<String>,
 }
 

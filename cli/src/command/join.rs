@@ -63,11 +63,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
 
-    /// After how long without a sign of life the machine counts as gone [default: 10]
+    /// Seconds without a sign of life after which the machine counts as gone [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     silence: Option<u32>,
 
-    /// How long to wait for a machine that offers the window [default: without limit]
+    /// Seconds to wait for a machine that offers the window [default: without limit]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
 
@@ -80,7 +80,7 @@ pub(crate) struct Options {
     force: bool,
 }
 
-/// Becomes the monitor of the node.
+/// Executes the monitor of the node.
 pub(crate) fn run(options: &Options) -> Result<Infallible, Failure> {
     let path = find_tombolod()?;
     let mut monitor = Command::new(&path);

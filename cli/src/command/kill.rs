@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::signals;
 
-/// The default grace period.
+/// Default grace period.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Ends domains, on all nodes
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let machine = Machine::of(&context.attach_running()?);
     let mut result = Ok(());
     for id in &options.domains {
-        // Go on with the others if one has gone.
+        // Continue with the others if one has gone.
         let killed = machine.kill(*id, Signal(signal), grace).map_err(Failure::from);
         result = result.and(killed);
     }

@@ -23,19 +23,19 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{Table, one_line};
 
-/// How long a pair may take beside its tests: programs have to travel first.
+/// Timeout of a pair in addition to its tests: programs are transferred first.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Tests of a pair.
+/// Number of tests of a pair.
 const TESTS: u32 = 4;
 
-/// How long to wait before looking whether this was told to stop.
+/// Polling period for a stop request.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The exit status when all that was tested is sound, and less was tested than was asked for.
+/// Exit status if everything tested is sound, but less was tested than requested.
 const CUT_SHORT: u8 = 3;
 
-/// How long the second of a pair gets to end when the first has.
+/// Time for the second of a pair to end after the first.
 const AFTER: Duration = Duration::from_secs(10);
 
 /// Tests the memory between the host and every node
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 
-    /// Write what was found into this machine file, that of the machine that is up
+    /// Write the findings into this machine file, which must describe the machine that is up
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 
@@ -95,12 +95,12 @@ pub(crate) struct Options {
 #[derive(Serialize)]
 struct Report {
     machine: String,
-    /// Where the first of each pair ran.
+    /// Node of the first program of each pair.
     here: String,
     nodes: Vec<NodeReport>,
 }
 
-/// What was found between here and a node, with stable keys.
+/// Findings about the memory between this node and another, with stable keys.
 #[derive(Serialize)]
 struct NodeReport {
     node: String,
@@ -110,22 +110,22 @@ struct NodeReport {
     verdict: Verdict,
     #[serde(flatten)]
     findings: Option<Findings>,
-    /// Which orders hold, and whether additions lose nothing; where something was found.
+    /// Ordering that holds, and whether additions lose nothing; null without findings.
     order: Option<&'static str>,
     atomics: Option<bool>,
-    /// Why it could not be tested.
+    /// Reason why it could not be tested.
     error: Option<String>,
 }
 
-/// What was heard of a pair's end.
+/// How the test of a pair ended.
 enum Outcome {
     Found(Findings),
     Unshared,
     Failed(String),
 }
 
-/// Status 1 when the memory of a node cannot be trusted or could not be tested, 3 when a test was cut short,
-/// and that of the signal when it was told to stop.
+/// Runs the command. Returns status 1 if the memory of a node is unsound or could not be tested, 3 if a test
+/// was cut short, and that of the signal if interrupted.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let image = match &options.image {
         Some(image) => image.clone(),
@@ -176,7 +176,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
 }
 
 impl Report {
-    /// What can be written: all tests were run to their end, or found a fault.
+    /// Returns the findings to be written: all tests were completed, or found a fault.
     fn found(&self, nodes: &[NodeInfo]) -> Vec<Finding> {
         let of = |node: &NodeReport| {
             let transport = nodes.iter().find(|it| it.name == node.node)?.transport?;
@@ -200,10 +200,10 @@ impl Report {
     }
 }
 
-/// Why a node was not tested when this was told to stop.
+/// Reason why a node was not tested after a stop request.
 const INTERRUPTED: &str = "this was told to stop before";
 
-/// Whether this was told to stop, and by which signal.
+/// Stop request, with its signal.
 struct Told(Arc<AtomicUsize>);
 
 impl Told {
@@ -226,7 +226,7 @@ impl Told {
     }
 }
 
-/// Returns the nodes that were named, or all.
+/// Returns the selected nodes, or all.
 fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
     for name in names {
         named(&nodes, name)?;
@@ -266,7 +266,7 @@ impl Pair<'_> {
         let patience = PATIENCE + TESTS * Duration::from_secs(self.options.seconds.into());
         let mut until = Instant::now() + patience;
         let mut ended: [Option<Exit>; 2] = [None, None];
-        // If either ends badly the other waits in vain for it, and is not waited for.
+        // If either fails, the other waits for it in vain, and is not waited for.
         while ended.iter().flatten().all(is_an_answer) && ended.iter().any(Option::is_none) {
             if self.told.to_stop() || Instant::now() > until {
                 break;
@@ -292,7 +292,7 @@ impl Pair<'_> {
     }
 }
 
-/// Returns whether a program ended as one that tested: 0 for sound, 1 for not.
+/// Returns whether a program completed its test: status 0 for sound, 1 for unsound.
 fn is_an_answer(exit: &Exit) -> bool {
     matches!(exit, Exit::Exited { status: 0 | 1 })
 }
@@ -332,7 +332,7 @@ impl NodeReport {
         }
     }
 
-    /// What it means, and what to do.
+    /// Returns an explanation, with advice.
     fn advice(&self, here: &str, options: &Options) -> Option<String> {
         let node = &self.node;
         match (self.verdict, &self.error) {

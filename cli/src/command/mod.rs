@@ -37,7 +37,7 @@ use tombolo_cli_common::programs::{self, about, become_program};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// What `tombolo` can do.
+/// Subcommands of `tombolo`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Up(up::Options),
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Bench(OtherProgram),
 }
 
-/// The words of a command that another program has: it reads the command line itself.
+/// Arguments of a command that another program implements, which parses them itself.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct OtherProgram {
@@ -92,12 +92,12 @@ pub(crate) struct OtherProgram {
 }
 
 impl Command {
-    /// The commands that other programs have.
+    /// Commands implemented by other programs.
     #[cfg(test)]
     pub(crate) const OTHERS: [&str; 6] = ["bench", "mpicc", "mpirun", "ompcc", "top", "web"];
 }
 
-/// Runs a command; `Ok` is its exit status.
+/// Runs a command. Returns its exit status.
 pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Up(options) => up::run(context, &options)?,

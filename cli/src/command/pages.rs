@@ -85,7 +85,7 @@ impl PageRow {
         self.ranks.iter().map(|rank| u64::from(of(rank))).sum()
     }
 
-    /// Returns the ranks that the page goes back and forth between.
+    /// Returns the ranks that the page alternates between.
     fn between(&self) -> String {
         let of = |rank: &RankRow| format!("{}@{} ×{}", rank.rank, rank.node, rank.returned);
         let ranks = self.ranks.iter().filter(|rank| self.ping_pong.contains(&rank.rank));
@@ -93,7 +93,7 @@ impl PageRow {
         if ranks.is_empty() { "-".to_owned() } else { ranks.join(", ") }
     }
 
-    /// What lies there, with the ranks that access it.
+    /// Formats the objects on the page, with the ranks that access them.
     fn objects(&self) -> String {
         let mut objects: Vec<(String, Vec<String>)> = Vec::new();
         for rank in &self.ranks {

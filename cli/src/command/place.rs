@@ -69,9 +69,9 @@ struct Report {
 #[derive(Serialize)]
 struct CandidateReport {
     node: String,
-    /// The sum of the round trips to the nodes to be near; null if one is not known.
+    /// Sum of the round trips to the nodes to be near; null if one is unknown.
     distance_ns: Option<u64>,
-    /// Idle processors × rounds of a short loop that one does in a ms.
+    /// Idle processors × rounds per ms of a short loop on one.
     free_rounds_per_ms: u64,
     why: String,
     met: Vec<String>,
@@ -123,7 +123,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     match fits {
         true => Ok(()),
-        // JSON and the explanation have the reasons.
+        // JSON and the explanation include the reasons.
         false if options.json || options.explain => {
             Err(Failure::Job { message: "no node fits".to_owned(), status: 1 })
         }

@@ -58,7 +58,7 @@ struct DomainReport {
     pid: i32,
     parent: Option<String>,
     age_s: f64,
-    /// Those that are open; null if it does not count them.
+    /// Number of open channels; null if the domain does not count them.
     channels: Option<usize>,
 }
 
@@ -82,7 +82,7 @@ impl DomainReport {
     }
 }
 
-/// How many channels each domain has open, as far as domains count them.
+/// Number of open channels of each domain that counts them.
 type OpenChannels = BTreeMap<DomainId, usize>;
 
 fn open_channels(rows: &[(TracedInfo, Vec<RowInfo>)]) -> OpenChannels {

@@ -9,11 +9,11 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The variables that the library reads (`models/rcce/src/job`).
+/// Variables read by the library (`models/rcce/src/job`).
 const BUFFER_VARIABLE: &str = "TOMBOLO_RCCE_BUFFER";
 const SHARED_VARIABLE: &str = "TOMBOLO_RCCE_SHARED";
 
-/// The most ranks of a job, `RCCE_MAXNP`.
+/// Maximum number of ranks of a job, `RCCE_MAXNP`.
 const MAX_RANKS: u32 = 256;
 
 /// Runs a program of RCCE or iRCCE
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NODE[:COUNT],…")]
     on: Option<String>,
 
-    /// The message buffer of each rank, in bytes, where it is to be longer than the program was built for
+    /// Size of the message buffer of each rank, in bytes, if larger than the program was built for
     #[arg(long, value_name = "BYTES")]
     buffer: Option<u64>,
 
@@ -60,7 +60,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the words of the same job for `tombolo run`.
+    /// Returns the arguments of the same job for `tombolo run`.
     fn as_run(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["tombolo", "run", "-n"].map(OsString::from).into();
         words.push(self.nue.to_string().into());
@@ -81,18 +81,18 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     match Arguments::try_parse_from(options.as_run()) {
         Ok(Arguments { command: Command::Run(options), .. }) => super::run::run(context, &options),
         Ok(_) => unreachable!("its second word is `run`"),
-        // It names options that both commands have.
+        // The error refers to options that both commands have.
         Err(error) => error.exit(),
     }
 }
 
-/// Returns the words of a command line, in which `-nue` is written as options are here.
+/// Returns the arguments with `-nue` translated to this command's notation.
 pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let Some(own) = words.iter().position(|word| word == "rccerun") else { return words };
     if let Some(nue) = words.iter().skip(own).position(|word| word == "-nue") {
         let nue = own + nue;
-        // What follows the program is the program's.
+        // Arguments after the program belong to the program.
         let mut options = words[own + 1..nue].iter();
         let mut is_ours = true;
         while let Some(word) = options.next() {

@@ -35,11 +35,11 @@ struct Report {
 #[derive(Serialize)]
 struct RegionReport {
     region: String,
-    /// Null when the node is not there any more.
+    /// Null if the node no longer exists.
     node: Option<String>,
     memory: &'static str,
     length_bytes: u64,
-    /// The domain that made it.
+    /// Domain that created it.
     maker: String,
     seal: &'static str,
     capabilities: u32,

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::text::count;
 
-/// Bytes of a slot's payload by default: a message takes one or more.
+/// Default payload of a slot, in bytes: a message takes one or more slots.
 const SLOT_PAYLOAD_BYTES: u32 = 56;
 
 /// Plays the captured peer of a channel to a program
@@ -52,7 +52,7 @@ pub(crate) struct Options {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let reader = open(&options.file)?;
     let about = reader.about();
-    // All of it first: a damaged file should fail before anything has started.
+    // Reads everything first: a damaged file should fail before anything has started.
     let records: Vec<Record> = reader.collect::<Result<_, _>>().map_err(damaged(&options.file))?;
     let timeout = Duration::from_secs(options.timeout);
     let domain = context.attach()?;
@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the channel, as the end that the capture is not of.
+/// Opens the channel, as the end opposite to the captured one.
 fn connect(
     context: &Context,
     domain: &Domain,
@@ -98,19 +98,19 @@ fn connect(
     }
 }
 
-/// The peer.
+/// Replays the peer.
 struct Player<'a> {
     channel: Channel,
     path: &'a Path,
     timeout: Duration,
-    /// When it began, if it is to take as long as then.
+    /// Start time, if the recorded times are to be kept.
     start: Option<Instant>,
     buffer: Vec<u8>,
     messages: usize,
 }
 
 impl Player<'_> {
-    /// Does what the peer did; false at the end.
+    /// Replays a record. Returns false at the end.
     fn play(&mut self, record: &Record) -> Result<bool, Failure> {
         let diverged =
             |what| Failure::Diverged { path: self.path.to_owned(), offset_bytes: record.offset_bytes, what };

@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds to a refusal how to restart a node that is up. The host is never restarted.
+/// Adds to an error how to restart a node that is up. The host is never restarted.
 fn refused(error: Error, node: &NodeInfo) -> Failure {
     let by_force = matches!(error, Error::Monitor(Fault::Refused { .. })) && node.kind != NodeKind::Host;
     let failure = Failure::from(error);

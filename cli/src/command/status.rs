@@ -36,7 +36,7 @@ struct Report {
 #[derive(Serialize)]
 struct MachineReport {
     name: String,
-    /// Why the nodes are not known.
+    /// Reason why the nodes are unknown.
     error: Option<String>,
     nodes: Vec<NodeReport>,
 }
@@ -49,12 +49,12 @@ struct NodeReport {
     kind: &'static str,
     isa: &'static str,
     state: &'static str,
-    /// Why it is down; empty otherwise.
+    /// Reason why it is down; empty otherwise.
     cause: String,
     generation: u16,
     cores: u16,
     domains: u32,
-    /// What links it to the host.
+    /// Transport of its link with the host.
     link: Option<&'static str>,
     window_used_bytes: u64,
     window_bytes: u64,
@@ -90,7 +90,8 @@ fn show(context: &Context, options: &Options, machines: Vec<MachineReport>) -> R
     print(shown.join("\n"))
 }
 
-/// One machine that does not answer must not hide the others. `None` for one that ended while it was asked.
+/// Queries a machine. Errors are part of the report, so that a machine that does not respond does not hide
+/// the others. `None` for one that ended meanwhile.
 fn look_at(name: String) -> Option<MachineReport> {
     let asked = Domain::attach_to_machine(&name).and_then(|domain| Ok((domain.id().node(), domain.nodes()?)));
     match asked {
@@ -104,7 +105,7 @@ fn look_at(name: String) -> Option<MachineReport> {
 }
 
 impl MachineReport {
-    /// Why nothing is known of it.
+    /// Returns the reason why the state is unknown.
     fn silence(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(format!("machine '{}' does not answer: {error}", self.name))

@@ -28,13 +28,13 @@ use crate::failure::Failure;
 use crate::signals;
 use crate::text;
 
-/// The default machine file, where it exists.
+/// Default machine file, if it exists.
 const DEFAULT_FILE: &str = "machines/default.toml";
 
-/// How long a started monitor may take to answer.
+/// Timeout for a started monitor to respond.
 const STARTING: Duration = Duration::from_secs(2);
 
-/// How long a machine may take to stop.
+/// Timeout for a machine to stop.
 const STOPPING: Duration = Duration::from_secs(60);
 
 /// Brings up a machine
@@ -68,6 +68,12 @@ pub(crate) struct Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let source = Source::choose(options)?;
+    if source.path().to_str().is_none() {
+        return Err(Failure::Usage {
+            message: format!("the path of the machine file is not valid UTF-8: {}", source.path().display()),
+            hint: Some("rename it, or link to it under another name"),
+        });
+    }
     // Mistakes in the file are shown here, in colour, rather than through the monitor.
     let machine = source.read()?;
     check_name(context, machine.name())?;
@@ -99,7 +105,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     announce()
 }
 
-/// Refuses a machine whose file says that a link cannot carry channels, unless `force` says otherwise.
+/// Refuses a machine file with a link that is unfit for channels, unless `force` is set.
 fn check_found(context: &Context, machine: &Machine, force: bool) -> Result<(), Failure> {
     let name = |id| machine.node(id).map_or("?", |node| node.name.as_str());
     for found in machine.found() {
@@ -123,10 +129,10 @@ fn check_found(context: &Context, machine: &Machine, force: bool) -> Result<(), 
     Ok(())
 }
 
-/// Where the machine is described.
+/// Source of the machine's description.
 enum Source {
     File(PathBuf),
-    /// The default machine, in memory that the monitor can read: it leaves no file behind.
+    /// The default machine, in memory that the monitor can read, without a file.
     BuiltIn(OwnedFd),
 }
 
@@ -151,7 +157,7 @@ impl Source {
         }
     }
 
-    /// What the monitor opens while this program waits for it.
+    /// Returns the path that the monitor opens while this program waits for it.
     fn path(&self) -> PathBuf {
         match self {
             Source::File(file) => file.clone(),
@@ -171,12 +177,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// Stands in place of a signal once the machine is up: signals count no more.
+/// Placeholder for a signal once the machine is up: signals are ignored from then on.
 const TOO_LATE: u8 = u8::MAX;
 
-/// Takes a machine that is coming up down again when the user interrupts the command.
+/// Handler that takes down a machine during startup when the user interrupts the command.
 struct Interruption {
-    /// The signal that interrupted it; 0 for none.
+    /// Signal that interrupted it; 0 for none.
     signal: Arc<AtomicU8>,
     /// Receives a message when the machine is down again.
     stopped: Receiver<()>,
@@ -193,15 +199,15 @@ impl Interruption {
             for number in signals.forever() {
                 match signal.compare_exchange(0, number as u8, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(_) => {}
-                    // The machine is up, and this is about to say so.
+                    // The machine is up, and is about to be reported as such.
                     Err(TOO_LATE) => continue,
-                    // The second time: without waiting for anything.
+                    // The second time: exit without waiting.
                     Err(_) => std::process::exit(128 + number),
                 }
                 context.say(format!("taking '{name}' down"));
                 let (name, sender) = (name.clone(), sender.clone());
                 std::thread::spawn(move || {
-                    // There is no machine to stop if it did not come so far.
+                    // The monitor may not have been started yet.
                     let _ = attach_soon(&name).and_then(|domain| tombolo_admin::Machine::of(&domain).stop());
                     let _ = sender.send(());
                 });
@@ -245,7 +251,7 @@ fn attach_soon(name: &str) -> Result<Domain, tombolo::Error> {
     }
 }
 
-/// `--machine` before `up` has to name the machine of the file.
+/// Checks that `--machine` before `up`, if given, is the machine of the file.
 fn check_name(context: &Context, name: &str) -> Result<(), Failure> {
     match &context.machine {
         Some(wanted) if wanted != name => Err(Failure::Usage {

@@ -9,7 +9,7 @@ use super::run::service;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The FIFO from each node to each other, in bytes, as in `models/xipx`.
+/// FIFO between every two nodes, in bytes, as in `models/xipx`.
 const FIFO_BYTES: u64 = 16 << 10;
 
 /// Serves the message device of Xipx on nodes
@@ -56,7 +56,7 @@ fn group(text: &str) -> Result<String, String> {
 }
 
 impl Options {
-    /// What each device is told.
+    /// Returns the arguments of each device.
     fn arguments(&self) -> [String; 2] {
         [self.group.clone(), self.fifo.to_string()]
     }

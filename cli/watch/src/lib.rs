@@ -16,13 +16,13 @@ enum Command {
     Web(web::Options),
 }
 
-/// What can be typed, for manual pages and completions.
+/// Returns the command-line grammar, for manual pages and completions.
 #[must_use]
 pub fn definition() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command that this process's arguments say.
+/// Runs the command that the arguments of this process select.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments: Arguments = tombolo_cli_common::arguments::parse();

@@ -84,7 +84,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     )
     .map_err(refused)?;
     let machine = domain.machine_name().to_owned();
-    // The server has its own; this one would keep a machine's monitor waiting.
+    // The server attaches by itself; this attachment would keep a machine's monitor waiting.
     drop(domain);
     if options.json {
         let (address, token) = (format!("http://{}", server.address()), server.token().to_owned());
@@ -103,7 +103,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(server.run()?)
 }
 
-/// An address that others could reach is a mistake of the command line.
+/// Converts an error of the server. A non-loopback address is a usage error.
 fn refused(error: ServeError) -> Failure {
     match error {
         ServeError::NotLoopback(_) => Failure::Usage { message: error.to_string(), hint: None },

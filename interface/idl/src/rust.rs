@@ -87,8 +87,12 @@ fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
     }
 }
 
+/// Names that the code of every module uses, unqualified or as type parameters.
+const USED: [&str; 10] = ["E", "Err", "From", "None", "Ok", "Option", "P", "Result", "Self", "Some"];
+
 fn distinct(model: &Model) -> Result<(), NameTaken> {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let used = USED.map(|name| (name.to_owned(), format!("`{name}`, which generated code uses,")));
+    let mut names: BTreeMap<String, String> = BTreeMap::from(used);
     let mut add = |name: String, what: String| match names.insert(name.clone(), what.clone()) {
         Some(first) => Err(NameTaken { name, first, second: what }),
         None => Ok(()),

@@ -187,3 +187,17 @@ enum E : u8 {
     let crammed = written.replace("c: u8,\n    )", "c: u8)").replace("d: u16,\n    )", "d: u16)");
     assert_eq!(format(&crammed).unwrap(), written);
 }
+
+#[test]
+fn names_that_generated_rust_uses_itself_are_refused() {
+    use tombolo_idl::rust::{RustOptions, generate};
+    for text in [
+        "struct Result { @1 a: u8 }",
+        "enum Option : u8 { a = 1 }",
+        "interface P version 1 { @1 message say(); }",
+    ] {
+        let refused = generate(&model(text), &RustOptions::default()).unwrap_err().to_string();
+        assert!(refused.contains("which generated code uses, and"), "{refused}");
+    }
+    assert!(generate(&model("struct Results { @1 from: u8 }"), &RustOptions::default()).is_ok());
+}

@@ -9,12 +9,12 @@ use super::gcc::{Installed, Library};
 use super::toolchain::{Language, installed_board_compiler, installed_compiler, picolibc};
 use super::{BuildError, Builder, CProgram, Request, Scratch};
 
-/// The library for C with its headers, in the kit.
+/// The kit's library for C with its headers.
 pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
 
-/// What programs in C on boards are linked with, in the kit: the library, and `lib/board.c` and
-/// `lib/board.ld`, which each program is compiled and linked with.
+/// The kit's libraries for programs in C on boards, with `lib/board.c` and `lib/board.ld`, which each program
+/// is compiled and linked with.
 pub const BOARD_C_LIBRARY: Library = Library {
     what: "library for C on boards",
     name: "board-c",
@@ -23,7 +23,7 @@ pub const BOARD_C_LIBRARY: Library = Library {
     isas: &[Isa::Aarch64, Isa::Riscv64],
 };
 
-/// The headers of the library.
+/// Headers of the library.
 const HEADERS: [&str; 11] = [
     "tombolo.h",
     "tombolo/interface.h",
@@ -38,9 +38,9 @@ const HEADERS: [&str; 11] = [
     "iRCCE.h",
 ];
 
-/// Returns whether a program uses the library, as the headers that it includes say; on boards all do.
-/// `arguments` are what it is compiled with. Files that the compiler cannot read include nothing: compiling
-/// them says why.
+/// Returns whether a program uses the library, judged by the headers that it includes; on boards all do.
+/// `arguments` are those of its compilation. Unreadable files count as including nothing: the compiler
+/// reports them.
 ///
 /// # Errors
 /// [`BuildError`]: the compiler for `target` is not installed or cannot be started.
@@ -50,7 +50,7 @@ pub fn uses_library(program: &CProgram, target: Target, arguments: &[String]) ->
         return Ok(true);
     }
     let mut command = Command::new(&tool);
-    // With -MG a header that is not found is named all the same.
+    // -MG lists missing headers instead of failing.
     command.args(["-M", "-MG"]).args(files(program)).args(arguments);
     let output = command.stderr(Stdio::null()).output();
     let output = output.map_err(|source| BuildError::Start { tool, source })?;
@@ -89,7 +89,7 @@ impl<'a> Compiler<'a> {
             words.extend(["-I".into(), folder]);
         }
         if let Some(library) = library {
-            // Before the library, whose own helpers in C are compiled for RISC-V without floating point.
+            // Precedes the library, whose own C helpers are compiled for RISC-V without floating point.
             words.extend(target.bare.then(|| "-lgcc".into()));
             words.push(library.folder.join("lib/libtombolo.a"));
             words.push("-Wl,--gc-sections".into());
@@ -100,13 +100,13 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns the words for a program on boards: picolibc is its C library, and what that asks of a system is
-/// compiled with the program, so that it is of the same version.
+/// Returns the arguments for a program on boards. picolibc is its C library; the system functions that
+/// picolibc needs are compiled with the program, so that the versions match.
 fn for_board(isa: Isa, library: &Installed) -> Vec<PathBuf> {
     let part = |name: &str| library.folder.join("lib").join(name);
     let mut words = vec![format!("--specs={}", picolibc(isa).display()).into(), "-nostartfiles".into()];
     if isa == Isa::Riscv64 {
-        // Programs lie above the first 2 GiB, which the default model of code reaches.
+        // Programs are linked above the first 2 GiB, beyond the reach of the default code model.
         words.extend(["-march=rv64imafdc", "-mabi=lp64d", "-mcmodel=medany"].map(PathBuf::from));
     }
     words.extend(["-T".into(), part("board.ld"), part("board.c")]);

@@ -7,7 +7,7 @@ use tombolo_base::Target;
 
 use crate::image::{ElfError, ImageError};
 
-/// Why a build failed, with the remedy, unless a compiler has reported it.
+/// Reason why a build failed, with the remedy, unless a compiler has reported it.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A path does not exist.
@@ -16,7 +16,7 @@ pub enum BuildError {
         /// The path.
         path: PathBuf,
     },
-    /// A path names nothing that can be built.
+    /// A path does not name anything that can be built.
     #[error(
         "{} cannot be built: {}",
         path.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string()),
@@ -26,7 +26,7 @@ pub enum BuildError {
         /// The path, if one was given.
         path: Option<PathBuf>,
     },
-    /// A folder has no program.
+    /// A folder contains no program.
     #[error(
         "there is no program in {}, which has neither a Cargo.toml nor files in C or Go{}",
         folder.display(),
@@ -35,34 +35,34 @@ pub enum BuildError {
     NothingInFolder {
         /// The folder.
         folder: PathBuf,
-        /// Whether it has files of Python.
+        /// Whether it contains Python files.
         has_python: bool,
     },
-    /// No instruction set was asked for.
+    /// No instruction set was requested.
     #[error("no target to build for; name one with --isa, or a machine file")]
     NoIsa,
     /// The package has no program of that name, or none at all.
     #[error("{} has no {what}; it has {}", manifest.display(), programs(available))]
     NoProgram {
-        /// The package.
+        /// Manifest of the package.
         manifest: PathBuf,
-        /// What was looked for.
+        /// The program that was searched for.
         what: String,
-        /// The arguments that choose the programs there are.
+        /// Arguments that select the available programs.
         available: Vec<String>,
     },
     /// The package has several programs.
     #[error("{} has several programs; choose one of {}", manifest.display(), programs(available))]
     SeveralPrograms {
-        /// The package.
+        /// Manifest of the package.
         manifest: PathBuf,
-        /// The arguments that choose the programs there are.
+        /// Arguments that select the available programs.
         available: Vec<String>,
     },
     /// A program that builds need is not installed.
     #[error("building for {target} needs {tool}, which is not installed: {install}")]
     MissingTool {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
         /// The program.
         tool: String,
@@ -72,11 +72,11 @@ pub enum BuildError {
     /// Rust cannot build for the instruction set.
     #[error("building for {target} needs Rust's standard library for {}, which is not installed: {install}", triples.join(" or "))]
     MissingRustTarget {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
-        /// The Rust targets that would do, best first.
+        /// Suitable Rust targets, best first.
         triples: Vec<String>,
-        /// The command that installs the first.
+        /// The command that installs the first one.
         install: String,
     },
     /// A program could not be started.
@@ -87,13 +87,13 @@ pub enum BuildError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Programs for boards are in Rust or C.
+    /// A Go program was to be built for a board.
     #[error(
         "a program in Go cannot be built for {target}: programs for boards are in C, or Rust packages that stand on \
          `tombolo-bare`"
     )]
     NotForBoards {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
     },
     /// Cargo does not accept the package.
@@ -104,63 +104,63 @@ pub enum BuildError {
         /// The message of cargo.
         message: String,
     },
-    /// A compiler failed, after writing why to standard error.
+    /// A compiler failed after reporting errors on standard error.
     #[error("building for {} failed: {tool} ended with {status}", names(targets))]
     Compiler {
-        /// What was to be built for.
+        /// Targets of the build.
         targets: Vec<Target>,
-        /// The program.
+        /// The compiler.
         tool: String,
-        /// How it ended.
+        /// Exit status of the compiler.
         status: ExitStatus,
     },
     /// Cargo succeeded but named no executable.
     #[error("the build for {target} produced no executable")]
     NoExecutable {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
     },
-    /// What was built is for another instruction set.
+    /// The build result is for another instruction set.
     #[error("the build for {target} is for {actual}; check the build settings for another target")]
     WrongIsa {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
-        /// What it is for.
+        /// Actual target of the result.
         actual: Target,
     },
-    /// A file that is to be packed is not a program.
+    /// A file to be packed is not a program.
     #[error("{} cannot be packed: {source}", path.display())]
     NotAProgram {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         source: ElfError,
     },
-    /// Two programs that are to be packed are for the same nodes.
+    /// Two programs to be packed have the same target.
     #[error("{} is the second program for {target}: an image has one for each instruction set", path.display())]
     SameTarget {
         /// The second one.
         path: PathBuf,
-        /// What both are for.
+        /// Target of both programs.
         target: Target,
     },
     /// The build is not an executable that a node can run.
     #[error("the build for {target} cannot run there: {source}")]
     Unusable {
-        /// What was to be built for.
+        /// Target of the build.
         target: Target,
-        /// What is wrong with it.
+        /// The defect of the executable.
         source: ElfError,
     },
     /// A foreign program needs libraries that its node does not have.
     #[error("the build for {target} is not static: it needs {interpreter}, which such nodes do not have")]
     NotStatic {
-        /// What was built for.
+        /// Target of the build.
         target: Target,
-        /// The dynamic linker it needs.
+        /// Dynamic linker that it needs.
         interpreter: String,
     },
-    /// What was built cannot be read.
+    /// The build result cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
@@ -168,7 +168,7 @@ pub enum BuildError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The image, or a file on the way to it, cannot be written.
+    /// The image, or an intermediate file, cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file or folder.
@@ -176,12 +176,12 @@ pub enum BuildError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The builds make no image.
+    /// The builds cannot be combined into an image.
     #[error(transparent)]
     Image(#[from] ImageError),
 }
 
-/// What to do about a path that cannot be built.
+/// Returns advice about a path that cannot be built.
 fn advice(path: Option<&Path>) -> &'static str {
     match path.and_then(Path::extension).and_then(|extension| extension.to_str()) {
         Some("cc" | "cpp" | "cxx" | "C") => {

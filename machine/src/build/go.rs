@@ -1,4 +1,4 @@
-//! Go programs, by the go command: it compiles for every processor by itself.
+//! Go programs, built by the go command, which compiles for every processor itself.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,11 +8,11 @@ use tombolo_base::{Isa, Target};
 use super::{BuildError, Builder, GoProgram, Request, Scratch};
 use crate::kit::find_program;
 
-/// The command, and the Debian package that has it.
+/// Name of the command, and of the Debian package that contains it.
 const GO: (&str, &str) = ("go", "golang-go");
 
-/// Arguments of each build: no path of this machine and no commit in the program, and no tables for
-/// debuggers, which are a third of a program that travels to nodes. Panics still say where they happened.
+/// Arguments of each build. They omit local paths and the commit from the program, and debugger tables, which
+/// are a third of a program that is sent to nodes. Panics still report their location.
 const ARGUMENTS: [&str; 4] = ["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 
 pub(super) struct Toolchain<'a> {
@@ -26,7 +26,7 @@ impl<'a> Toolchain<'a> {
         Ok(Toolchain { program, request, scratch: Scratch::new()? })
     }
 
-    /// Returns the build for one target. Without cgo a program is static and needs no C compiler.
+    /// Returns the build command for one target. Without cgo a program is static and needs no C compiler.
     fn command(&self, target: Target, output: &PathBuf) -> Command {
         let mut command = Command::new(GO.0);
         command.current_dir(&self.program.folder);
@@ -62,7 +62,7 @@ impl Builder for Toolchain<'_> {
                 .map_err(|source| BuildError::Start { tool: tool.clone(), source })?;
             let targets = vec![*target];
             match status.success() {
-                // A package that is no program is checked, and nothing is written.
+                // For a package that is not a program, go only checks it and writes no file.
                 true if output.is_file() => Ok(output),
                 true => Err(BuildError::NoExecutable { target: *target }),
                 false => Err(BuildError::Compiler { targets, tool, status }),
@@ -72,7 +72,7 @@ impl Builder for Toolchain<'_> {
     }
 }
 
-/// What Go calls an instruction set.
+/// Returns Go's name of an instruction set.
 fn architecture(isa: Isa) -> &'static str {
     match isa {
         Isa::X86_64 => "amd64",

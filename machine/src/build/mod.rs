@@ -1,9 +1,10 @@
-//! What `tombolo build` does: one program, built for each instruction set, packed into an image.
+//! Implementation of `tombolo build`: builds one program for each instruction set and packs the builds into
+//! an image.
 //!
-//! A program for a foreign node is static, because such a node has a kernel and our program and nothing else.
-//! The build for the host's own x86-64 is the host's ordinary one, linked dynamically: only the host runs it,
-//! it was just built there, and it keeps the host's tuned C library. Compilers write their messages to
-//! standard error as they always do.
+//! A program for a foreign node is static, because such a node has only a kernel and our program. The build
+//! for the host's own x86-64 is the host's ordinary one, linked dynamically: only the host runs it, it was
+//! just built there, and it keeps the host's tuned C library. Compilers write their messages to standard
+//! error as usual.
 
 mod c;
 mod error;
@@ -27,35 +28,35 @@ pub use source::{CProgram, GoProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
 
 use crate::image::{Image, ImageBuilder, elf};
-use crate::replace::replace_file;
+use crate::replace::write_output;
 use gcc::Installed;
 
-/// What to build, for what, and where to put it.
+/// Request to build a program: source, targets and output.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The program.
+    /// Program to build.
     pub source: Source,
-    /// What to build it for; at least one, as in [`Machine::targets`](crate::Machine::targets).
+    /// Targets to build for; at least one, as in [`Machine::targets`](crate::Machine::targets).
     pub targets: Vec<Target>,
     /// The cargo profile; C is always compiled with `-O2`, and Go has no profiles.
     pub profile: String,
-    /// More arguments for cargo (`--features x`), for the C compiler after its files (`-lm`), or for go
+    /// Additional arguments for cargo (`--features x`), for the C compiler after its files (`-lm`), or for go
     /// (`-tags x`).
     pub arguments: Vec<String>,
-    /// More folders where C finds headers, searched after those that `arguments` name.
+    /// Additional include folders for C, searched after those in `arguments`.
     pub include: Vec<PathBuf>,
-    /// The library for C, for each instruction set; empty for a program that does not use it.
+    /// Library for C, for each instruction set; empty for a program that does not use it.
     pub libraries: Vec<Installed>,
-    /// The library for C on boards, for each instruction set.
+    /// Library for C on boards, for each instruction set.
     pub board_libraries: Vec<Installed>,
-    /// The image file; `<program>.tbi` in the current folder when `None`.
+    /// Path of the image; `<program>.tbi` in the current folder if `None`.
     pub output: Option<PathBuf>,
-    /// The program can be ended and started again elsewhere.
+    /// Whether the program can be ended and restarted elsewhere.
     pub restartable: bool,
 }
 
 impl Request {
-    /// Returns a release build of `source` for `targets`, put into the current folder.
+    /// Creates a request for a release build of `source` for `targets`, written to the current folder.
     #[must_use]
     pub fn new(source: Source, targets: &[Target]) -> Request {
         Request {
@@ -72,27 +73,27 @@ impl Request {
     }
 }
 
-/// How far a build is.
+/// Progress of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress<'a> {
-    /// The build for `target`, number `index` (from 0) of `total`, begins; all of them begin together.
+    /// The build for `target`, number `index` (from 0) of `total`, begins; all builds run in parallel.
     Building {
-        /// What it is for.
+        /// Target of the build.
         target: Target,
-        /// What builds it: a Rust target or a C compiler.
+        /// Name of the Rust target or C compiler that builds it.
         with: &'a str,
-        /// Its number, from 0.
+        /// Index of the build, from 0.
         index: usize,
-        /// How many there are.
+        /// Total number of builds.
         total: usize,
     },
     /// The build for `target` is done, as are the others.
     Built {
-        /// What it is for.
+        /// Target of the build.
         target: Target,
-        /// The length of the program.
+        /// Length of the program, in bytes.
         bytes: u64,
-        /// How long all of them took.
+        /// Duration of all builds together.
         elapsed: Duration,
     },
 }
@@ -100,29 +101,30 @@ pub enum Progress<'a> {
 /// An image that was built and written to a file.
 #[derive(Debug)]
 pub struct Built {
-    /// Where it was put.
+    /// Path of the image.
     pub path: PathBuf,
-    /// Its content.
+    /// Content of the image.
     pub image: Image,
 }
 
-/// How one source is built: checked and found once, then run once per instruction set.
+/// Build method of one source: prepared once for each target, then run once.
 trait Builder {
-    /// What the program is called.
+    /// Returns the name of the program.
     fn name(&self) -> &str;
 
-    /// Finds what builds for `target`, before anything is built, so that a missing tool is told at once.
+    /// Finds the tool that builds for `target` before anything is built, so that a missing tool is reported
+    /// at once.
     fn prepare(&mut self, target: Target) -> Result<String, BuildError>;
 
-    /// Builds for all of `targets`, which are prepared, and returns the executables in their order.
+    /// Builds for all of `targets`, which must be prepared, and returns the executables in their order.
     fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError>;
 }
 
-/// Builds the program for each instruction set and writes the image; `progress` hears of each step.
+/// Builds the program for each instruction set and writes the image; calls `progress` for each step.
 ///
 /// # Errors
-/// [`BuildError`]. What is missing is found before anything is compiled; an image file that was there before
-/// stays as it was.
+/// [`BuildError`]. Missing tools are reported before anything is compiled; an existing image file is left
+/// unchanged.
 pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, BuildError> {
     let mut targets = request.targets.clone();
     targets.sort();
@@ -156,8 +158,8 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
 /// Packs programs that were built elsewhere, at most one for each instruction set, into an image.
 ///
 /// # Errors
-/// [`BuildError`]: a program that is not one, is dynamic for a foreign instruction set, or is the second for
-/// its own.
+/// [`BuildError`]: a file is not a program, is dynamic for a foreign instruction set, or duplicates an
+/// instruction set.
 pub fn pack(programs: &[PathBuf], name: &str, restartable: bool, output: &Path) -> Result<Built, BuildError> {
     let mut image = ImageBuilder::new(name).restartable(restartable);
     let mut packed = Vec::new();
@@ -178,12 +180,12 @@ pub fn pack(programs: &[PathBuf], name: &str, restartable: bool, output: &Path) 
 
 fn finish(image: ImageBuilder, path: PathBuf) -> Result<Built, BuildError> {
     let image = image.finish()?;
-    replace_file(&path, image.as_bytes(), 0o666)
+    write_output(&path, image.as_bytes(), 0o666)
         .map_err(|source| BuildError::Write { path: path.clone(), source })?;
     Ok(Built { path, image })
 }
 
-/// What a compiler made must be for the instruction set it was made for, and run there.
+/// Checks that a build is for the requested instruction set and runs there.
 fn check(target: Target, elf: &[u8]) -> Result<(), BuildError> {
     let executable = elf::inspect(elf).map_err(|source| BuildError::Unusable { target, source })?;
     match executable.interpreter {

@@ -15,23 +15,23 @@ const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
 
 const STATIC: &str = "-C target-feature=+crt-static";
 
-/// Where programs for boards lie in memory: the layout is in the folder that `tombolo-bare` tells the linker
-/// of.
+/// Linker argument with the memory layout of programs for boards; `tombolo-bare` passes its folder to the
+/// linker.
 const BOARD: &str = "-C link-arg=-Ttombolo-program.x";
 
-/// The variables with flags for every target, the one that cargo prefers first.
+/// Variables with flags for every target; cargo uses the first that is set.
 const ALL_FLAGS: [&str; 2] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"];
 
-/// One program of a package, and how cargo builds it.
+/// One program of a package, and its build settings for cargo.
 pub(super) struct Cargo<'a> {
-    /// The package's folder: cargo runs there, so that the package's own settings and toolchain hold.
+    /// Folder of the package: cargo runs there, so that the package's own configuration and toolchain apply.
     folder: PathBuf,
     program: Program,
     request: &'a Request,
     targets: BTreeMap<Target, CargoTarget>,
 }
 
-/// A program that a package can make.
+/// Program that a package defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Program {
     package: String,
@@ -47,7 +47,7 @@ impl Program {
     }
 }
 
-/// What is handed to cargo to build for a target.
+/// Parameters of a cargo build for one target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct CargoTarget {
     triple: String,
@@ -55,7 +55,7 @@ struct CargoTarget {
 }
 
 impl CargoTarget {
-    /// Returns whether its variables hold for other targets too.
+    /// Returns whether its variables affect other targets too.
     fn has_flags_for_all(&self) -> bool {
         self.environment.iter().any(|(name, _)| ALL_FLAGS.contains(&name.as_str()))
     }
@@ -106,9 +106,9 @@ impl Builder for Cargo<'_> {
 }
 
 impl Cargo<'_> {
-    /// Returns the targets that one run of cargo builds for: it keeps every processor busy, and compiles
-    /// build scripts and procedural macros once. Boards are apart, since one run enables what a dependency
-    /// needs for any of its targets; and flags that hold for all targets hold for one alone.
+    /// Groups the targets by cargo runs. One run keeps every processor busy and compiles build scripts and
+    /// procedural macros once. Boards get a separate run, since a run enables the features that a dependency
+    /// needs for any of its targets; so do targets whose flags would affect the others.
     fn together(&self, targets: &[Target]) -> Vec<Vec<Target>> {
         let alone = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::has_flags_for_all);
         let (alone, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(alone);
@@ -117,7 +117,7 @@ impl Cargo<'_> {
         groups.filter(|group| !group.is_empty()).collect()
     }
 
-    /// Runs cargo once, and returns its messages.
+    /// Runs cargo once and returns its messages.
     fn run(&self, targets: &[Target]) -> Result<Vec<u8>, BuildError> {
         let mut command = cargo(&self.folder);
         command.args(["build", "--message-format=json-render-diagnostics"]);
@@ -146,8 +146,9 @@ fn cargo(folder: &Path) -> Command {
     command
 }
 
-/// Returns the executable that cargo's messages, one JSON object per line, name for `program` and a target.
-/// They name a target by the path alone: `<target>/<profile>/<program>`, with a folder more for examples.
+/// Returns the executable of `program` for a target, from cargo's messages, one JSON object per line. They
+/// identify a target only by the path: `<target>/<profile>/<program>`, with an additional folder for
+/// examples.
 fn executable(messages: &[u8], program: &Program, triple: &str) -> Option<PathBuf> {
     let depth = if program.kind == "example" { 3 } else { 2 };
     let is_for = |path: &PathBuf| path.ancestors().nth(depth).is_some_and(|folder| folder.ends_with(triple));
@@ -166,7 +167,7 @@ fn has_kind(target: &Value, kind: &str) -> bool {
     target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|found| found == kind))
 }
 
-/// All programs of the package, or of every package of a workspace without one of its own.
+/// Returns all programs of the package, or of every package of a virtual workspace.
 fn programs_of(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildError> {
     let mut command = cargo(folder);
     command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
@@ -204,7 +205,7 @@ fn programs_of_package(package: &Value) -> Vec<Program> {
     targets.iter().filter_map(program).collect()
 }
 
-/// Returns the program that is meant.
+/// Selects the requested program.
 fn choose(manifest: &Path, programs: &[Program], wanted: &RustProgram) -> Result<Program, BuildError> {
     let named = |kind: &str, name: &str| -> Vec<&Program> {
         programs.iter().filter(|program| program.kind == kind && program.name == name).collect()
@@ -231,7 +232,7 @@ fn choose(manifest: &Path, programs: &[Program], wanted: &RustProgram) -> Result
     }
 }
 
-/// What Rust builds for `target` with: on an x86-64 host its own target for itself, else a static one.
+/// Returns the Rust target for `target`: on an x86-64 host its own for itself, otherwise a static one.
 fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError> {
     let rustc = Rustc { folder };
     if target == Isa::X86_64.into() && target.isa == Isa::current() {
@@ -262,7 +263,7 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
     }))
 }
 
-/// Returns the program that links for `candidate`, if it is installed.
+/// Returns the linker for `candidate`, if it is installed.
 fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<String, BuildError> {
     match candidate.linker {
         Linker::Gcc => installed_compiler(Language::C, target.isa),
@@ -281,8 +282,8 @@ fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<Stri
     }
 }
 
-/// Environment for cargo: linker and static linking, unless the user set something; what the user's own
-/// configuration says for the target stays, because cargo joins the two.
+/// Returns the environment for cargo: linker and static linking, unless the user configured them. The user's
+/// own settings for the target stay effective, because cargo merges the two.
 fn static_target(
     triple: &str,
     linker: &str,
@@ -295,7 +296,7 @@ fn static_target(
     if variable(&linker_variable).is_none() {
         environment.push((linker_variable, linker.into()));
     }
-    // Cargo takes flags from the first of these only, so ours go where the user's are.
+    // Cargo takes flags from the first of these only, so ours are appended to the user's.
     let flags = [ALL_FLAGS[0].to_owned(), ALL_FLAGS[1].to_owned(), format!("{prefix}_RUSTFLAGS")];
     let (name, present) = flags
         .iter()
@@ -334,7 +335,7 @@ impl Rustc<'_> {
         }
     }
 
-    /// Returns the target that it builds for when not told otherwise.
+    /// Returns the default target of the compiler.
     fn host(&self, target: Target) -> Result<String, BuildError> {
         let version = self.ask(target, &["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));

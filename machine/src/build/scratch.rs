@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::BuildError;
 
-/// How their names begin, which the numbers of the process and of the folder follow.
+/// Prefix of their names, followed by the process id and a counter.
 const PREFIX: &str = "tombolo-scratch-";
 
 fn is_named_so(name: &str) -> bool {
@@ -17,19 +17,19 @@ fn is_named_so(name: &str) -> bool {
     numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-/// A folder of this process alone, gone with the value.
+/// A temporary folder of this process, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// Locked as long as the process lives, whatever ends it.
+    /// Lock held until the process ends, for any reason.
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes one among the temporary files, and removes those whose programs were killed.
+    /// Creates a temporary folder, and removes those of killed processes.
     ///
     /// # Errors
-    /// [`BuildError::Write`].
+    /// [`BuildError::Write`] if it cannot be created.
     pub fn new() -> Result<Scratch, BuildError> {
         Scratch::new_in(&std::env::temp_dir())
     }
@@ -46,7 +46,7 @@ impl Scratch {
             let made = DirBuilder::new().mode(0o700).create(&path);
             let locked = made.and_then(|()| File::open(&path)).and_then(|lock| {
                 lock.lock()?;
-                // Before it was locked, another may have taken it for one that was left.
+                // Before it was locked, another process may have removed it as abandoned.
                 if is_at(&lock, &path)? { Ok(lock) } else { Err(ErrorKind::NotFound.into()) }
             });
             match locked {
@@ -68,19 +68,18 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left is in a folder for temporary files; there is nothing better to do about it.
+        // Remaining files are in the system's temporary folder; no better recovery exists.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Returns whether the path leads to the folder that is open, and not to another that was made there since.
+/// Returns whether the path still refers to the open folder, and not to a new one of the same name.
 fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
     let (open, there) = (folder.metadata()?, fs::symlink_metadata(path)?);
     Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
 }
 
-/// Removes the folders of programs that were killed: no process has them locked. Those of other users cannot
-/// be opened.
+/// Removes folders without a lock, whose processes were killed. Folders of other users cannot be opened.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(is_named_so)

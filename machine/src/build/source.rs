@@ -1,4 +1,4 @@
-//! What to build, determined from paths.
+//! Determines the program to build from paths.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::BuildError;
 
-/// The program to build.
+/// Source of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A program of a cargo package.
     Rust {
-        /// The package's (or workspace's) `Cargo.toml`.
+        /// Manifest (`Cargo.toml`) of the package or workspace.
         manifest: PathBuf,
-        /// Which of its programs.
+        /// Selected program of the package.
         program: RustProgram,
     },
     /// A program in C.
@@ -22,7 +22,7 @@ pub enum Source {
     Go(GoProgram),
 }
 
-/// Which program of a cargo package.
+/// Selection among the programs of a cargo package.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum RustProgram {
     /// The only binary, or the one that `default-run` names.
@@ -34,34 +34,34 @@ pub enum RustProgram {
     Example(String),
 }
 
-/// Files that together make one program in C.
+/// Files of one C program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CProgram {
-    /// What the program is called: like its folder, or like its first C file.
+    /// Name of the program, derived from its folder or its first C file.
     pub name: String,
-    /// The C files, at least one.
+    /// C files, at least one.
     pub files: Vec<PathBuf>,
     /// Interface files, whose headers the C files include.
     pub interfaces: Vec<PathBuf>,
 }
 
-/// A package of Go that is a program.
+/// A Go package that is a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GoProgram {
-    /// What the program is called: like its folder.
+    /// Name of the program, derived from its folder.
     pub name: String,
-    /// The package's folder, in or below that of its `go.mod`.
+    /// Folder of the package, in or below that of its `go.mod`.
     pub folder: PathBuf,
 }
 
 impl Source {
-    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with files in Go or
-    /// C, or one or more `.c` files with the `.tbl` files that they use. `program` chooses among the programs
-    /// of a package.
+    /// Detects the type of a program from its paths: a package folder, a `Cargo.toml`, a folder with files in
+    /// Go or C, or one or more `.c` files with the `.tbl` files that they use. `program` selects among the
+    /// programs of a package.
     ///
     /// # Errors
-    /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with
-    /// what is possible.
+    /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with the
+    /// alternatives.
     pub fn detect(paths: &[PathBuf], program: RustProgram) -> Result<Source, BuildError> {
         if let Some(path) = paths.iter().find(|path| !path.exists()) {
             return Err(BuildError::NoSuchFile { path: path.clone() });
@@ -84,8 +84,7 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
-/// Returns a package of Go, or the C files and interface files of a folder; what lies in folders below is not
-/// the program's.
+/// Returns a package of Go, or the C files and interface files of a folder; subfolders are ignored.
 fn in_folder(folder: &Path) -> Result<Source, BuildError> {
     let unreadable = |source| BuildError::Read { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();

@@ -1,4 +1,4 @@
-//! What builds for each instruction set, and the Debian packages that bring it.
+//! Build tools for each instruction set, and the Debian packages that contain them.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use tombolo_base::{Isa, Target};
 use super::BuildError;
 use crate::kit::find_program;
 
-/// A Rust target that makes static programs, and what links them.
+/// Rust target for static programs, with its linker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RustTarget {
     pub(super) triple: &'static str,
     pub(super) linker: Linker,
 }
 
-/// What links programs of a target.
+/// Linker of a target's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Linker {
-    /// The one that comes with Rust: with musl no C compiler is needed at all.
+    /// Rust's own linker: with musl no C compiler is needed.
     RustLld,
     /// The C compiler for the instruction set.
     Gcc,
-    /// The one that comes with Rust, and the layout of a program for boards.
+    /// Rust's own linker with the memory layout of programs for boards.
     Board,
 }
 
-/// Rust targets for static programs, best first.
+/// Returns Rust targets for static programs, best first.
 ///
-/// musl where the standard library brings its own; Debian's Rust has only the glibc targets.
+/// Prefers musl if the standard library includes it; Debian's Rust has only the glibc targets.
 pub(super) fn rust_targets(target: Target) -> &'static [RustTarget] {
     const fn musl(triple: &'static str) -> RustTarget {
         RustTarget { triple, linker: Linker::RustLld }
@@ -101,7 +101,7 @@ pub fn installed_compiler(language: Language, isa: Isa) -> Result<String, BuildE
     Err(BuildError::MissingTool { target: isa.into(), tool, install })
 }
 
-/// What Debian's packages of picolibc call an instruction set: as the compiler that they are for.
+/// Returns the instruction set's name in Debian's picolibc packages, which follows the compiler's.
 const fn board_tools(isa: Isa) -> Option<&'static str> {
     match isa {
         Isa::Aarch64 => Some("aarch64-linux-gnu"),
@@ -110,7 +110,7 @@ const fn board_tools(isa: Isa) -> Option<&'static str> {
     }
 }
 
-/// Returns the file by which a compiler finds picolibc, the C library of programs on boards.
+/// Returns the specs file by which a compiler finds picolibc, the C library of programs on boards.
 pub(super) fn picolibc(isa: Isa) -> PathBuf {
     ["/usr/lib/picolibc", board_tools(isa).unwrap_or_default(), "picolibc.specs"].iter().collect()
 }

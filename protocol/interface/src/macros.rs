@@ -1,10 +1,11 @@
-//! What the declarations of stubs stand for. All of it follows from the types of the fields and their places.
+//! Macros behind the declarations of stubs. Everything follows from the types of the fields and their
+//! offsets.
 
-/// A struct, or what a message carries; and the same where it lies in a message.
+/// Declares a struct or the contents of a message, together with its view in a received message.
 ///
-/// Of each field: its place in bytes, its type when it is sent, and when it is read. The form is `apart` for
-/// what lies out of line and can grow, or `inline` for a frozen struct; behind it the bytes of the fields and
-/// their alignment.
+/// Each field has its offset in bytes, its encoded type and its decoded type. The form is `apart` for structs
+/// that lie out of line and can grow, or `inline` for a frozen struct; it is followed by the size of the
+/// fields and their alignment, in bytes.
 #[macro_export]
 macro_rules! record {
     (
@@ -87,7 +88,7 @@ macro_rules! record {
     };
 }
 
-/// A struct, or what a message carries, where it lies in a message.
+/// Declares the view of a struct or of a message's contents.
 #[macro_export]
 macro_rules! record_view {
     (
@@ -112,7 +113,7 @@ macro_rules! record_view {
                 $(#[$field_docs])*
                 #[doc = ""]
                 /// # Errors
-                /// The peer wrote something that the interface does not have.
+                /// The peer wrote a value that the interface does not define.
                 #[inline]
                 pub fn $field(&self) -> Result<$read, $crate::Malformed> {
                     $crate::View::view(self.record, $at)
@@ -138,14 +139,13 @@ macro_rules! record_view {
         }
     };
 
-    (@view apart $bytes:literal $record:ident $at:ident) => { $record.record($at).map(Self::from) };
+    (@view apart $bytes:literal $record:ident $at:ident) => { $record.record($at).map(<Self as ::core::convert::From<_>>::from) };
     (@view inline $bytes:literal $record:ident $at:ident) => { Ok($record.inline($at, $bytes).into()) };
     (@spend apart $this:ident $budget:ident) => { $this.record.spend($budget)? };
     (@spend inline $this:ident $budget:ident) => {};
 }
 
-/// A union, and the same where it lies in a message. Of each case: its ordinal, and what it carries when it
-/// is sent and when it is read.
+/// Declares a union and its view. Each case has its ordinal, and its contents' encoded and decoded types.
 #[macro_export]
 macro_rules! union {
     (
@@ -208,7 +208,7 @@ macro_rules! union {
     };
 }
 
-/// A union where it lies in a message.
+/// Declares the view of a union.
 #[macro_export]
 macro_rules! union_view {
     (
@@ -219,7 +219,7 @@ macro_rules! union_view {
         #[derive(Clone, Copy, Debug)]
         pub enum $view $(<$of>)? {
             $($(#[$case_docs])* $case $(($read))?,)*
-            /// A case that this side does not know: the peer is newer.
+            /// A case unknown to this side, sent by a newer peer.
             Unknown(u32),
         }
 
@@ -261,9 +261,9 @@ macro_rules! union_view {
     };
 }
 
-/// An enum or flags: a number of which some values have names.
+/// Declares an enum or flags: a number with named values.
 ///
-/// `enum` has those values and no others; `open` may have values without a name; `flags` is a sum of bits, of
+/// `enum` has only the named values; `open` may have values without a name; `flags` is a set of bits, of
 /// which those in the mask may be set.
 #[macro_export]
 macro_rules! number {
@@ -280,14 +280,14 @@ macro_rules! number {
         }
 
         impl $name {
-            /// Its number on the wire.
+            /// Returns the number on the wire.
             #[inline]
             #[must_use]
             pub fn number(self) -> $repr {
                 self as $repr
             }
 
-            /// The value of that number.
+            /// Returns the value of a number.
             #[inline]
             #[must_use]
             pub fn from_number(number: $repr) -> Option<Self> {
@@ -311,7 +311,7 @@ macro_rules! number {
             $($(#[$value_docs])* $value = $number,)*);
 
         impl $name {
-            /// The value of that number.
+            /// Returns the value of a number.
             #[inline]
             #[must_use]
             pub fn from_number(number: $repr) -> Option<Self> {
@@ -319,7 +319,7 @@ macro_rules! number {
             }
         }
 
-        /// As the interface says it: `not_found`; `Name(7)` for a number without a name.
+        /// Formats the name as in the interface: `not_found`; `Name(7)` for a number without a name.
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 match self.0 {
@@ -329,7 +329,7 @@ macro_rules! number {
             }
         }
 
-        /// As the constant is called: `NOT_FOUND`; `Name(7)` for a number without a name.
+        /// Formats the name of the constant: `NOT_FOUND`; `Name(7)` for a number without a name.
         impl core::fmt::Debug for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 match self.0 {
@@ -350,14 +350,14 @@ macro_rules! number {
             $($(#[$value_docs])* $value = $number,)*);
 
         impl $name {
-            /// The flags of that number; `None` if it has bits that cannot be.
+            /// Returns the flags of a number; `None` if it has undefined bits.
             #[inline]
             #[must_use]
             pub fn from_number(number: $repr) -> Option<Self> {
                 if number & !$mask == 0 { Some($name(number)) } else { None }
             }
 
-            /// Whether it has all of those.
+            /// Whether the set contains all of `others`.
             #[must_use]
             pub fn contains(self, others: Self) -> bool {
                 self.0 & others.0 == others.0
@@ -386,7 +386,7 @@ macro_rules! number {
         impl $name {
             $($(#[$value_docs])* pub const $value: $name = $name($number);)*
 
-            /// Its number on the wire.
+            /// Returns the number on the wire.
             #[inline]
             #[must_use]
             pub fn number(self) -> $repr {
@@ -429,7 +429,7 @@ macro_rules! number {
     };
 }
 
-/// An interface, as a type, and what both ends of a channel are called.
+/// Declares an interface as a type, with the types for both ends of a channel.
 #[macro_export]
 macro_rules! interface {
     (
@@ -444,13 +444,13 @@ macro_rules! interface {
         pub struct $name;
 
         impl $name {
-            /// The package and name of the interface.
+            /// Package and name of the interface.
             pub const NAME: &'static str = $identity;
-            /// The version, which grows when older peers can no longer be served.
+            /// Version, which increases when older peers can no longer be served.
             pub const VERSION: u32 = $version;
-            /// A hash of package, name and version, which must be equal on both sides of a channel.
+            /// Hash of package, name and version, which must match on both sides of a channel.
             pub const HASH: u64 = $hash;
-            /// A hash of everything that peers can notice.
+            /// Hash of everything that peers can observe.
             pub const FINGERPRINT: u64 = $fingerprint;
         }
 
@@ -466,15 +466,15 @@ macro_rules! interface {
         }
 
         #[doc = concat!("The calling side of [`", stringify!($name), "`]: a client with the calls by name.")]
-        /// `E` takes the events.
+        /// Client of the interface; `E` receives the events.
         #[derive(Debug)]
         pub struct $client<P, E = ()>($crate::Client<$name, P, E>);
 
         impl<P: $crate::Port, E: $events> $client<P, E> {
-            /// A client over a channel that was opened with the hash of the interface.
+            /// Creates a client over a channel that was opened with the hash of the interface.
             ///
             /// # Errors
-            /// The link lacks what the interface needs.
+            /// The link does not satisfy the interface's requirements.
             pub fn bind(port: P, events: E) -> Result<Self, $crate::BindError> {
                 $crate::Client::bind(port, events).map($client)
             }
@@ -487,7 +487,8 @@ macro_rules! interface {
             /// and dropped.
             ///
             /// # Errors
-            /// Those of the domain's `connect`, and that the link lacks what the interface needs.
+            /// Errors of the domain's `connect`, or a link that does not satisfy the interface's
+            /// requirements.
             pub fn connect<D: $crate::Connect<Port = P>>(domain: &D, name: &str) -> Result<Self, D::Error> {
                 Ok(Self::bind(domain.connect_for(name, $name::HASH)?, ())?)
             }
@@ -500,10 +501,10 @@ macro_rules! interface {
         pub struct $server<P>($crate::Server<$name, P>);
 
         impl<P: $crate::Port> $server<P> {
-            /// A server over a channel that was opened with the hash of the interface.
+            /// Creates a server over a channel that was opened with the hash of the interface.
             ///
             /// # Errors
-            /// The link lacks what the interface needs.
+            /// The link does not satisfy the interface's requirements.
             pub fn bind(port: P) -> Result<Self, $crate::BindError> {
                 $crate::Server::bind(port).map($server)
             }
@@ -549,7 +550,7 @@ macro_rules! interface {
     };
 }
 
-/// A call, as a type: its ordinal, what it carries and is answered with.
+/// Declares a call as a type: its ordinal, parameters, results and error.
 #[macro_export]
 macro_rules! method {
     (
@@ -580,7 +581,7 @@ macro_rules! method {
     };
 }
 
-/// A one-way message of an interface, to the server (`OneWay`) or to the client (`Event`).
+/// Declares a one-way message of an interface, to the server (`OneWay`) or to the client (`Event`).
 #[macro_export]
 macro_rules! one_way {
     ($kind:ident $body:ty, of $interface:ident @ $ordinal:literal) => {
@@ -591,7 +592,7 @@ macro_rules! one_way {
     };
 }
 
-/// What a server sends back: one of several bodies.
+/// Declares the bodies that a server may send back.
 #[macro_export]
 macro_rules! answers {
     (
@@ -636,10 +637,10 @@ macro_rules! answers {
     };
 }
 
-/// Writes the name of a constant as the interface says it.
+/// Writes the name of a constant as in the interface, in lower case.
 ///
 /// # Errors
-/// That of the formatter.
+/// Error of the formatter.
 #[doc(hidden)]
 pub fn lower_case(f: &mut core::fmt::Formatter<'_>, name: &str) -> core::fmt::Result {
     use core::fmt::Write;
@@ -652,7 +653,7 @@ mod tests {
     use alloc::format;
 
     crate::number! {
-        /// Why a call was declined.
+        /// Reason why a call was declined.
         pub open Refusal: u8;
         /// There is no such key.
         NOT_FOUND = 1,

@@ -271,7 +271,8 @@ func (c *Client) Tell(ctx context.Context, what *Message, body Body) error {
 // send sends a message that the channel can carry.
 func send(ctx context.Context, port Port, message []byte) error {
 	if max := port.MaxMessageBytes(); len(message) > max {
-		return &OverLimit{Field: "the message", Length: len(message), Max: max}
+		why := fmt.Sprintf("has %d bytes, but the channel carries up to %d: open it with larger rings", len(message), max)
+		return &OverLimit{Field: "the message", Length: len(message), Max: max, Why: why}
 	}
 	return port.Send(ctx, message)
 }

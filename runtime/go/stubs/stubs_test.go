@@ -82,6 +82,9 @@ func TestOverLimits(t *testing.T) {
 			t.Errorf("%+v: %v", body, err)
 		}
 	}
+	if _, err := stubs.Encode(nil, stubs.KindMessage, 1, 0, &everything.Entry{Name: "\xff"}); !strings.Contains(err.Error(), "not UTF-8") {
+		t.Error(err)
+	}
 	if _, err := stubs.Encode(nil, stubs.KindMessage, 1, 0, &everything.Entry{Name: strings.Repeat("x", 16)}); err != nil {
 		t.Error(err)
 	}

@@ -63,12 +63,15 @@ type OverLimit struct {
 
 	// How long it may be.
 	Max int
+
+	// What is wrong with it, where it is not the length that the interface limits.
+	Why string
 }
 
 // Error says which field it is.
 func (e *OverLimit) Error() string {
-	if e.Length == 0 {
-		return fmt.Sprintf("%s has a value that the interface does not name: nothing was sent", e.Field)
+	if e.Why != "" {
+		return fmt.Sprintf("%s %s: nothing was sent", e.Field, e.Why)
 	}
 	return fmt.Sprintf("%s has %d bytes or elements, but the interface allows up to %d: nothing was sent",
 		e.Field, e.Length, e.Max)
@@ -137,6 +140,12 @@ func (w *Writer) fail(field string, length, max int) {
 	}
 }
 
+func (w *Writer) refuse(field, why string) {
+	if w.err == nil {
+		w.err = &OverLimit{Field: field, Why: why}
+	}
+}
+
 // at is the bytes from an offset on; those of a scratch buffer once something has failed.
 func (w *Writer) at(at, bytes int) []byte {
 	if at < 0 || at+bytes > len(w.bytes) {
@@ -174,13 +183,15 @@ func (w *Writer) F64(at int, value float64) { w.U64(at, math.Float64bits(value))
 // Known fails unless the value of a field is one that the interface names.
 func (w *Writer) Known(known bool, field string) {
 	if !known {
-		w.fail(field, 0, 0)
+		w.refuse(field, "has a value that the interface does not name")
 	}
 }
 
 // Text writes a string, which has to be UTF-8.
 func (w *Writer) Text(at int, value string, max int, field string) {
-	w.Known(utf8.ValidString(value), field)
+	if !utf8.ValidString(value) {
+		w.refuse(field, "has text that is not UTF-8")
+	}
 	if from, count := w.List(at, len(value), 1, max, field); count > 0 {
 		copy(w.bytes[from:], value)
 	}

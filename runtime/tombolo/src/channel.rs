@@ -272,6 +272,9 @@ impl Channel {
 
     /// Sends a whole message, waiting for room.
     ///
+    /// The message is in the ring when this returns, and is lost if the peer dies before it receives it.
+    /// Sends to a dead peer succeed while the ring has room.
+    ///
     /// # Errors
     /// [`Error::TimedOut`] if the peer did not make room in time: nothing was sent. [`Error::TooLong`]; or
     /// the end of the peer.
@@ -328,7 +331,7 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// Like [`try_recv_into`](Self::try_recv_into).
+    /// Same as [`try_recv_into`](Self::try_recv_into).
     #[inline(always)]
     pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
         match self.carrier.try_recv_in_place(read) {
@@ -341,7 +344,7 @@ impl Channel {
     /// [`try_recv_in_place`](Self::try_recv_in_place).
     ///
     /// # Errors
-    /// As [`recv_into`](Self::recv_into).
+    /// Same as [`recv_into`](Self::recv_into).
     #[inline]
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<R, Error> {
         let timeout = self.timeout.take();
@@ -370,7 +373,7 @@ impl Channel {
     /// number.
     ///
     /// # Errors
-    /// Like [`try_recv_into`](Self::try_recv_into), if no message was received.
+    /// Same as [`try_recv_into`](Self::try_recv_into), if no message was received.
     #[inline(always)]
     pub fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, Error> {
         match self.carrier.try_recv_batch(max, read) {
@@ -383,7 +386,7 @@ impl Channel {
     /// that it is sent from. Over shared memory, the peer reads it from the same place.
     ///
     /// # Errors
-    /// Like [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
+    /// Same as [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
     #[inline(always)]
     pub fn try_send_in_place(
         &mut self,
@@ -413,7 +416,7 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// Like [`try_send`](Self::try_send), if the channel had ended before.
+    /// Same as [`try_send`](Self::try_send), if the channel had ended before.
     #[inline(always)]
     pub fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, Error> {
         match self.carrier.try_send_batch(fill) {

@@ -46,7 +46,9 @@ impl Target {
             let machine = socket.split('/').nth(2).unwrap_or_default().to_owned();
             return Ok(Target { socket, machine, start: false });
         }
-        if let Ok(name) = std::env::var(MACHINE_VARIABLE) {
+        if let Ok(name) = std::env::var(MACHINE_VARIABLE)
+            && !name.is_empty()
+        {
             return Self::machine(&name);
         }
         // The monitor of a plain host lingers after its last program, so a machine that a user brought up

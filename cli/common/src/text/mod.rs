@@ -1,4 +1,4 @@
-//! How values are shown to people.
+//! Formatting of values for people.
 
 mod table;
 
@@ -10,7 +10,7 @@ use tombolo_machine::Image;
 
 pub use table::Table;
 
-/// A time span in two or three digits: `0.8 s`, `2m 05s`, `3h 20m`, `4d 07h`.
+/// Formats a time span with two or three digits: `0.8 s`, `2m 05s`, `3h 20m`, `4d 07h`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -22,7 +22,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// A number of bytes with a binary prefix: `512 B`, `1.5 KiB`, `64 MiB`.
+/// Formats a number of bytes with a binary prefix: `512 B`, `1.5 KiB`, `64 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -35,7 +35,7 @@ pub fn bytes(count: u64) -> String {
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
-/// Reads a number of bytes as people write it: `4096`, `64KiB`, `16M`, `1GiB`, `1T`.
+/// Parses a number of bytes: `4096`, `64KiB`, `16M`, `1GiB`, `1T`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -51,24 +51,24 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the size exceeds 64 bits".to_owned())
 }
 
-/// `1 domain`, `2 domains`.
+/// Formats a number with a noun: `1 domain`, `2 domains`.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// One line about an image that was made: `job.tbi: 1.2 MiB, for x86_64, aarch64`.
+/// Formats a line about a new image: `job.tbi: 1.2 MiB, for x86_64, aarch64`.
 #[must_use]
 pub fn packed(path: &Path, image: &Image) -> String {
     let targets: Vec<&str> = image.targets().into_iter().map(Target::name).collect();
     format!("{}: {}, for {}\n", path.display(), bytes(image.as_bytes().len() as u64), targets.join(", "))
 }
 
-/// The text with line breaks and what a terminal would obey made visible.
+/// Returns the text with line breaks and terminal control characters made visible.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Returns the text without what a terminal would obey, its lines kept.
+/// Returns the text without terminal control characters; line breaks are kept.
 pub fn printable(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }

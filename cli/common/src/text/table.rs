@@ -2,14 +2,14 @@
 
 use anstyle::Style;
 
-/// Which side of its column a cell stands on.
+/// Alignment of a cell in its column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Align {
     Left,
     Right,
 }
 
-/// Columns as wide as their widest cell, two blanks apart.
+/// Table whose columns are as wide as their widest cell, two blanks apart.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -17,7 +17,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns a table with these column heads; a head that ends in `>` is of a column of numbers.
+    /// Creates a table with these column heads; a head that ends in `>` marks a numeric column.
     pub fn new(heads: &[&'static str]) -> Table {
         let column = |head: &&'static str| match head.strip_suffix('>') {
             Some(head) => (head, Align::Right),
@@ -36,7 +36,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Returns the table with its heads; the styles only if `colour`.
+    /// Formats the table with its heads; styles are included only if `colour`.
     pub fn render(&self, colour: bool) -> String {
         let width = |index: usize, head: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
@@ -58,7 +58,7 @@ impl Table {
         for (((cell, style), width), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
             let blank = width - cell.chars().count().min(*width);
             let (before, after) = if *align == Align::Right { (blank, 0) } else { (0, blank) };
-            // Blanks are only written before something, so that no line ends in them.
+            // Blanks are only written before text, so that lines have no trailing blanks.
             if !cell.is_empty() {
                 text.push_str(&" ".repeat(pending + before));
                 let style = if colour { *style } else { Style::new() };

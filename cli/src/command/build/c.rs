@@ -1,5 +1,4 @@
-//! What programs in C are built with besides a compiler: the library for each instruction set, and headers of
-//! interfaces.
+//! Additional inputs of C programs: the library for each instruction set, and headers of interfaces.
 
 use std::fs;
 
@@ -15,10 +14,10 @@ use crate::command::idl;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The version of the library that goes with this command.
+/// Version of the library that matches this command.
 const VERSION: &str = concat!("tombolo ", env!("CARGO_PKG_VERSION"));
 
-/// Writes the headers of a program's interfaces, which are gone with what is returned.
+/// Writes the headers of a program's interfaces, which are removed when the result is dropped.
 pub(super) fn write_headers(context: &Context, program: &CProgram) -> Result<Option<Scratch>, Failure> {
     if program.interfaces.is_empty() {
         return Ok(None);
@@ -34,8 +33,8 @@ pub(super) fn write_headers(context: &Context, program: &CProgram) -> Result<Opt
     Ok(Some(scratch))
 }
 
-/// Adds the library for each target whose program uses it to the request, building it in a source tree where
-/// it is missing. Targets that need not be built for, and cannot be, are taken out.
+/// Adds the library to the request for each target whose program uses it. In a source tree, builds a missing
+/// library. Removes optional targets that cannot be built.
 pub(super) fn add_libraries(
     context: &Context,
     program: &CProgram,

@@ -81,7 +81,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// One word of `--isa`.
+/// One element of `--isa`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
     One(Target),
@@ -98,7 +98,7 @@ fn isas(text: &str) -> Result<Wanted, String> {
     })
 }
 
-/// What to build for, and whether what cannot be built for is an error.
+/// Build targets, and whether one that cannot be built is an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Targets {
     targets: Vec<Target>,
@@ -111,12 +111,12 @@ impl Targets {
     }
 
     fn possible(bare: bool) -> Targets {
-        // Processors of 32 bits are there to test that nothing depends on the word size.
+        // 32-bit processors are supported only to test independence of the word size.
         let usual = |target: &Target| (bare || !target.bare) && target.isa.address_bits() == 64;
         Targets { targets: Target::ALL.into_iter().filter(usual).collect(), all_needed: false }
     }
 
-    /// What nodes run, as far as the program is for it: one that does not say so is for none of the boards.
+    /// Filters the nodes' targets for the program: without `bare` it is not for boards.
     fn of_nodes(mut targets: Vec<Target>, bare: bool) -> Targets {
         if !bare {
             targets.retain(|target| !target.bare);
@@ -150,7 +150,7 @@ impl Targets {
         })
     }
 
-    /// Takes out a target that a build cannot do without what is not installed.
+    /// Removes the target of an error about a missing tool. Returns whether the build can continue.
     fn without(&mut self, error: &BuildError) -> bool {
         let (BuildError::MissingTool { target, .. } | BuildError::MissingRustTarget { target, .. }) = error
         else {
@@ -159,7 +159,7 @@ impl Targets {
         self.leave_out(*target)
     }
 
-    /// Takes out a target, unless it is needed or the last.
+    /// Removes a target, unless it is required or the last.
     fn leave_out(&mut self, target: Target) -> bool {
         if self.all_needed || self.targets.len() < 2 || !self.targets.contains(&target) {
             return false;
@@ -169,8 +169,8 @@ impl Targets {
     }
 }
 
-/// What the nodes run of the machine that is meant, or of all that are up. The one of a plain host is there
-/// for programs that need no machine; it says nothing about what an image is for.
+/// Returns the targets of the selected machine, or of all that are up. The machine of a plain host is
+/// skipped: it exists for programs that need no machine, and implies nothing about an image's targets.
 fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     let mut names = machines_up()?;
     match &context.machine {
@@ -211,7 +211,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let built = loop {
         request.targets.clone_from(&targets.targets);
-        // What is missing is found before anything is compiled, so trying again with less costs nothing.
+        // Missing tools are detected before anything is compiled, so a retry with fewer targets costs
+        // nothing.
         match build(&request, &mut |progress| tell(context, progress)) {
             Err(error) if targets.without(&error) => context.say(format!("left out: {error}")),
             result => break result?,
@@ -221,7 +222,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if context.quiet { Ok(()) } else { print(text::packed(&built.path, &built.image)) }
 }
 
-/// Paths that name nothing to build are a mistake of the command line.
+/// Converts the error for paths that cannot be built to a usage error.
 fn unbuildable(error: BuildError) -> Failure {
     match error {
         BuildError::Read { .. } => error.into(),

@@ -12,16 +12,16 @@ use super::{Event, Left, Options, Watch, signal_pipe};
 use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 
-/// How long the rest of a line is waited for before what there is of it is shown.
+/// Time to wait for the rest of a line before its present part is shown.
 const LINE: Duration = Duration::from_secs(1);
 
-/// The longest line that is kept back, in bytes.
+/// Maximum length of a buffered line, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// The output of a node, in lines that begin with its name.
+/// Output of a node, in lines that begin with its name.
 struct Lines {
     label: String,
-    /// The line that has no end yet.
+    /// The incomplete last line.
     rest: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Lines {
         Lines { label, rest: Vec::new() }
     }
 
-    /// Returns the lines that are complete with these bytes.
+    /// Adds bytes and returns the completed lines.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::new();
         for byte in bytes.iter().copied().filter(|byte| *byte != b'\r') {
@@ -44,7 +44,7 @@ impl Lines {
         shown
     }
 
-    /// What there is of a line that has no end.
+    /// Returns the incomplete last line.
     fn take_rest(&mut self) -> Vec<u8> {
         let mut shown = Vec::new();
         if !self.rest.is_empty() {
@@ -74,8 +74,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let (closed, closing) = UnixStream::pair().map_err(Failure::system("make a socket"))?;
     let mut readers = Vec::new();
     for name in &names {
-        // A program hears of the consoles that it has open in one queue, so each has an attachment of its
-        // own.
+        // A program gets the events of all its open consoles in one queue, so each console has its own
+        // attachment.
         let console = Machine::of(&context.attach_running()?).console(name)?;
         let lines = Lines::new(format!("[{name}]:{:1$}", "", width - name.len() + 1));
         let closing = closing.try_clone().map_err(Failure::system("make a socket"))?;
@@ -98,7 +98,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// Shows what a node prints until that fails.
+/// Prints the output of a node until an error.
 fn show(console: &Console, mut lines: Lines) -> Failure {
     loop {
         let shown = match console.read(LINE) {

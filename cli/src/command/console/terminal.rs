@@ -1,4 +1,4 @@
-//! The terminal, handed over to the node.
+//! Raw mode of the terminal.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::failure::Failure;
 
-/// Passes on every key while it lives; the terminal is as before when it is dropped, whatever the reason.
+/// Guard that forwards every key; restores the terminal when dropped.
 pub(super) struct RawMode {
     before: Termios,
 }
@@ -25,7 +25,7 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
+        // A closed terminal needs no restoring.
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }

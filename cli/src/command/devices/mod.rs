@@ -16,19 +16,19 @@ use tombolo_machine::Kit;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// How long to wait before looking whether this was told to stop.
+/// Polling period for a stop request.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long after its end a program is started again.
+/// Delay before an ended program is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long programs that were asked to end are waited for.
+/// Timeout for programs that were asked to end.
 const GONE: Duration = Duration::from_secs(5);
 
-/// What begins the line by which a program says that it serves.
+/// Prefix of the line by which a program reports that it is ready.
 const READY: &str = "ready: ";
 
-/// What both commands take.
+/// Options of both commands.
 #[derive(Args, Debug)]
 pub(crate) struct Common {
     /// The image of the programs [default: that of the kit]
@@ -45,18 +45,18 @@ impl Common {
     }
 }
 
-/// A program to keep running.
+/// A program to be kept running.
 struct Part {
     node: String,
     arguments: Vec<String>,
     running: Option<Child>,
-    /// Whether it has ever served.
+    /// Whether it has ever been ready.
     served: bool,
-    /// When it may be started again.
+    /// Earliest time of the next restart.
     again: Instant,
-    /// The output that is not shown yet, a line at a time.
+    /// Incomplete output line that is not shown yet.
     line: Vec<u8>,
-    /// The last line of an error.
+    /// Last line of its error output.
     error: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Part {
         Ok(())
     }
 
-    /// Shows the lines that are whole.
+    /// Prints the completed lines.
     fn heard(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
@@ -96,8 +96,8 @@ impl Part {
     }
 }
 
-/// Runs the parts until this is told to stop, or until one ends that has never served. Where `restarts` is
-/// set others are started again when they end, as soon as their node is up.
+/// Runs the programs until a stop request, or until one ends that was never ready. With `restarts`, others
+/// are restarted when they end, as soon as their node is up.
 fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool) -> Result<u8, Failure> {
     let (image, domain) = (common.image()?, context.attach()?);
     let told = Arc::new(AtomicUsize::new(0));
@@ -129,7 +129,7 @@ fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool
         if signal != 0 {
             let running = || parts.iter().filter_map(|part| part.running.as_ref());
             running().try_for_each(Child::kill)?;
-            // The devices are gone when the programs are; what takes longer is not waited for.
+            // The devices disappear with the programs; slower ones are not waited for.
             running().for_each(|child| drop(child.wait(GONE)));
             return Ok(if signal == SIGINT as usize { 0 } else { 128 + signal as u8 });
         }
@@ -149,7 +149,7 @@ fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool
     }
 }
 
-/// How the command ends when a program did that is not started again.
+/// Returns the command's result after a program ended that is not restarted.
 fn finish(part: &Part, why: String, exit: &Exit) -> Result<u8, Failure> {
     match exit {
         Exit::Exited { status: 0 } => Ok(0),
@@ -157,7 +157,7 @@ fn finish(part: &Part, why: String, exit: &Exit) -> Result<u8, Failure> {
     }
 }
 
-/// Starts what has ended again, where its node is up.
+/// Restarts ended programs whose node is up.
 fn restart(domain: &Domain, image: &Path, parts: &mut [Part]) -> Result<(), Failure> {
     let is_due = |part: &&mut Part| part.running.is_none() && part.again <= Instant::now();
     let mut due: Vec<&mut Part> = parts.iter_mut().filter(is_due).collect();
@@ -168,7 +168,7 @@ fn restart(domain: &Domain, image: &Path, parts: &mut [Part]) -> Result<(), Fail
     for part in &mut due {
         part.again = Instant::now() + AGAIN;
         if nodes.iter().any(|node| node.name == part.node && node.up) {
-            // It may have gone down just now; the next try says so.
+            // The node may have gone down just now; the next attempt reports it.
             let _ = part.start(domain, image);
         }
     }

@@ -49,7 +49,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// Returns the name of a network device.
+/// Parses the name of a network device.
 fn name(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let is_name = (1..=15).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with('.');
@@ -73,7 +73,7 @@ fn subnet(text: &str) -> Result<(Ipv4Addr, u8), String> {
 /// Returns the address of the node with this index, with its bits; `None` beyond the network.
 fn address((network, bits): (Ipv4Addr, u8), index: usize) -> Option<String> {
     let host = u32::try_from(index).ok()?.checked_add(1)?;
-    // The last one is for all.
+    // The last address is the broadcast address.
     (host < u32::MAX >> bits).then(|| format!("{}/{bits}", Ipv4Addr::from_bits(network.to_bits() + host)))
 }
 

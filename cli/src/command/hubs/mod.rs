@@ -104,7 +104,7 @@ pub(super) struct Common {
     image: Option<PathBuf>,
 }
 
-/// Reads `NAME:KIND[:CAPACITY[:BYTES]]`.
+/// Parses `NAME:KIND[:CAPACITY[:BYTES]]`.
 fn hub(text: &str) -> Result<Description, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (name, kind, numbers) = match parts[..] {
@@ -172,7 +172,7 @@ fn placed(context: &Context, application: &Application, topology: &Topology) -> 
     Plan::new(application, topology, &names).map_err(|error| Failure::Other(error.into()))
 }
 
-/// What `--check` prints.
+/// Formats the output of `--check`.
 fn shown(plan: &Plan) -> String {
     let mut text = String::new();
     for (node, hubs) in &plan.hubs {
@@ -201,11 +201,11 @@ struct HubReport {
     capacity: u32,
     depth: u32,
     held: u32,
-    /// The domain that owns a resource, or holds the oldest block that is held.
+    /// The owner of a resource, or the holder of the oldest block in use.
     owner: Option<String>,
     fencing_token: Option<u64>,
     inheritance: bool,
-    /// The priority that the owner inherits by this hub.
+    /// Priority that the owner inherits through this hub.
     inherited: Option<u8>,
     closed: bool,
     putters: Vec<WaitingReport>,

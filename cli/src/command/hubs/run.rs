@@ -1,4 +1,4 @@
-//! Servers of hubs and the tasks of an application, kept running together.
+//! Hub servers and the tasks of an application, run together.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,35 +15,35 @@ use super::Common;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// How long to wait before looking whether this was told to stop.
+/// Polling period for a stop request.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long servers may take until they serve.
+/// Timeout for servers to become ready.
 const SERVING: Duration = Duration::from_secs(60);
 
-/// How long programs that were asked to end are waited for.
+/// Timeout for programs that were asked to end.
 const GONE: Duration = Duration::from_secs(5);
 
-/// What begins the line by which a server says that it serves.
+/// Prefix of the line by which a server reports that it is ready.
 const READY: &str = "ready: ";
 
-/// A program that runs.
+/// A running program.
 struct Part {
-    /// What its output is marked with.
+    /// Label of its output.
     name: String,
     child: Child,
     is_server: bool,
     serves: bool,
-    /// The output that is not shown yet.
+    /// Incomplete output that is not shown yet.
     line: Vec<u8>,
-    /// The last line of an error.
+    /// Last line of its error output.
     error: Option<String>,
     ended: bool,
 }
 
 type Output = Arc<Mutex<Vec<(DomainId, Vec<u8>)>>>;
 
-/// The programs, and what they have said.
+/// The programs, and their output.
 struct Parts {
     domain: Domain,
     parts: Vec<Part>,
@@ -51,7 +51,7 @@ struct Parts {
     signal: Arc<AtomicUsize>,
 }
 
-/// Runs a plan to its end. Images of tasks are found from `folder` on.
+/// Runs a plan until its end. Images of tasks are resolved relative to `folder`.
 pub(super) fn run(context: &Context, common: &Common, plan: &Plan, folder: &Path) -> Result<u8, Failure> {
     let server = match &common.image {
         Some(image) => image.clone(),
@@ -107,7 +107,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Waits until all servers serve; a status when the command is to end instead.
+    /// Waits until all servers are ready. Returns a status if the command is to end instead.
     fn until_served(&mut self) -> Result<Option<u8>, Failure> {
         let deadline = Instant::now() + SERVING;
         while self.parts.iter().any(|part| !part.serves) {
@@ -148,7 +148,7 @@ impl Parts {
         }
     }
 
-    /// Looks once at what happened: the exit status when this was told to stop.
+    /// Handles one round of events. Returns the exit status on a stop request.
     fn step(&mut self) -> Result<Option<u8>, Failure> {
         let ended = match self.domain.next_exit(LOOK) {
             Ok(ended) => Some(ended),
@@ -180,12 +180,12 @@ impl Parts {
         Ok(Some(if signal == SIGINT as usize { 0 } else { 128 + signal as u8 }))
     }
 
-    /// Ends what still runs: the tasks first, so that they do not lose their hubs.
+    /// Ends the remaining programs: the tasks first, so that they do not lose their hubs.
     fn end(&mut self) -> Result<(), Failure> {
         for servers in [false, true] {
             let running = || self.parts.iter().filter(|part| !part.ended && part.is_server == servers);
             running().try_for_each(|part| part.child.kill())?;
-            // What takes longer is not waited for; it ends with this program.
+            // Slower ones are not waited for; they end with this program.
             running().for_each(|part| drop(part.child.wait(GONE)));
         }
         Ok(())
@@ -193,7 +193,7 @@ impl Parts {
 }
 
 impl Part {
-    /// Shows the lines that are whole.
+    /// Prints the completed lines.
     fn heard(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {

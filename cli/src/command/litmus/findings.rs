@@ -1,4 +1,4 @@
-//! What the test program found, and what follows from it.
+//! Results of the test program, and the verdict on them.
 
 use serde::Serialize;
 use tombolo::nodes::NodeKind;
@@ -9,14 +9,14 @@ use tombolo_machine::{FoundMemory, Order};
 pub(super) enum Verdict {
     Sound,
     Unsound,
-    /// No memory is shared, so there is none to trust.
+    /// No memory is shared.
     Unshared,
-    /// Sound as far as it was tested, which is not as far as was asked for.
+    /// Sound as far as it was tested, which is less than requested.
     Partial,
     Failed,
 }
 
-/// As the program counts them.
+/// Counts of the test program.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Findings {
     pub(super) rounds: u64,
@@ -30,13 +30,13 @@ pub(super) struct Findings {
     pub(super) coherent: bool,
 }
 
-/// As machine files have it.
+/// Serializes coherence with the words of machine files.
 fn coherence<S: serde::Serializer>(coherent: &bool, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(if *coherent { "coherent" } else { "flush" })
 }
 
 impl Findings {
-    /// From the program's line: `found`, seven numbers, and how the memory is kept.
+    /// Parses the program's line: `found`, seven numbers, and the kind of caches.
     pub(super) fn parse(line: &str) -> Option<Findings> {
         let (numbers, coherence) = line.strip_prefix("found ")?.rsplit_once(' ')?;
         let coherent = match coherence {
@@ -51,7 +51,7 @@ impl Findings {
         Some(Findings { rounds, both_old, messages, torn, additions, lost, widest_store_bytes, coherent })
     }
 
-    /// What a machine file says of it.
+    /// Converts to the properties stored in a machine file.
     pub(super) fn memory(&self) -> FoundMemory {
         FoundMemory {
             coherent: self.coherent,
@@ -65,9 +65,9 @@ impl Findings {
         }
     }
 
-    /// Returns the verdict on a run that was asked for `rounds` rounds. A complete run passes `rounds / 4`
-    /// messages, and each side makes `rounds` additions, where the memory is coherent. A bus may have no
-    /// additions; an emulator that loses one is set up wrongly.
+    /// Returns the verdict on a run with `rounds` requested rounds. A complete run passes `rounds / 4`
+    /// messages, and each side makes `rounds` additions, if the memory is coherent. A bus need not support
+    /// atomic additions; an emulator that loses one is misconfigured.
     pub(super) fn verdict(&self, rounds: u64, kind: NodeKind) -> Verdict {
         let adds = self.coherent && self.additions < 2 * rounds;
         if self.memory().fault().is_some() || (self.lost > 0 && kind != NodeKind::Attached) {

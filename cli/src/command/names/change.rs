@@ -34,7 +34,7 @@ pub(crate) struct SetOptions {
 }
 
 pub(super) fn set(context: &Context, options: &SetOptions) -> Result<(), Failure> {
-    // What this program set for as long as it runs would be gone when anybody looks.
+    // A record bound to this program's lifetime would be gone immediately.
     let mut record = options.record.parse::<NewRecord>()?.persistent();
     if options.merge {
         record = record.merged();
@@ -56,7 +56,7 @@ pub(super) fn delete(context: &Context, names: &[String]) -> Result<(), Failure>
     let domain = context.attach_running()?;
     let mut result = Ok(());
     for name in names {
-        // Go on with the others if one is gone.
+        // Continue with the others if one is gone.
         result = result.and(domain.names().delete(name).map(|_| ()));
     }
     Ok(result?)

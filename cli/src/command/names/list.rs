@@ -56,7 +56,7 @@ fn kind(record: &Record) -> &'static str {
     if record.endpoint { "export" } else { "record" }
 }
 
-/// Bytes become an array of numbers, which no other value is.
+/// Converts a value to JSON. Bytes become an array of numbers, which is unambiguous.
 pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Integer(value) => (*value).into(),
@@ -67,7 +67,7 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// Returns the attributes of a record in the notation of `names set`, without the name.
+/// Formats the attributes of a record in the notation of `names set`, without the name.
 fn attributes(record: &Record) -> String {
     let text = record.to_string();
     if record.attributes.is_empty() { String::new() } else { printable(text[record.name.len()..].trim()) }

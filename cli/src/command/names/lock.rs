@@ -12,13 +12,13 @@ use crate::command::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The default time to wait for a lock.
+/// Default timeout of a lock.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// The variable with the fencing token for the command.
+/// Variable with the fencing token for the command.
 const TOKEN_VARIABLE: &str = "TOMBOLO_FENCING_TOKEN";
 
-/// The default exit status if the lock was not free.
+/// Default exit status if the lock was not free.
 const HELD: u8 = 1;
 
 /// The lock is released when the command ends, or when this program does, for whatever reason.
@@ -71,7 +71,7 @@ pub(super) fn run(context: &Context, options: &LockOptions) -> Result<(), Failur
         (Some(code), _) => format!("the command ended with status {code}"),
         (None, signal) => format!("the command was ended by signal {}", signal.unwrap_or_default()),
     };
-    // As shells tell it.
+    // Convention of shells.
     let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Err(Failure::Job { message, status: u8::try_from(status).unwrap_or(u8::MAX) })
 }

@@ -39,11 +39,11 @@ struct ChangeReport {
     record: Option<RecordReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<serde_json::Value>,
-    /// How many changes were lost before this one.
+    /// Number of changes lost before this one.
     lost: u64,
 }
 
-/// The longest wait at a time; a change may never come.
+/// Maximum duration of a single wait; a change may never come.
 const SLICE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(context: &Context, options: &WatchOptions) -> Result<(), Failure> {

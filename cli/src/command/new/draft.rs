@@ -1,4 +1,4 @@
-//! The folder of a project, which is there as a whole or not at all.
+//! Project folder that is created completely or not at all.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// A folder that is written beside the one that it becomes. Dropped before that, it is gone.
+/// Temporary folder beside the target. Removed if dropped before [`finish`](Self::finish).
 pub(super) struct Draft {
     target: PathBuf,
     draft: PathBuf,
@@ -14,7 +14,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Begins a folder that does not exist yet, or is empty.
+    /// Creates a draft for a folder that does not exist yet, or is empty.
     pub(super) fn new(target: &Path) -> Result<Draft, Failure> {
         let usage = |message: String, hint| Failure::Usage { message, hint: Some(hint) };
         match fs::read_dir(target) {
@@ -46,7 +46,7 @@ impl Draft {
         written.map_err(Failure::system(format!("write {}", self.target.join(path).display())))
     }
 
-    /// Puts the folder in its place, where there may be an empty one.
+    /// Moves the folder to its target, replacing an empty one.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         fs::rename(&self.draft, &self.target)
             .map_err(Failure::system(format!("create the folder {}", self.target.display())))?;
@@ -58,7 +58,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed is left where its name says what it is.
+            // A folder that cannot be removed is identified by its name.
             let _ = fs::remove_dir_all(&self.draft);
         }
     }

@@ -60,7 +60,7 @@ enum Language {
     Python,
 }
 
-/// What the program shows.
+/// Variant of the example program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flavour {
     Plain,
@@ -146,24 +146,23 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the crates and the packages for Go and Python are that a project depends on: in the source tree that
-/// this command was built in, or in what was installed with it. Neither is in a registry, and these are of
-/// this command's version.
+/// Location of the crates and the packages for Go and Python that a project depends on: the source tree that
+/// this command was built in, or its installation. They are in no registry, and have this command's version.
 struct Sources {
     root: PathBuf,
 }
 
 impl Sources {
-    /// Below an installation's prefix.
+    /// Path below an installation's prefix.
     const INSTALLED: &str = "share/tombolo/rust";
 
-    /// None where a package for Python alone is installed.
+    /// Finds the sources; `None` if only a package for Python is installed.
     fn find() -> Result<Option<Sources>, Failure> {
         let places = own_source_tree()?.into_iter().chain([installed_folder(Self::INSTALLED)?]);
         Ok(places.into_iter().find(|root| has_crate(root)).map(|root| Sources { root }))
     }
 
-    /// Says that a project has nothing to depend on.
+    /// Reports that the dependencies of a project are missing.
     fn missing(language: Language) -> Result<(), Failure> {
         let installed = installed_folder(Self::INSTALLED)?;
         Err(Failure::Usage {
@@ -177,7 +176,7 @@ impl Sources {
         })
     }
 
-    /// What pip is told to install.
+    /// Returns the argument for pip to install.
     fn python(sources: Option<&Sources>) -> String {
         let package = sources.map(|sources| sources.root.join("runtime/python"));
         match package.filter(|package| package.join("pyproject.toml").is_file()) {
@@ -186,8 +185,7 @@ impl Sources {
         }
     }
 
-    /// Gives a project the versions of dependencies that Tombolo is tested with; cargo drops those that it
-    /// does not use.
+    /// Copies the lock file with the versions that Tombolo is tested with; cargo drops unused entries.
     fn copy_lock(&self, draft: &Draft) -> Result<(), Failure> {
         let lock = self.root.join("Cargo.lock");
         match std::fs::read_to_string(&lock) {

@@ -1,9 +1,9 @@
-//! What a project may be called.
+//! Validation of project names.
 
-/// As long as file names may be, with room for `.tbi` and what tools add.
+/// Maximum length: that of file names, with room for `.tbi` and suffixes of tools.
 const MAX_BYTES: usize = 64;
 
-/// Words that a program in Rust cannot be called.
+/// Keywords that cannot be names of Rust programs.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop",
@@ -12,7 +12,7 @@ const KEYWORDS: &[&str] = &[
     "virtual", "where", "while", "yield",
 ];
 
-/// Names of libraries that the program is built with, and of folders that cargo makes.
+/// Names of libraries that the program is linked with, and of folders that cargo creates.
 const TAKEN: &[&str] = &[
     "alloc",
     "build",
@@ -29,7 +29,7 @@ const TAKEN: &[&str] = &[
     "tombolo_idl",
 ];
 
-/// Returns the name, if a project can have it, in any language.
+/// Returns the name if it is valid for a project in any language.
 pub(super) fn checked(name: &str) -> Result<String, String> {
     if name.contains('/') || name == "." || name == ".." {
         return Err(

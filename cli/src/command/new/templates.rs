@@ -1,12 +1,11 @@
-//! What projects are made of: the files in `cli/templates`, with the project's own words in place of
-//! `@word@`.
+//! Contents of projects: the files in `cli/templates`, with the project's values in place of `@word@`.
 
 use tombolo_idl::go::{GoOptions, generate};
 
 use super::{Flavour, Language};
 use crate::failure::Failure;
 
-/// The files of a template: where each goes in the project, and its text.
+/// Files of a template: path in the project, and text.
 type Files = &'static [(&'static str, &'static str)];
 
 macro_rules! files {
@@ -28,7 +27,7 @@ pub(super) fn files(language: Language, flavour: Flavour) -> Files {
         (Language::C, Flavour::Pipeline) => files!("c/pipeline": "main.c"),
         (Language::Go, Flavour::Plain) => files!("go/plain": "go.mod", "main.go"),
         (Language::Go, Flavour::Typed) => files!("go/typed": "go.mod", "greeter.tbl", "main.go"),
-        // Refused before: the package for Go has no buffers.
+        // Refused earlier: the package for Go has no buffers.
         (Language::Go, Flavour::Pipeline) => &[],
         (Language::Python, Flavour::Plain) => files!("python/plain": "main.py"),
         (Language::Python, Flavour::Typed) => files!("python/typed": "greeter.tbl", "main.py"),
@@ -36,28 +35,28 @@ pub(super) fn files(language: Language, flavour: Flavour) -> Files {
     }
 }
 
-/// What differs from project to project.
+/// Values that differ between projects.
 pub(super) struct Values<'a> {
-    /// The project's name.
+    /// Name of the project.
     pub(super) name: &'a str,
-    /// The folder that has the crates and the module for Go.
+    /// Folder of the crates and the module for Go.
     pub(super) rust: &'a str,
-    /// What pip installs.
+    /// Argument for pip to install.
     pub(super) python: &'a str,
-    /// The commands that build and run it.
+    /// Commands that build and run it.
     pub(super) steps: &'a [String],
 }
 
 /// Returns the text of a file in this project.
 pub(super) fn text_of(template: &str, values: &Values<'_>) -> String {
-    // In manifests, files of modules and texts of programs the path stands between quotes.
+    // In manifests, module files and program texts the path is in quotes.
     let rust = values.rust.replace('\\', "\\\\").replace('"', "\\\"");
     template.replace("@name@", values.name).replace("@rust@", &rust)
 }
 
 const README: &str = include_str!("../../../templates/README.md");
 
-/// What a project says of itself.
+/// Returns the readme of a project.
 pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) -> String {
     let what = match flavour {
         Flavour::Plain => "A message goes back and forth between two domains",
@@ -90,7 +89,7 @@ pub(super) fn stubs_in_go() -> Result<String, Failure> {
     generate(&model, &options).map_err(|error| Failure::Other(error.into()))
 }
 
-/// What git leaves alone.
+/// Returns the content of `.gitignore`.
 pub(super) fn ignored(language: Language) -> &'static str {
     match language {
         Language::Rust => "/target\n*.tbi\n",

@@ -146,7 +146,7 @@ fn render(jobs: &[Job], colour: bool) -> String {
     text
 }
 
-/// What a thread is, a worker with its number in its team while it has one.
+/// Returns the role of a thread; a worker with its number in its team, while it has one.
 fn role(thread: &Thread) -> String {
     match (thread.role, thread.state) {
         ("worker", "idle") => "worker".to_owned(),

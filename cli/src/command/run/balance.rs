@@ -1,16 +1,16 @@
-//! `tombolo run --balance`: what a program is told so that its threads run where they are fastest.
+//! `tombolo run --balance`: variables that make a program's threads run where they are fastest.
 
 use tombolo_machine::Image;
 
 use crate::failure::Failure;
 
-/// The variable that asks for it. The run-time that moves threads has this text in it.
+/// Variable that enables it. The run-time that moves threads contains this text.
 const VARIABLE: &str = "OMP_TOMBOLO_BALANCE";
 
-/// What else is set, unless it is said otherwise: threads on all nodes that the program's memory reaches.
+/// Defaults of other variables: threads on all nodes that the program's memory reaches.
 const DEFAULTS: [(&str, &str); 2] = [("OMP_TOMBOLO", "hybrid"), ("OMP_TOMBOLO_NODES", "all")];
 
-/// Returns whether the image's programs can move threads.
+/// Checks that the image's programs can move threads.
 pub(super) fn check(image: &Image) -> Result<(), Failure> {
     if has_variable(image.as_bytes()) {
         return Ok(());
@@ -27,7 +27,7 @@ fn has_variable(bytes: &[u8]) -> bool {
     bytes.windows(VARIABLE.len()).any(|window| window == VARIABLE.as_bytes())
 }
 
-/// Variables to set, of those that are not set.
+/// Returns the variables to set, omitting those that are set already.
 pub(super) fn variables(is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
     let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name));
     defaults.chain([(VARIABLE, "true")]).collect()

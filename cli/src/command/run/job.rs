@@ -17,10 +17,10 @@ use crate::output::{Printer, unpoisoned};
 use crate::signals;
 use crate::text;
 
-/// Tells a program how often its rank was started again: 0 the first time. Only set with `--restart`.
+/// Variable with the number of restarts of a program's rank, from 0. Only set with `--restart`.
 const RESTARTS_VARIABLE: &str = "TOMBOLO_RESTARTS";
 
-/// The domains of one `tombolo run`.
+/// Domains of one `tombolo run`.
 pub(super) struct Job {
     context: Context,
     domain: Domain,
@@ -29,15 +29,15 @@ pub(super) struct Job {
     state: Mutex<Lifecycle>,
 }
 
-/// How to start one rank.
+/// Parameters to start one rank.
 pub(super) struct Plan {
     pub(super) spawn: SpawnOptions,
-    /// It gets the standard input, the first time that it is started.
+    /// Whether it gets the standard input, on its first start.
     pub(super) with_input: bool,
 }
 
 impl Job {
-    /// Returns a job without domains, to be run by `run`.
+    /// Creates a job without domains, to be run by `run`.
     pub(super) fn new(
         context: Context,
         domain: Domain,
@@ -93,7 +93,7 @@ impl Job {
         unpoisoned(&self.printer).expect();
         let spawned = self.domain.spawn(&spawn);
         let known = spawned.as_ref().ok().map(|child| (child.id(), rank.to_string(), rank));
-        // A closed output shows with the next piece.
+        // A closed output is detected with the next piece.
         let _ = unpoisoned(&self.printer).started(known);
         let child = spawned?;
         let (id, node) = (child.id(), child.node_name());
@@ -109,7 +109,7 @@ impl Job {
         Ok(())
     }
 
-    /// Starts a rank once more. A failure to do so is one of that rank.
+    /// Restarts a rank. A failure counts as one of that rank.
     fn restart(&self, rank: usize, plans: &[Plan]) {
         let Some(Err(error)) = plans.get(rank).map(|plan| self.start(rank, plan, plans.len())) else {
             return;
@@ -122,24 +122,24 @@ impl Job {
         }
     }
 
-    /// Ends the job because of a signal. Returns false if it is being ended already.
+    /// Ends the job because of a signal. Returns false if it is ending already.
     pub(super) fn interrupt(&self, signal: u8) -> bool {
         // The domains get the same signal, except for SIGPIPE: their own outputs are not closed.
         let asked = if signal == signals::PIPE { signals::TERM } else { signal };
         self.end(format!("ended by {}", signals::name(signal)), 128 + signal, asked)
     }
 
-    /// Ends the job by order. Returns false if its domains have been asked to end already.
+    /// Ends the job with this reason and status. Returns false if its domains have been asked to end already.
     fn end(&self, why: String, status: u8, signal: u8) -> bool {
         unpoisoned(&self.state).fail(Instant::now(), Cause::Order, None, why, status);
         self.ask_to_end(signal)
     }
 
-    /// Asks all domains that still run to end. Returns false if they have been asked already.
+    /// Asks all running domains to end. Returns false if they have been asked already.
     fn ask_to_end(&self, signal: u8) -> bool {
         let Some(others) = unpoisoned(&self.state).ask(Instant::now()) else { return false };
         for id in others {
-            // If it is gone its end is on the way; if the monitor is, so are all domains.
+            // If it is gone its end is about to be reported; if the monitor is, so are all domains.
             let _ = Machine::of(&self.domain).kill(id, Signal(signal), GRACE);
         }
         true

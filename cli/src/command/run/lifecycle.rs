@@ -1,5 +1,5 @@
-//! The life of a job: which domains run, which failure is reported, and what to do next. It starts and ends
-//! nothing itself and gets the time as an argument.
+//! Life cycle of a job: the running domains, the failure to report, and the next action. It performs no
+//! actions itself and gets the time as an argument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -10,41 +10,41 @@ use super::restart::{Policy, Restarts};
 use crate::signals;
 use crate::text;
 
-/// How long the others go on after a failure, so that those that wait for the failed one can report its
+/// Time that the others continue after a failure, so that those waiting for the failed one can report its
 /// death.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How long a domain that was asked to end has until it is killed.
+/// Time for a domain to end on request, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
-/// How long after that the monitors have to report the end of every domain.
+/// Additional time for the monitors to report the end of every domain.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest wait at a time: another thread may have ended the job meanwhile.
+/// Maximum duration of a single wait: another thread may have ended the job meanwhile.
 const AWHILE: Duration = Duration::from_secs(1);
 
-/// What holds for the whole job.
+/// Rules of the whole job.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Rules {
-    /// The failure of one domain does not end the others.
+    /// Whether the failure of one domain leaves the others running.
     pub(super) keep_going: bool,
-    /// Which ranks are started again.
+    /// Policy of restarting ranks.
     pub(super) restart: Policy,
-    /// The delay before a rank's first restart.
+    /// Delay before a rank's first restart.
     pub(super) restart_delay: Duration,
 }
 
-/// The state of a job.
+/// State of a job.
 #[derive(Default)]
 pub(super) struct Lifecycle {
     rules: Rules,
     live: HashMap<DomainId, Running>,
-    /// Ranks to start again, and when.
+    /// Ranks to restart, with their times.
     due: BTreeMap<usize, Instant>,
     restarts: HashMap<usize, Restarts>,
-    /// Ranks that were started at least once.
+    /// Number of ranks started at least once.
     started: usize,
-    /// Ranks that failed for good.
+    /// Number of ranks that failed for good.
     failed: usize,
     failure: Option<Failed>,
     asked: Option<Asked>,
@@ -58,7 +58,7 @@ struct Running {
     since: Instant,
 }
 
-/// What makes a job fail. The causes differ in which of them is reported.
+/// Cause of a job's failure. It determines which failure is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
     /// The user ended the job, or not all ranks could be started.
@@ -75,21 +75,21 @@ struct Failed {
     cause: Cause,
     /// The rank that failed; `None` if the cause is an order.
     rank: Option<usize>,
-    /// A sentence without its end: which rank, and how it ended.
+    /// Unfinished sentence: the rank, and how it ended.
     why: String,
     status: u8,
     since: Instant,
 }
 
-/// The domains that still ran were asked to end.
+/// A request to end, sent to the running domains.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// How many there were.
+    /// Number of those domains.
     others: usize,
     since: Instant,
 }
 
-/// What to do next.
+/// Next action of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// The job has ended.
@@ -98,16 +98,16 @@ pub(super) enum Next {
     Wait(Duration),
     /// Start this rank again.
     Restart { rank: usize },
-    /// Ask the domains that still run to end.
+    /// Ask the running domains to end.
     Ask,
-    /// Stop waiting: the domains were asked to end and did not.
+    /// Stop waiting: the domains ignored the request to end.
     GiveUp,
 }
 
-/// What the end of a domain means for the job.
+/// Consequence of a domain's end for the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ended {
-    /// Which rank it was, and how it ended: `rank 1 on arm0 ended with status 3`.
+    /// The rank, and how it ended: `rank 1 on arm0 ended with status 3`.
     pub(super) how: String,
     /// The restart that follows, as text: `restart 1 of 5 in 0.1 s`.
     pub(super) restart: Option<String>,
@@ -123,13 +123,13 @@ impl Lifecycle {
         self.asked.is_some() || (self.failure.is_some() && !self.rules.keep_going)
     }
 
-    /// How often a rank was started again so far.
+    /// Returns the number of restarts of a rank.
     pub(super) fn restarts(&self, rank: usize) -> u32 {
         self.restarts.get(&rank).map_or(0, |restarts| restarts.count)
     }
 
-    /// Records that a rank runs. Returns whether it has to end at once, because the job was ended while it
-    /// started.
+    /// Records that a rank runs. Returns whether it must end immediately, because the job was ended
+    /// meanwhile.
     pub(super) fn started(&mut self, now: Instant, rank: usize, id: DomainId, node: &str) -> bool {
         if self.restarts(rank) == 0 {
             self.started += 1;
@@ -180,8 +180,8 @@ impl Lifecycle {
         Some(Ended { how: ended, restart })
     }
 
-    /// Plans the next restart of a rank that ran for `ran`, and says which it is. `None` if no restart is
-    /// left.
+    /// Schedules the next restart of a rank that ran for `ran`, and returns its description. `None` if no
+    /// restart is left.
     fn schedule(&mut self, now: Instant, rank: usize, ran: Duration) -> Option<String> {
         let Rules { restart: policy, restart_delay, .. } = self.rules;
         let Policy::OnFailure { max } = policy else { return None };
@@ -221,8 +221,7 @@ impl Lifecycle {
         }
     }
 
-    /// Records that the domains that run are asked to end, and returns them. `None` if they were asked
-    /// before.
+    /// Records that the running domains are asked to end, and returns them. `None` if they were asked before.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Vec<DomainId>> {
         if self.asked.is_some() {
             return None;
@@ -280,7 +279,7 @@ fn were(others: usize) -> String {
 
 fn cause(exit: &Exit) -> Cause {
     match exit {
-        // The job itself sends SIGTERM once it is over, which explains nothing.
+        // The job itself sends SIGTERM once it is over, so it explains nothing.
         Exit::Signalled { signal } if *signal != signals::TERM => Cause::Death,
         Exit::NodeLost { .. } => Cause::Death,
         _ => Cause::Status,
@@ -437,7 +436,7 @@ mod tests {
         assert!(matches!(job.next(later), Next::Wait(_)), "rank 0 is still to end");
         assert_eq!(job.ended(later, id(FIRST), &exited(1)).unwrap().restart, None);
         assert_eq!(job.next(later), Next::Done);
-        // A rank that starts while the job is ended has to end at once.
+        // A rank that starts while the job is ending must end immediately.
         let mut job = Lifecycle::new(restarting(5, false));
         job.ask(now);
         assert!(job.started(now, 0, id(FIRST), "host"));

@@ -130,14 +130,14 @@ fn grant(text: &str) -> Result<FileGrant, String> {
     text.parse().map_err(|error: tombolo_files::GrantError| error.to_string())
 }
 
-/// Where one rank runs, and which image of the job.
+/// Node and image of one rank.
 struct Rank<'a> {
     part: &'a Part,
     node: &'a NodeInfo,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    // Checked here as well as by the monitors: what cannot run should fail before anything has started.
+    // Also checked by the monitors: a job that cannot run should fail before anything has started.
     let definition = Options::augment_args(clap::Command::new("run"));
     let parts = parts::parts(&options.part, &options.command, &definition)?;
     let images = parts.iter().map(|part| open_image(&part.image)).collect::<Result<Vec<Image>, _>>()?;
@@ -159,11 +159,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     };
     let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer), rules);
     job.watch_signals()?;
-    let watched = Arc::clone(&job);
+    let (watched, printing) = (Arc::clone(&job), Arc::clone(&printer));
     domain.on_output(move |id, stream, bytes| {
-        let written = unpoisoned(&printer).piece(id, stream, bytes);
+        let written = unpoisoned(&printing).piece(id, stream, bytes);
         if written.is_err() {
-            // This thread reads the monitor's answers, so another has to ask it to end the job.
+            // This thread reads the monitor's answers, so another one must request the end of the job.
             let job = Arc::clone(&watched);
             std::thread::spawn(move || job.interrupt(signals::PIPE));
         }
@@ -176,13 +176,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let plans: Vec<_> = (0..ranks.len())
         .map(|rank| with_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
         .collect();
-    job.run(&plans).map_err(|failure| match misplaced(&parts, &definition) {
+    let ended = job.run(&plans);
+    if let Some(error) = unpoisoned(&printer).failure() {
+        return Err(Failure::Output(error));
+    }
+    ended.map_err(|failure| match misplaced(&parts, &definition) {
         Some(advice) => failure.advised(advice),
         None => failure,
     })
 }
 
-/// Opens an image. A file that is not there is a mistake in the command line.
+/// Opens an image. A missing file is a usage error.
 pub(crate) fn open_image(path: &Path) -> Result<Image, Failure> {
     Image::open(path).map_err(|error| match &error {
         ImageError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -216,8 +220,8 @@ fn place<'a>(
     Ok(ranks)
 }
 
-/// Names an option of `run` that a program got because it follows the image. Only said when the job failed:
-/// the program may have an option of that name.
+/// Returns an option of `run` that a program received because it follows the image. Only reported if the job
+/// failed: the program may have an option of that name.
 fn misplaced(parts: &[Part], definition: &clap::Command) -> Option<String> {
     let longs: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
     let named = |word: &String| {
@@ -231,7 +235,7 @@ fn misplaced(parts: &[Part], definition: &clap::Command) -> Option<String> {
     ))
 }
 
-/// Serves what was granted.
+/// Serves the granted files.
 fn serve(options: &Options, domain: &Domain) -> Result<Option<FileServer>, Failure> {
     if options.grant.is_empty() {
         return Ok(None);
@@ -265,10 +269,10 @@ fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
     made.map_err(Failure::system(format!("make the folder {}", folder.display())))
 }
 
-/// What it takes to plan the ranks of a job.
+/// Parameters for planning the ranks of a job.
 struct Plans<'a> {
     domain: &'a Domain,
-    /// The folder for captures.
+    /// Folder for captures.
     capture: Option<&'a Path>,
     /// Whether threads are to run where they are fastest.
     balance: bool,
@@ -312,8 +316,7 @@ impl Plans<'_> {
     }
 }
 
-/// Returns whether a variable configures OpenMP. Such variables are meant for the program, on whatever node
-/// it runs.
+/// Returns whether a variable configures OpenMP. Such variables are forwarded to the program on any node.
 fn is_for_openmp(name: &str) -> bool {
     name.starts_with("OMP_") || name.starts_with("GOMP_")
 }

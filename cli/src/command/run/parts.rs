@@ -1,4 +1,4 @@
-//! The images of a job: the command line of `tombolo run`, divided at its `:` arguments.
+//! Images of a job: the command line of `tombolo run`, split at its `:` arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tombolo_placement::{Auto, MAX_RANKS, Needs, Placement};
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 
-/// The argument between two images.
+/// Argument between two images.
 const SEPARATOR: &str = ":";
 
 /// Options that each image of a job may have of its own.
@@ -49,10 +49,10 @@ pub(super) struct PartOptions {
 }
 
 impl PartOptions {
-    /// These options of a later image. What it does not set it takes from the first image, except for the
-    /// count, and variables are added to those of the first.
+    /// Merges these options of a later image with the first's: missing ones are inherited, except for the
+    /// count, and variables are appended.
     fn after(self, first: &PartOptions) -> PartOptions {
-        // Needs of the first image are of no use to one whose nodes are named.
+        // Needs of the first image do not apply to one whose nodes are named.
         let chooses = self.on.is_empty() || self.on.iter().any(Placement::is_auto);
         PartOptions {
             count: self.count,
@@ -64,8 +64,8 @@ impl PartOptions {
         }
     }
 
-    /// Returns the node of each domain, as an index into `nodes`. `auto` has what has been chosen for images
-    /// before.
+    /// Returns the node of each domain, as an index into `nodes`. `auto` has the nodes chosen for previous
+    /// images.
     pub(super) fn place(
         &self,
         domain: &Domain,
@@ -81,7 +81,7 @@ impl PartOptions {
     }
 }
 
-/// What follows the `:` behind another image.
+/// Arguments after the `:` of a later image.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo run", no_binary_name = true, disable_help_flag = true)]
 struct LaterPart {
@@ -110,9 +110,9 @@ impl Part {
     }
 }
 
-/// Divides `words`, the first image of a job and all that follows it.
+/// Splits `words`, the first image of a job and everything after it.
 ///
-/// `first` are the options before the first image; `job` has the options that hold for the whole job.
+/// `first` are the options before the first image; `job` has the options that apply to the whole job.
 pub(super) fn parts(
     first: &PartOptions,
     words: &[OsString],
@@ -140,7 +140,7 @@ fn no_image() -> Failure {
     }
 }
 
-/// What is wrong with the options of a later image. Ends the process for mistakes that clap explains well.
+/// Converts mistakes in the options of a later image. Ends the process for those that clap explains well.
 fn misused(error: clap::Error, job: &clap::Command) -> Failure {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) if is_option_of(job, option) => {
@@ -167,8 +167,8 @@ fn is_option_of(command: &clap::Command, option: &str) -> bool {
     command.get_arguments().chain(globals.get_arguments()).any(named)
 }
 
-/// Returns an argument for a program, as text. One or more backslashes before a `:` lose one, so that every
-/// argument can be written: `\:` is `:`, and `\\:` is `\:`.
+/// Converts an argument for a program to text. One or more backslashes before a `:` lose one, so that every
+/// argument can be expressed: `\:` is `:`, and `\\:` is `\:`.
 fn argument(word: &OsStr) -> Result<String, Failure> {
     let Some(text) = word.to_str() else {
         let message = format!("the argument '{}' is not valid UTF-8", word.to_string_lossy());
@@ -185,7 +185,7 @@ fn argument(word: &OsStr) -> Result<String, Failure> {
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=MAX_RANKS).contains(&count) => Ok(count),
-        // `-n` was short for --no-input once.
+        // `-n` was formerly short for --no-input.
         Err(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
             Err("it takes a number of domains; to leave the standard input alone, write --no-input"
                 .to_owned())
@@ -201,10 +201,10 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Which CPUs the domains of an image run on.
+/// CPUs that the domains of an image run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pinning {
-    /// All of them on these.
+    /// All domains on these CPUs.
     To(Vec<u16>),
     /// One CPU for each domain of a node, in the order of the node's numbers.
     Each,

@@ -1,4 +1,4 @@
-//! When a failed rank is started again, and how long after its failure.
+//! Policy and delay of restarting failed ranks.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use tombolo::Exit;
 
 use crate::signals;
 
-/// Restarts of a rank if the command line gives no bound.
+/// Default maximum number of restarts of a rank.
 const DEFAULT_MAX: u32 = 5;
 
-/// The longest time between a failure and the restart.
+/// Maximum delay between a failure and the restart.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// A rank that ran for so long starts with the first delay again.
+/// Run time after which the delay starts over.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// Signals that ask a program to end. A rank that one of them ended is not started again.
+/// Signals that ask a program to end. A rank ended by one of them is not restarted.
 const REQUESTS: [u8; 4] = [signals::HUP, signals::INT, signals::PIPE, signals::TERM];
 
-/// Which ranks are started again: `--restart`.
+/// Policy of restarting ranks: `--restart`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Policy {
-    /// None.
+    /// Restart no rank.
     #[default]
     No,
-    /// Those that fail, each at most `max` times.
+    /// Restart those that fail, each at most `max` times.
     OnFailure { max: u32 },
 }
 
@@ -50,7 +50,7 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// Returns whether a rank that ended like this is one to start again.
+    /// Returns whether a rank that ended like this is to be restarted.
     pub(super) fn covers(self, exit: &Exit) -> bool {
         let failed = match exit {
             Exit::Exited { status } => *status != 0,
@@ -62,18 +62,18 @@ impl Policy {
     }
 }
 
-/// The restarts of one rank so far.
+/// Restarts of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Restarts {
-    /// How many there were.
+    /// Number of restarts so far.
     pub(super) count: u32,
     /// The latest delay; zero before the first restart and after a long run.
     delay: Duration,
 }
 
 impl Restarts {
-    /// Counts one more restart, of a rank that ran for `ran`, and returns how long to wait before it. `None`
-    /// if the policy allows no more.
+    /// Counts one more restart of a rank that ran for `ran`, and returns its delay. `None` if the policy
+    /// allows no more.
     ///
     /// The delay begins with `first` and doubles with each restart, up to a minute.
     pub(super) fn next(&mut self, policy: Policy, first: Duration, ran: Duration) -> Option<Duration> {

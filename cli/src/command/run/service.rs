@@ -1,4 +1,4 @@
-//! Services of nodes that are jobs: one program on each of several nodes, until Ctrl-C.
+//! Services of nodes as jobs: one program on each of several nodes, until Ctrl-C.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Reads the name of a node, without a number of programs.
+/// Parses the name of a node, without a number of programs.
 pub(crate) fn node(text: &str) -> Result<String, String> {
     let is_name = !text.is_empty() && !text.contains(':');
     is_name.then(|| text.to_owned()).ok_or_else(|| "write the names of nodes, each once".to_owned())
 }
 
-/// A node that is named twice.
+/// Returns a node that is given twice, if any.
 pub(crate) fn twice(nodes: &[String]) -> Option<&str> {
     let is_earlier = |(index, node): &(usize, &String)| nodes[..*index].contains(node);
     nodes.iter().enumerate().find(is_earlier).map(|(_, node)| node.as_str())
 }
 
-/// Returns the words of the job for `tombolo run`.
+/// Returns the arguments of the job for `tombolo run`.
 pub(crate) fn words(nodes: &[String], image: PathBuf, arguments: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["tombolo", "run", "--label", "--no-input", "--keep-going", "--on"].map(OsString::from).into();
@@ -42,7 +42,7 @@ pub(crate) fn run(
     match Arguments::try_parse_from(words(nodes, image, arguments)) {
         Ok(Arguments { command: Command::Run(options), .. }) => super::run(context, &options),
         Ok(_) => unreachable!("its second word is `run`"),
-        // The nodes are no list that `run` takes.
+        // The nodes are not a valid list for `run`.
         Err(error) => error.exit(),
     }
 }

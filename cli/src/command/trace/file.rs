@@ -1,4 +1,4 @@
-//! Trace files, as the commands that show them take them.
+//! Trace files as arguments of the commands that show them.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads the file and puts it in causal order.
+    /// Reads the file and sorts its events causally.
     pub(super) fn load(&self, context: &Context) -> Result<(Recording, Timeline), Failure> {
         let path = &self.file;
         let bytes = std::fs::read(path).map_err(Failure::system(format!("read {}", path.display())))?;

@@ -1,4 +1,4 @@
-//! Who is who in a recording.
+//! Names of the domains and channels in a recording.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tombolo_trace::file::{DomainRecording, Recording};
 
 use crate::text::one_line;
 
-/// The two ends of a channel, as far as they are known.
+/// Known ends of a channel.
 #[derive(Clone, Copy, Default)]
 struct Ends {
     connecting: Option<u64>,
@@ -16,7 +16,7 @@ struct Ends {
     transport: Option<u8>,
 }
 
-/// Names for what a recording has numbers for.
+/// Lookup of names for the numbers in a recording.
 pub(super) struct Names<'a> {
     recording: &'a Recording,
     nodes: BTreeMap<u16, &'a str>,
@@ -54,12 +54,12 @@ impl<'a> Names<'a> {
         self.recording.domains.get(domain as usize)
     }
 
-    /// Returns a domain of the recording, by its place in it: `1.1.4`.
+    /// Formats a domain by its index in the recording: `1.1.4`.
     pub(super) fn domain(&self, domain: u32) -> String {
         self.record(domain).map_or_else(|| "?".to_owned(), |record| id(record.head.identity.domain))
     }
 
-    /// Returns a domain and its node: `1.1.4 on arm0`.
+    /// Formats a domain with its node: `1.1.4 on arm0`.
     pub(super) fn place(&self, bits: u64) -> String {
         let node = DomainId::from_bits(bits).and_then(|id| self.nodes.get(&id.node().0).copied());
         match node {
@@ -68,13 +68,13 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Who sends in a direction of a channel.
+    /// Returns the sender of a channel's direction.
     pub(super) fn sender(&self, (channel, from_accepting): (u64, bool)) -> Option<u64> {
         let ends = self.channels.get(&channel)?;
         if from_accepting { ends.accepting } else { ends.connecting }
     }
 
-    /// What carries a channel.
+    /// Returns the transport of a channel.
     pub(super) fn transport(&self, channel: u64) -> &'static str {
         let number = self.channels.get(&channel).and_then(|ends| ends.transport);
         let kind = number.and_then(|number| TransportKind::ALL.get(usize::from(number)));

@@ -20,8 +20,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::text::count;
 
-/// The time between two reads of the domains' events. A lane holds more than a program writes meanwhile,
-/// unless it does nothing but send the smallest messages.
+/// Interval between two reads of the domains' events. A lane holds more events than a program writes in this
+/// time, unless it only sends messages of minimum size.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Records a machine into a file
@@ -108,7 +108,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
-/// A failure to write, with what.
+/// Converts an error of writing to a file.
 fn failed(path: &Path) -> impl Fn(CollectError) -> Failure {
     move |error| match error {
         CollectError::Machine(error) => error.into(),
@@ -155,7 +155,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             break None;
         }
         let over = until.is_some_and(|until| Instant::now() >= until);
-        // With a command it is up to that when it ends: it has heard of the interruption too.
+        // A command decides itself when to end: it has received the signal too.
         if over || (interrupted.load(Ordering::Relaxed) && options.command.is_empty()) {
             break Some(0);
         }
@@ -187,7 +187,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// The command that runs meanwhile, if any.
+/// The command run during the recording, if any.
 struct Meanwhile {
     child: Option<(String, Child)>,
 }
@@ -201,7 +201,7 @@ impl Meanwhile {
         Ok(Meanwhile { child: Some((program.clone(), child)) })
     }
 
-    /// Its exit status once it has ended, as a shell reports it.
+    /// Returns its exit status once it has ended, by the convention of shells.
     fn ended(&mut self) -> Result<Option<u8>, Failure> {
         let Some((program, child)) = &mut self.child else { return Ok(None) };
         let status = child.try_wait().map_err(Failure::system(format!("wait for {program}")))?;
@@ -213,7 +213,7 @@ impl Meanwhile {
 }
 
 impl Drop for Meanwhile {
-    /// When recording fails the command is not left alone.
+    /// Ends the command if recording fails.
     fn drop(&mut self) {
         if let Some((_, child)) = &mut self.child
             && matches!(child.try_wait(), Ok(None))

@@ -54,7 +54,7 @@ struct EventReport {
     program: String,
     thread: u16,
     event: &'static str,
-    /// Of a message: the line, from 0, of its send.
+    /// Index of the send event of a message, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ struct EventReport {
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<u64>,
-    /// The event in words.
+    /// Description of the event.
     text: String,
 }
 
@@ -144,7 +144,7 @@ fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventRepor
     }
 }
 
-/// Returns an event in words.
+/// Describes an event in words.
 fn words(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> String {
     let event = &placed.event;
     let channel = event.subject;

@@ -37,10 +37,10 @@ pub(super) struct Options {
 struct Report {
     machine: String,
     events: usize,
-    /// Known to be missing.
+    /// Number of events known to be missing.
     missed_events: u64,
     receives_without_send: u64,
-    /// Moved because they would have come before their cause.
+    /// Number of events moved because they would have preceded their cause.
     moved_events: u64,
     moved_max_ns: u64,
     domains: Vec<DomainReport>,
@@ -59,13 +59,13 @@ struct DomainReport {
     missed_events: u64,
 }
 
-/// A kernel's clock, against the first.
+/// A kernel's clock, relative to the first.
 #[derive(Serialize)]
 struct ClockReport {
-    /// The first domain that reads it.
+    /// First domain that reads it.
     domain: String,
     ahead_ns: i64,
-    /// Null where messages went one way only, or none did.
+    /// Uncertainty; null if messages went only one way, or there were none.
     uncertain_ns: Option<u64>,
     known: bool,
 }
@@ -95,7 +95,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.json { print_json(&report) } else { print(report.render(context.colour)) }
 }
 
-/// How far a clock is ahead, in words.
+/// Describes the offset of a clock in words.
 fn apart(ahead_ns: i64) -> String {
     let side = if ahead_ns < 0 { "behind" } else { "ahead" };
     format!("{} ns {side}", ahead_ns.unsigned_abs())
@@ -194,7 +194,7 @@ impl Report {
         table.render(colour) + "\n" + &self.remarks()
     }
 
-    /// What limits the figures.
+    /// Returns remarks on the accuracy of the figures.
     fn remarks(&self) -> String {
         let mut text =
             format!("{} of {}", text::count(self.events, "event"), text::count(self.domains.len(), "domain"));

@@ -1,4 +1,4 @@
-//! `tombolo up --foreground`: a machine that a supervisor keeps.
+//! `tombolo up --foreground`: a machine under a supervisor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,11 +10,11 @@ use std::process::Child;
 use super::Interruption;
 use crate::failure::Failure;
 
-/// Set by systemd: the socket on which it is told.
+/// Variable set by systemd with its notification socket.
 const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Announces that the machine is up, and waits until it has ended. An end that a signal or `tombolo down`
-/// asked for is as it should be.
+/// Announces that the machine is up, and waits until it has ended. An end requested by a signal or `tombolo
+/// down` is a success.
 pub(super) fn stay(
     name: &str,
     started: Result<Child, tombolo::Error>,
@@ -43,17 +43,17 @@ fn wait(
     Err(Failure::Job { message: format!("machine '{name}' ended: its monitor failed ({status})"), status: 1 })
 }
 
-/// Ends this program as SIGTERM does when standard input ends; what is read is dropped.
+/// Ends this program like SIGTERM when standard input ends; its data is discarded.
 pub(super) fn watch_input() {
     std::thread::spawn(|| {
-        // An input that cannot be read has ended.
+        // An input that cannot be read counts as ended.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        // It is this process, which a signal can always be sent to.
+        // Signalling the own process cannot fail.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
     });
 }
 
-/// Tells systemd, if it asked to be told.
+/// Notifies systemd, if it requested that.
 fn notify(state: &str) -> io::Result<()> {
     let Some(name) = std::env::var_os(NOTIFY_VARIABLE) else { return Ok(()) };
     let address = match name.as_bytes() {

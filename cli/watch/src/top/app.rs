@@ -1,4 +1,4 @@
-//! What is shown, and what keys do to that.
+//! State of the screen, and the effect of keys on it.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use tombolo_web::view::{ChannelSort, DomainSort, HubRow};
 
 use super::keys::{self, Key};
 
-/// How long it is said what came of something.
+/// Time that a message is shown.
 const SAID_FOR: Duration = Duration::from_secs(6);
 
-/// The longest filter, in characters.
+/// Maximum length of a filter, in characters.
 const MAX_FILTER: usize = 64;
 
 /// What can be looked at.
@@ -53,7 +53,7 @@ impl Tab {
     }
 }
 
-/// What a row is about.
+/// Subject of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Thing {
     Domain(DomainId),
@@ -62,7 +62,7 @@ pub(super) enum Thing {
     Link(NodeId, NodeId),
 }
 
-/// What is to be done to a domain.
+/// Action on a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Pause,
@@ -88,23 +88,23 @@ impl Action {
     }
 }
 
-/// What keys are for.
+/// Input mode of the keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Looking around.
+    /// Browsing a list.
     Browse,
-    /// Typing a filter; what it was before.
+    /// Typing a filter; holds the previous one.
     Filter(String),
-    /// The details of a row.
+    /// Showing the details of a row.
     Details(Thing),
-    /// A question; what is behind it.
+    /// Asking for confirmation; holds the mode to return to.
     Confirm(DomainId, Box<Mode>),
-    /// The keys are shown; what is behind them.
+    /// Showing the keys; holds the mode to return to.
     Help(Box<Mode>),
 }
 
 impl Mode {
-    /// Whose details are shown, also behind a question or the help.
+    /// Returns the subject of the details shown, even behind a question or the help.
     pub(super) fn details(&self) -> Option<Thing> {
         match self {
             Mode::Details(thing) => Some(*thing),
@@ -114,16 +114,16 @@ impl Mode {
     }
 }
 
-/// What a key asks for that this does not do by itself.
+/// Request of a key that the caller must carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Command {
     Quit,
     Steer(Action, DomainId),
-    /// The output of this domain is to be shown.
+    /// Show the output of this domain.
     Look(DomainId),
 }
 
-/// The state of the screen.
+/// State of the screen.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct App {
     pub(super) tab: Tab,
@@ -131,20 +131,20 @@ pub(super) struct App {
     pub(super) steer: bool,
     pub(super) colour: bool,
     pub(super) filter: String,
-    /// The row that is chosen, of all that match.
+    /// Index of the selected row among all that match.
     pub(super) selected: usize,
-    /// The first row that is shown.
+    /// Index of the first visible row.
     pub(super) first: usize,
-    /// Rows that there are, and those that the screen shows, as it was drawn last.
+    /// Number of rows in total, and of visible ones, when last drawn.
     pub(super) total: usize,
     pub(super) page: usize,
-    /// What the selected row is about, as it was drawn last.
+    /// Subject of the selected row when last drawn.
     pub(super) under: Option<Thing>,
     pub(super) domain_sort: DomainSort,
     pub(super) channel_sort: ChannelSort,
-    /// The hubs, as they were a moment ago.
+    /// Recent state of the hubs.
     pub(super) hubs: Vec<HubRow>,
-    /// Lines that details are scrolled by: back from the end of a domain's output, on from the first line of
+    /// Number of lines scrolled in the details: from the end of a domain's output, or from the first line of
     /// anything else.
     pub(super) scrolled: usize,
     said: Option<(String, Instant)>,
@@ -171,7 +171,7 @@ impl App {
         }
     }
 
-    /// Says something for a while.
+    /// Shows a message for a while.
     pub(super) fn say(&mut self, text: impl Into<String>) {
         self.said = Some((text.into(), Instant::now()));
     }
@@ -181,7 +181,7 @@ impl App {
         said.map(|(text, _)| text.as_str())
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Option<Command> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -220,7 +220,7 @@ impl App {
     }
 
     fn in_details(&mut self, key: Key, thing: Thing) -> Option<Command> {
-        // The end of a domain's output is what is looked at, and the beginning of everything else.
+        // A domain's output is shown from its end, everything else from its beginning.
         let from_end = matches!(thing, Thing::Domain(_));
         let mut scroll = |lines: usize, up: bool| {
             let further = if up == from_end { usize::saturating_add } else { usize::saturating_sub };
@@ -259,7 +259,7 @@ impl App {
         None
     }
 
-    /// Keys that do the same in lists and in details, of the row that is meant.
+    /// Handles keys that work in both lists and details, for the given row.
     fn anywhere(&mut self, key: Key, thing: Option<Thing>) -> Option<Command> {
         match key {
             Key::Help => self.mode = Mode::Help(Box::new(self.mode.clone())),

@@ -1,4 +1,4 @@
-//! What is asked of the machine while the screen goes on: what a domain wrote, and what is to be done to it.
+//! Requests to the machine beside the screen: output of a domain, and actions on it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tombolo_web::{Decoder, StateCache};
 
 use super::app::Action;
 
-/// The time between two looks at what a domain wrote.
+/// Interval between two reads of a domain's output.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What is kept of what a domain wrote, in bytes of text: its end.
+/// Maximum length of the retained end of a domain's output, in bytes of text.
 const MAX_KEPT_BYTES: usize = 256 << 10;
 
-/// What a domain wrote, as far as it is known.
+/// Known output of a domain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Written {
     pub(super) of: Option<DomainId>,
@@ -25,13 +25,13 @@ pub(super) struct Written {
     pub(super) trouble: Option<String>,
 }
 
-/// What is wanted.
+/// Request for the thread.
 pub(super) enum Wish {
     Steer(Action, DomainId),
     Look(DomainId),
 }
 
-/// A thread that asks.
+/// Thread that sends requests to the machine.
 pub(super) struct Asker {
     wishes: Sender<Wish>,
     said: Receiver<String>,
@@ -51,11 +51,11 @@ impl Asker {
     }
 
     pub(super) fn wish(&self, wish: Wish) {
-        // Without the thread nothing can be done; it ends with this only.
+        // Fails only without the thread, which ends together with this value.
         let _ = self.wishes.send(wish);
     }
 
-    /// What came of something, if anything new.
+    /// Returns the result of a request, if there is a new one.
     pub(super) fn said(&self) -> Option<String> {
         self.said.try_recv().ok()
     }
@@ -65,7 +65,7 @@ impl Asker {
     }
 }
 
-/// The domain that is looked into, and where in its output.
+/// The domain being watched, with the position in its output.
 #[derive(Default)]
 struct OutputPosition {
     id: Option<DomainId>,
@@ -110,7 +110,7 @@ fn steer(machine: &Machine, action: Action, id: DomainId) -> String {
     }
 }
 
-/// Takes in what a domain has written since.
+/// Adds the new output of a domain.
 fn look(machine: &Machine, place: &mut OutputPosition, written: &Mutex<Written>) {
     let Some(id) = place.id.filter(|_| !place.ended) else { return };
     loop {

@@ -1,4 +1,4 @@
-//! What is known of one node, domain, channel or link.
+//! Details of one node, domain, channel or link.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -14,7 +14,7 @@ use super::draw::{bold, style};
 use super::lists::{self, Tone};
 use crate::text::{bytes, count, duration, one_line};
 
-/// Draws the details of `thing`: what is known of it, and below that what scrolls.
+/// Draws the details of `thing`: the facts, and below them the scrolling part.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     app: &mut App,
@@ -38,7 +38,7 @@ pub(super) fn draw(
     frame.render_widget(Paragraph::new(shown), area);
 }
 
-/// The facts about a domain, and the end of its output.
+/// Draws the facts about a domain, and the end of its output.
 fn domain(
     frame: &mut Frame<'_>,
     app: &mut App,
@@ -146,10 +146,10 @@ fn node(picture: &Picture, id: NodeId) -> Result<Vec<Line<'static>>, String> {
     Ok(lines)
 }
 
-/// A figure of one way through a channel: its name, and how it is shown.
+/// A figure of one direction of a channel: its name, and its format.
 type Measured<'a> = (&'static str, &'a dyn Fn(&FlowRow) -> String);
 
-/// What carries a channel, and which nodes relay it.
+/// Describes the transport of a channel, and the nodes that relay it.
 pub(super) fn by_way_of(transport: &str, relays: &[String]) -> String {
     if relays.is_empty() { transport.to_owned() } else { format!("{transport} by {}", relays.join(", ")) }
 }

@@ -15,7 +15,7 @@ use super::keys::{self, Binding};
 use super::lists::{self, List, Tone};
 use crate::text::{bytes, count, one_line};
 
-/// Lines of the screen that are not rows.
+/// Number of lines of the screen that are not rows.
 pub(super) const LINES_AROUND: u16 = 4;
 
 pub(super) fn bold() -> Style {
@@ -26,7 +26,7 @@ fn reversed() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
-/// Colours that are told from dark and light grounds alike; none where none are wanted.
+/// Returns the style of a tone, legible on dark and light backgrounds; plain without colour.
 pub(super) fn style(tone: Tone, colour: bool) -> Style {
     let hue = |hue: Color| if colour { Style::new().fg(hue) } else { Style::new() };
     match tone {
@@ -38,7 +38,7 @@ pub(super) fn style(tone: Tone, colour: bool) -> Style {
     }
 }
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, written: &Written) {
     let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
     let [head, tabs, body, foot] = Layout::vertical(lines).areas(frame.area());
@@ -55,7 +55,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, wr
     }
 }
 
-/// The same for paper: rows, and the head if it is the first.
+/// Draws a part of the list for printing: rows, and the head if it is the first.
 pub(super) fn printed(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, first: bool) {
     let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)];
     let [head, _, body] = Layout::vertical(lines).areas(frame.area());
@@ -161,7 +161,7 @@ fn footer(app: &App) -> Line<'static> {
     Line::styled(keys, style(Tone::Dim, app.colour))
 }
 
-/// The rows that there is room for, around the one that is chosen.
+/// Draws the rows that fit, around the selected one.
 fn rows(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, area: Rect, choosing: bool) {
     let page = usize::from(area.height.saturating_sub(1)).max(1);
     app.page = page;
@@ -205,7 +205,7 @@ fn cells(list: &List, row: &[lists::Cell], widths: &[(usize, usize)], colour: bo
     widths.iter().filter_map(cell).collect()
 }
 
-/// `text` cut or padded to `width` columns; aligned to the right if `right` is set.
+/// Truncates or pads `text` to `width` columns; aligned to the right if `right` is set.
 fn fit(text: &str, width: usize, right: bool) -> String {
     let length = Line::from(text).width();
     if length <= width {

@@ -1,5 +1,5 @@
-//! What the servers of hubs are asked, while hubs are looked at: on a thread of its own, for one that does
-//! not answer is waited for.
+//! Queries the hub servers while hubs are shown, on a separate thread, because one that does not respond
+//! blocks it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tombolo_hubs::Task;
 use tombolo_web::StateCache;
 use tombolo_web::view::HubRow;
 
-/// The time between two looks.
+/// Interval between two queries.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The time between two looks at whether hubs are looked at.
+/// Polling period for whether hubs are shown.
 const WANTED_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a hub is waited for whose record is there.
+/// Timeout of a hub whose record exists.
 const WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct Shared {
     rows: Mutex<Vec<HubRow>>,
 }
 
-/// A thread that looks at hubs. It ends with this.
+/// Thread that queries the hubs. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct HubWatch(Arc<Shared>);
 
@@ -54,7 +54,7 @@ impl HubWatch {
         Ok(HubWatch(shared))
     }
 
-    /// Returns the hubs as they were a moment ago, if they are looked at.
+    /// Returns the recent state of the hubs, if they are shown.
     pub(super) fn rows(&self, wanted: bool) -> Vec<HubRow> {
         self.0.wanted.store(wanted, Ordering::Relaxed);
         unpoisoned(&self.0.rows).clone()
@@ -65,13 +65,13 @@ fn attached(domain: &Domain) -> Option<(tombolo::DomainId, Task)> {
     Some((domain.id(), Task::attach(domain).ok()?.within(WITHIN)))
 }
 
-/// Without an answer of the monitor there are none to show; the screen says that it is gone.
+/// Queries the hubs. Without a response of the monitor the list is empty; the screen reports that it is gone.
 fn rows(task: &Task) -> Vec<HubRow> {
     let hubs = task.list().unwrap_or_default();
     hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect()
 }
 
-/// Returns the hubs of the machine, asked once.
+/// Returns the state of the machine's hubs, queried once.
 pub(super) fn now(domain: Option<&Domain>) -> Vec<HubRow> {
     domain.and_then(attached).map(|(_, task)| rows(&task)).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! The keys: what each does, and what the help says of it. A key that is not here does nothing.
+//! Key bindings with their help texts. Other keys do nothing.
 
 use ratatui::crossterm::event::KeyCode;
 
 use super::app::Action;
 
-/// What a key does.
+/// Effect of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     /// Ends the program.
@@ -87,7 +87,7 @@ const KILLING: Binding = bind(
 const HELP: Binding =
     bind("?, h", "this help", &[(KeyCode::Char('?'), Key::Help), (KeyCode::Char('h'), Key::Help)]);
 
-/// The keys in lists.
+/// Bindings in lists.
 pub(super) const IN_LISTS: &[Binding] = &[
     VIEWS,
     bind("Up, Down, Page, Home, End", "select a row", MOVING),
@@ -104,7 +104,7 @@ pub(super) const IN_LISTS: &[Binding] = &[
     bind("q, Esc, Ctrl-C", "leave", &[(KeyCode::Char('q'), Key::Quit), (KeyCode::Esc, Key::Clear)]),
 ];
 
-/// The keys in details.
+/// Bindings in details.
 pub(super) const IN_DETAILS: &[Binding] = &[
     bind("Up, Down, Page, Home, End", "scroll", MOVING),
     bind(
@@ -124,7 +124,7 @@ pub(super) const IN_DETAILS: &[Binding] = &[
     bind("Ctrl-C", "leave", &[]),
 ];
 
-/// What a key does where these are bound.
+/// Returns the effect of a key under these bindings.
 pub(super) fn meaning(bindings: &[Binding], code: KeyCode) -> Option<Key> {
     let mut keys = bindings.iter().flat_map(|binding| binding.keys);
     keys.find(|(bound, _)| *bound == code).map(|(_, key)| *key)

@@ -1,4 +1,4 @@
-//! Rows of what is looked at, for a terminal.
+//! Lists of the views, as rows for a terminal.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::app::{App, Tab, Thing};
 use super::details::by_way_of;
 use crate::text::{bytes, duration, one_line};
 
-/// How something is.
+/// Semantic colour of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tone {
     Plain,
@@ -24,7 +24,7 @@ pub(super) enum Tone {
     Dim,
 }
 
-/// A column: its head, and how dispensable it is where there is little room; 0 is never left out.
+/// A column: its head, and its rank in being omitted for lack of room; 0 is never omitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Column {
     pub(super) head: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Column {
     pub(super) rank: u8,
 }
 
-/// The widest that a column becomes, but for the last, which takes what is left.
+/// Maximum width of a column, except for the last, which takes the remaining room.
 pub(super) const MAX_COLUMN: usize = 26;
 
 const fn left(head: &'static str, rank: u8) -> Column {
@@ -43,15 +43,15 @@ const fn right(head: &'static str, rank: u8) -> Column {
     Column { head, right: true, rank }
 }
 
-/// A cell.
+/// Text of a cell, with its tone.
 pub(super) type Cell = (String, Tone);
 
-/// Some rows of a list.
+/// A section of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct List {
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Vec<Cell>>,
-    /// What each row is about.
+    /// Subject of each row.
     pub(super) things: Vec<Option<Thing>>,
     pub(super) total: usize,
 }
@@ -120,7 +120,7 @@ fn plain(text: impl Into<String>) -> Cell {
     (text.into(), Tone::Plain)
 }
 
-/// A text of another program.
+/// Returns a cell with text from another program, made printable.
 fn foreign(text: &str) -> Cell {
     plain(one_line(text))
 }
@@ -129,7 +129,7 @@ fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> Cell {
     value.map_or_else(|| ("-".to_owned(), Tone::Dim), |value| plain(show(value)))
 }
 
-/// A number of things in a second, in four characters or so.
+/// Formats a rate per second in about four characters.
 pub(super) fn rate(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -140,17 +140,17 @@ pub(super) fn rate(value: f64) -> String {
     }
 }
 
-/// Thousandths of a processor, as processors.
+/// Formats thousandths of a processor as processors.
 pub(super) fn processors(permille: Option<u64>) -> String {
     permille.map_or_else(|| "-".to_owned(), |load| format!("{}.{:02}", load / 1000, load % 1000 / 10))
 }
 
-/// A time in nanoseconds.
+/// Formats a time in nanoseconds.
 pub(super) fn nanoseconds(ns: u64) -> String {
     if ns < 10_000 { format!("{ns} ns") } else { format!("{} µs", ns / 1000) }
 }
 
-/// The load of `count` processors together, in a tone that shows how busy each is on average.
+/// Formats the total load of `count` processors, with a tone for their mean load.
 fn load(permille: u64, count: usize) -> Cell {
     let share = permille / count.max(1) as u64;
     let tone = match share {
@@ -162,7 +162,7 @@ fn load(permille: u64, count: usize) -> Cell {
     (processors(Some(permille)), tone)
 }
 
-/// Returns the memory of a node. One on the host's kernel has a part of the host's.
+/// Formats the memory of a node. One on the host's kernel has a part of the host's.
 pub(super) fn memory(row: &NodeRow) -> Option<String> {
     let used = bytes(row.memory_used_bytes?);
     match row.memory_bytes {
@@ -172,7 +172,7 @@ pub(super) fn memory(row: &NodeRow) -> Option<String> {
     }
 }
 
-/// Processors as bars, one character each.
+/// Formats the loads of processors as bars, one character each.
 fn bars(loads: &[u16]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     loads.iter().map(|load| BARS[(usize::from((*load).min(999)) * BARS.len()) / 1000]).collect()
@@ -199,7 +199,7 @@ fn node(picture: &Picture, row: &NodeRow) -> Vec<Cell> {
     ]
 }
 
-/// Time since an instant of the monitor's clock.
+/// Returns the time since an instant of the monitor's clock.
 fn since(picture: &Picture, then_ms: u64) -> Duration {
     Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(then_ms))
 }
@@ -234,7 +234,7 @@ fn end(program: &str, id: Option<&str>, node: Option<&str>) -> Cell {
     }
 }
 
-/// Messages on their way, `≈` where that is estimated.
+/// Formats the number of messages in flight, with `≈` if it is estimated.
 pub(super) fn waiting(ways: &[&FlowRow]) -> String {
     let known: Option<Vec<u64>> = ways.iter().map(|flow| flow.depth).collect();
     let Some(known) = known else { return "-".to_owned() };
@@ -305,13 +305,13 @@ fn hub(row: &HubRow) -> Vec<Cell> {
     ]
 }
 
-/// Returns whether a row that the server's side does not filter has the word that is looked for.
+/// Returns whether a row matches the filter; for lists that the server's side does not filter.
 fn has(cells: &[Cell], filter: &str) -> bool {
     let filter = filter.trim().to_lowercase();
     filter.is_empty() || cells.iter().any(|(text, _)| text.to_lowercase().contains(&filter))
 }
 
-/// Returns a list of rows that are all made, each with what it is about.
+/// Creates a list from complete rows, each with its subject.
 fn whole(
     columns: &'static [Column],
     rows: impl Iterator<Item = (Thing, Vec<Cell>)>,
@@ -325,12 +325,12 @@ fn whole(
     List { columns, rows, things, total }
 }
 
-/// Returns a domain by its id as rows write it.
+/// Returns the domain of an id as written in rows.
 fn domain_of(key: &str) -> Option<Thing> {
     key.parse().ok().map(Thing::Domain)
 }
 
-/// What an event is about: its domain, or else its node.
+/// Returns the subject of an event: its domain, otherwise its node.
 fn subject(picture: &Picture, row: &EventRow) -> Option<Thing> {
     row.domain.as_deref().and_then(domain_of).or_else(|| {
         let name = row.node.as_deref()?;
@@ -339,7 +339,7 @@ fn subject(picture: &Picture, row: &EventRow) -> Option<Thing> {
     })
 }
 
-/// Rows of what is looked at, from one on.
+/// Returns rows of the current view, from `offset` on.
 pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) -> List {
     let (seen, cut, filter) = (&*picture.seen, Cut { offset, limit }, app.filter.clone());
     match app.tab {
@@ -372,7 +372,7 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let descending = app.channel_sort != view::ChannelSort::Id;
             let query =
                 ChannelsQuery { filter, sort: app.channel_sort, descending, cut, ..ChannelsQuery::default() };
-            // It names no node and no domain that could be missing.
+            // Its query refers to no node or domain that could be missing.
             let page = view::channels(seen, &query);
             let (rows, total) = page.map_or((Vec::new(), 0), |page| (page.rows, page.total));
             List {
@@ -400,13 +400,13 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
     }
 }
 
-/// How many rows there are.
+/// Returns the total number of rows.
 pub(super) fn total(picture: &Picture, app: &App) -> usize {
     list(picture, app, 0, 0).total
 }
 
 impl List {
-    /// Which columns there is room for, and how wide each is. The last takes what is left.
+    /// Returns the columns that fit, with their widths. The last takes the remaining room.
     pub(super) fn widths(&self, room: usize) -> Vec<(usize, usize)> {
         let natural = |index: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
@@ -421,7 +421,7 @@ impl List {
             if needed <= room + 1 || least == 0 {
                 break;
             }
-            // Of those that are as dispensable the last goes first.
+            // Among columns of equal rank the last is omitted first.
             let place = shown.iter().rposition(|(index, _)| self.columns[*index].rank == least);
             place.map(|place| shown.remove(place));
         }

@@ -27,10 +27,10 @@ use crate::failure::Failure;
 
 use app::{App, Tab};
 
-/// How long `--once` waits until each node has told how it is.
+/// Time that `--once` waits for a sample of each node.
 const FIRST_SAMPLES: Duration = Duration::from_secs(4);
 
-/// The width of a frame that is printed, where nothing says how wide it may be.
+/// Width of a printed frame if no width is known.
 const WIDTH: u16 = 100;
 
 /// Shows a machine in the terminal, live
@@ -89,7 +89,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.json { print_json(&Report::of(&picture, app.hubs)) } else { print(frame(app, &picture)?) }
 }
 
-/// What there is once every node that is up has told how it is.
+/// Returns the state once every node that is up has sent a sample.
 fn first_samples(cache: &StateCache) -> std::sync::Arc<Picture> {
     let until = Instant::now() + FIRST_SAMPLES;
     loop {
@@ -103,7 +103,7 @@ fn first_samples(cache: &StateCache) -> std::sync::Arc<Picture> {
     }
 }
 
-/// What is seen, with stable keys: those of docs/specs/web.md.
+/// Visible state, with stable keys: those of docs/specs/web.md.
 #[derive(Serialize)]
 struct Report {
     machine: MachineRow,
@@ -135,7 +135,7 @@ impl Report {
     }
 }
 
-/// One frame as text: the nodes, and as much of what was asked for as there is.
+/// Formats one frame as text: the nodes, and the requested view in full length.
 fn frame(mut app: App, picture: &Picture) -> Result<String, Failure> {
     let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH);
     let width = width.clamp(20, 500);

@@ -1,4 +1,4 @@
-//! The terminal, for as long as the screen is shown.
+//! The terminal, while the screen is shown.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -20,18 +20,16 @@ use super::draw;
 use super::hubs::HubWatch;
 use crate::failure::Failure;
 
-/// The time between two screens, where no key asks for one.
+/// Interval between two screens without key presses.
 const PACE: Duration = Duration::from_millis(250);
 
-/// How long the screen may take to end once it is told to: a terminal that takes no more output would keep
-/// it.
+/// Timeout for the screen to end: a blocked terminal could delay it forever.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The terminal is as before when this is dropped, whatever the reason. A panic gives it back too, before it
-/// is told.
+/// Guard that restores the terminal when dropped. A panic also restores it, before its message.
 struct Screen {
-    /// Never dropped: it would complain on standard error of a terminal that is gone, which is where that
-    /// goes.
+    /// Never dropped: its destructor would report a closed terminal on standard error, which is that
+    /// terminal.
     terminal: ManuallyDrop<DefaultTerminal>,
 }
 
@@ -43,16 +41,16 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be given back.
+        // A closed terminal cannot be restored.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
 
-/// What the screen waits for.
+/// Input of the screen.
 enum Input {
     Event(Event),
-    /// A signal, or the terminal is gone.
+    /// A signal, or the terminal was closed.
     End,
 }
 
@@ -84,13 +82,13 @@ pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether an error says that the other side of the terminal is closed.
+/// Returns whether an error means that the other side of the terminal is closed.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// Waits for keys, and takes all that have come, for they come faster than screens do.
+/// Waits for keys, and handles all that have arrived, because they can arrive faster than screens are drawn.
 fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
     let mut patience = PACE;
     loop {
@@ -108,8 +106,8 @@ fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
     }
 }
 
-/// Reads the terminal on a thread of its own: crossterm's reader neither returns at the end of the input nor
-/// for signals, but reads again and again.
+/// Reads the terminal on a separate thread: crossterm's reader returns neither at the end of the input nor
+/// for signals, but retries.
 fn read_terminal(inputs: Sender<Input>) -> io::Result<()> {
     std::thread::Builder::new().name("terminal".into()).spawn(move || {
         loop {
@@ -123,7 +121,7 @@ fn read_terminal(inputs: Sender<Input>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the screen end at a signal or when the terminal is gone; ends the process itself if the screen does
+/// Ends the screen on a signal or when the terminal is closed; ends the process itself if the screen does
 /// not.
 fn end_on_signals_and_hangup(inputs: Sender<Input>) -> io::Result<()> {
     let (signalled, write) = UnixStream::pair()?;
@@ -134,7 +132,7 @@ fn end_on_signals_and_hangup(inputs: Sender<Input>) -> io::Result<()> {
         let input = io::stdin();
         let mut sources = [
             PollFd::new(&signalled, PollFlags::IN),
-            // A hang-up is told whether it is asked for or not.
+            // Hang-ups are always reported.
             PollFd::new(&input, PollFlags::empty()),
         ];
         while matches!(poll(&mut sources, None), Err(rustix::io::Errno::INTR)) {}

@@ -301,7 +301,7 @@ fn a_domain_is_looked_into() {
     assert!(text.contains("line 19") && !text.contains("line 20"), "{text}");
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.mode, Mode::Browse);
-    // One that has gone meanwhile.
+    // A domain that has ended meanwhile.
     app.mode = Mode::Details(Thing::Domain(id(9)));
     let text = screen(&mut app, &picture(), &Written::default(), 80, 10);
     assert!(text.contains("0.1.9 is no longer known"), "{text}");
@@ -347,7 +347,7 @@ fn keys_are_shown_and_leave() {
     assert_eq!(app.tab, Tab::Nodes);
 }
 
-/// Hubs that a domain owns, with one that waits for each.
+/// Returns hubs owned by a domain, each with a waiter.
 fn locks() -> Vec<HubRow> {
     let lock = |key: &str| HubRow {
         key: key.to_owned(),
@@ -380,7 +380,7 @@ fn hubs_show_who_waits_and_what_is_inherited() {
     assert!(!screen(&mut app, &crowded(), &Written::default(), 100, 8).contains("guard"));
 }
 
-/// Every key that a terminal has and that could be bound.
+/// Returns every key of a terminal that could be bound.
 fn all_keys() -> impl Iterator<Item = KeyCode> {
     let named = [
         KeyCode::Up,
@@ -452,7 +452,7 @@ fn each_row_has_details() {
         press(&mut app, KeyCode::Enter);
         let text = screen(&mut app, &picture, &Written::default(), 100, 30);
         assert!(text.contains(expected), "{tab:?}: {text}");
-        // The digits go to another view from there.
+        // The digits switch to another view from there.
         press(&mut app, KeyCode::Char('4'));
         assert_eq!((app.mode, app.tab), (Mode::Browse, Tab::Links));
     }
@@ -465,7 +465,7 @@ fn only_domains_are_paused_and_the_others_say_so() {
     assert_eq!(press(&mut app, KeyCode::Char('k')), None);
     let text = screen(&mut app, &crowded(), &Written::default(), 100, 12);
     assert!(text.contains("only a domain can be killed: select one in view 2"), "{text}");
-    // A letter with Ctrl is another key.
+    // A letter with Ctrl is a different key.
     let mut app = App::new(Tab::Domains, true, true);
     let _ = screen(&mut app, &crowded(), &Written::default(), 100, 12);
     assert_eq!(app.key(KeyEvent::new(KeyCode::Char('k'), KeyModifiers::CONTROL)), None);

@@ -41,6 +41,7 @@ const KEYWORDS: &[&str] = &[
     "dynamic_cast",
     "else",
     "enum",
+    "errno",
     "explicit",
     "export",
     "extern",

@@ -303,7 +303,9 @@ impl<'a> Interfaces<'a> {
             1,
             &format!("stub, err := stubs.NewServer(port, &{name}Interface, func(r *stubs.Request) {{"),
         );
-        self.text.line(2, "ctx := r.Context()");
+        if !self.served().is_empty() {
+            self.text.line(2, "ctx := r.Context()");
+        }
         self.dispatch(2, "handler", &self.served());
         self.text.lines(1, "})\nif err != nil {\n    return nil, err\n}");
         self.text.line(1, &format!("return &{name}Server{{stub: stub}}, nil"));

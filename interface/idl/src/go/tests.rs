@@ -67,3 +67,11 @@ fn words_of_go_are_not_names_of_parameters() {
         "{text}"
     );
 }
+
+#[test]
+fn a_server_that_gets_no_messages_declares_no_context() {
+    let text = "package p; interface OnlyEvents version 1 { @1 event tick(x: u8); }";
+    let text = go(text, &GoOptions::default()).unwrap();
+    let server = text.split("func NewOnlyEventsServer").nth(1).unwrap();
+    assert!(!server.split("\n}").next().unwrap().contains("ctx :="), "{text}");
+}

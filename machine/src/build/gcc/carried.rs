@@ -1,8 +1,8 @@
-//! Builds for other instruction sets, which an object carries with it.
+//! Builds for other instruction sets, carried in an object file.
 //!
-//! The object for the first instruction set has the others in sections that linkers leave out. So all builds
-//! go where the object goes: into an archive, to another folder, under another name. An object that another
-//! compiler has made in its place has none, and cannot be taken for a build of the same source.
+//! The object for the first instruction set contains the others in sections that linkers discard. So all
+//! builds follow the object: into an archive, to another folder, under another name. An object made by
+//! another compiler has none, and cannot be mistaken for a build of the same source.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use tombolo_base::Isa;
 
 use super::{CompileError, binutil, file_error, write_by};
 
-/// What an archive begins with.
+/// Magic number of an archive.
 const ARCHIVE: &[u8] = b"!<arch>\n";
 
-/// Returns the section for an instruction set. Its length precedes what it has, so that several that a linker
-/// has put together (`ld -r`) are not taken for one.
+/// Returns the section name for an instruction set. The content is prefixed with its length, so that sections
+/// merged by a linker (`ld -r`) are not mistaken for one build.
 fn section(isa: Isa) -> String {
     format!(".tombolo.build.{}", isa.name())
 }
 
-/// Returns a name that no other file of a folder has.
+/// Returns a name that is unique among the files of a folder.
 fn unique(path: &Path) -> String {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("{}-{name}", NUMBERS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Where the build of an object for another instruction set is made, in a temporary folder.
+/// Returns the temporary path of an object's build for another instruction set.
 #[must_use]
 pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
     scratch.join(isa.name()).join(unique(object))
 }
 
-/// Has the object at `path`, which was compiled for `first`, carry the build for another instruction set.
-/// What is no file of its own, such as `/dev/null`, carries nothing.
+/// Embeds the build for another instruction set into the object at `path`, which was compiled for `first`.
+/// Skips paths that are not regular files, such as `/dev/null`.
 ///
 /// # Errors
 /// A file cannot be read or written, or the tool that writes objects cannot be started.
@@ -53,18 +53,19 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
     fs::write(&file, content).map_err(file_error("write", &file))?;
     let name = section(isa);
     let mut command = Command::new(binutil("objcopy", first));
-    // Compiled anew in place, it may have what it carried before.
+    // The object may contain sections of an earlier compilation.
     command.arg(format!("--remove-section={name}"));
     command.arg("--add-section").arg(format!("{name}={}", file.display()));
     command.arg(format!("--set-section-flags={name}=readonly,exclude")).arg(path);
     write_by(&mut command, path)
 }
 
-/// Returns the build for `isa` of an object, or of an archive of objects, which is for `first`: a file, in
-/// `scratch` unless it is the path itself. `with` is the command that makes such objects.
+/// Extracts the build for `isa` from an object, or from an archive of objects, which is for `first`. Returns
+/// its file, which lies in `scratch` unless it is `path` itself. `with` is the command that makes such
+/// objects, for messages.
 ///
 /// # Errors
-/// [`CompileError::NoForeignObject`] if an object has none, and what [`carry`] fails with.
+/// [`CompileError::NoForeignObject`] if an object has none, and the errors of [`carry`].
 pub fn carried(
     path: &Path,
     (isa, first): (Isa, Isa),
@@ -89,7 +90,7 @@ pub fn carried(
     }
     let malformed = |error: object::Error| file_error("read", path)(std::io::Error::other(error));
     let mut archive = Command::new(binutil("ar", isa));
-    // In the order of the archive, which decides what is linked; without names that two of them share.
+    // Keeps the order of the archive, which determines linking, and avoids duplicate names.
     archive.arg("rcs").arg(&out);
     for member in ArchiveFile::parse(&*bytes).map_err(malformed)?.members() {
         let member = member.map_err(malformed)?;
@@ -103,7 +104,7 @@ pub fn carried(
     Ok(out)
 }
 
-/// Returns the build that an object carries.
+/// Returns the build embedded in an object.
 fn build_in(object: &[u8], isa: Isa) -> Option<&[u8]> {
     let file = ElfFile64::<Endianness>::parse(object).ok()?;
     let content = file.section_by_name(&section(isa))?.data().ok()?;
@@ -141,7 +142,7 @@ mod tests {
         fs::rename(&one, &moved).unwrap();
         assert_eq!(of(&moved).unwrap(), b"second");
         assert_eq!(carried(&moved, (here, here), folder, "cc").unwrap(), moved);
-        // Objects that a linker has put together carry no build of the whole.
+        // Objects merged by a linker do not contain a build of the whole.
         fs::write(&build, b"third").unwrap();
         carry(&two, here, other, &build).unwrap();
         let whole = folder.join("whole.o");

@@ -1,4 +1,4 @@
-//! Why a program was not compiled several times.
+//! Errors of compiling a program for several instruction sets.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use tombolo_base::Isa;
 use super::super::BuildError;
 use super::{WordsError, names};
 
-/// Why nothing was compiled, or not all.
+/// Reason why nothing was compiled, or only a part.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The command line cannot be compiled several times.
     #[error(transparent)]
     Words(#[from] WordsError),
-    /// Several files cannot go to one.
+    /// Several files cannot be written to one path.
     #[error("-o names one file, and several are compiled with -c")]
     OneOutput,
-    /// The standard input can be read once.
+    /// Standard input can be read only once.
     #[error(
         "cannot compile the standard input, because each file is compiled once per instruction set; use a file"
     )]
@@ -36,25 +36,25 @@ pub enum CompileError {
         "{name} has no build for {isa}: compile it with `{with} -c`, or choose other instruction sets with --isa"
     )]
     NoForeignObject {
-        /// The object that was named, and the archive that it is in.
+        /// Name of the object, and of the archive that contains it.
         name: String,
-        /// For what one is missing.
+        /// Instruction set of the missing build.
         isa: Isa,
-        /// The command that makes it.
+        /// Command that makes such a build.
         with: &'static str,
     },
     /// A compiler is missing, cannot be started, or did not produce a program.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Compilers or linkers found mistakes, and have said so.
+    /// Compilers or linkers reported errors.
     #[error("compiling for {} failed", names(isas))]
     Failed {
-        /// For which instruction sets.
+        /// Instruction sets for which they failed.
         isas: Vec<Isa>,
     },
 }
 
-/// What to make of the system's error with a file: `action` is `read` or `write`.
+/// Returns a closure that converts a system error with a file: `action` is `read` or `write`.
 pub fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CompileError {
     let path = path.to_owned();
     move |source| CompileError::File { action, path, source }

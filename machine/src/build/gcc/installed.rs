@@ -1,5 +1,5 @@
-//! What programs are linked with that is no part of a compiler: put into the kit for each instruction set, by
-//! a goal of make.
+//! Libraries that programs are linked with and that are not part of a compiler. A make goal installs them
+//! into the kit for each instruction set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,92 +10,93 @@ use super::names;
 use crate::Kit;
 use crate::kit::VERSION;
 
-/// The file, beside `version`, that says with which release of Tombolo a library was built. What was put
-/// together by hand has none.
+/// File beside `version` with the release of Tombolo that a library was built with. Libraries installed by
+/// hand have none.
 const RELEASE_FILE: &str = "release";
 
-/// There is nothing to link with for an instruction set.
+/// Reason why a library for an instruction set cannot be linked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// It has not been put into the kit.
+    /// The library is not installed in the kit.
     #[error("there is no {what} for {isa} in {}: run `make {goal}`", looked_at.display())]
     Missing {
-        /// What is missing.
+        /// Name of the missing library.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
-        /// Where it was looked for.
+        /// Folder that was searched.
         looked_at: PathBuf,
-        /// What `make` is asked for.
+        /// Goal of `make` that installs it.
         goal: &'static str,
     },
-    /// It was built with another release, whose programs are not understood by the monitors of this one.
+    /// The library was built with another release, whose programs are incompatible with the monitors of this
+    /// one.
     #[error(
         "the {what} for {isa} in {} is that of Tombolo {theirs}, and this is Tombolo {VERSION}: run `make {goal}`, or install both \
          of one release",
         looked_at.display()
     )]
     OtherRelease {
-        /// What is missing.
+        /// Name of the library.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
-        /// Where it is.
+        /// Folder of the library.
         looked_at: PathBuf,
-        /// The release.
+        /// Release that it was built with.
         theirs: String,
-        /// What `make` is asked for.
+        /// Goal of `make` that installs it.
         goal: &'static str,
     },
-    /// It is made for other instruction sets.
+    /// The library is not available for this instruction set.
     #[error("there is no {what} for {isa}; it is made for {}", names(isas))]
     NotMade {
-        /// What is missing.
+        /// Name of the library.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
-        /// The instruction sets that it is made for.
+        /// Instruction sets that it is available for.
         isas: &'static [Isa],
     },
 }
 
-/// The instruction sets that MPI and the run-time of OpenMP are made for.
+/// Instruction sets supported by MPI and the OpenMP runtime.
 pub const ISAS: &[Isa] = &[Isa::X86_64, Isa::Aarch64];
 
-/// Something that programs are linked with.
+/// A library that programs are linked with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// What people call it.
+    /// Display name of the library.
     pub what: &'static str,
-    /// Its folder in the kit, which has one for each instruction set, and the goal of make that puts it
-    /// there.
+    /// Name of its folder in the kit, which has a subfolder for each instruction set, and of the make goal
+    /// that installs it.
     pub name: &'static str,
-    /// Where its files are in the folder of an instruction set: `version` says which it is.
+    /// Subfolder of its files in the folder of an instruction set; contains `version`.
     pub inside: &'static str,
-    /// The file without which it is not there.
+    /// File whose existence proves that it is installed.
     pub proof: &'static str,
-    /// The instruction sets that it is made for.
+    /// Instruction sets that it is available for.
     pub isas: &'static [Isa],
 }
 
-/// It, for one instruction set.
+/// A library installed for one instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Installed {
-    /// What it is for.
+    /// Instruction set of the library.
     pub isa: Isa,
-    /// Its folder in the kit.
+    /// Folder of the library in the kit.
     pub tree: PathBuf,
-    /// Where its files are.
+    /// Folder of its files.
     pub folder: PathBuf,
-    /// Which it is, and of which version: `musl 1.2.3-1`.
+    /// Name and version: `musl 1.2.3-1`.
     pub version: String,
 }
 
 impl Library {
-    /// What the kit has for `isa`.
+    /// Finds the library in the kit for `isa`.
     ///
     /// # Errors
-    /// [`InstallationError`].
+    /// [`InstallationError`] with the remedy.
     pub fn find(&self, kit: &Kit, isa: Isa) -> Result<Installed, InstallationError> {
         let Library { what, name: goal, isas, .. } = *self;
         if !isas.contains(&isa) {
@@ -123,7 +124,7 @@ impl Library {
         Ok(Installed { isa, tree, folder, version: version.trim().to_owned() })
     }
 
-    /// What the kit has.
+    /// Returns the library for all installed instruction sets.
     pub fn all(&self, kit: &Kit) -> impl Iterator<Item = Installed> {
         self.isas.iter().filter_map(|isa| self.find(kit, *isa).ok())
     }

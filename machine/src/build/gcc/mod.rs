@@ -1,6 +1,7 @@
-//! Gcc's words for several instruction sets at once: what `tombolo mpicc` and `tombolo ompcc` have in common.
+//! Gcc command lines for several instruction sets at once: the common part of `tombolo mpicc` and `tombolo
+//! ompcc`.
 //!
-//! What is built for this host is where a compiler would put it; an object carries its builds for others.
+//! The build for this host goes to the usual output path; an object carries its builds for others.
 
 mod carried;
 mod error;
@@ -16,49 +17,50 @@ pub use installed::{ISAS, InstallationError, Installed, Library};
 pub use run::{Outcome, Run, for_each, pack, put, run_all, start, write_by};
 pub use words::{CommandLine, Goal, Word, WordsError};
 
-/// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64,
-/// and not on Arm; products and sums are rounded once or twice as the processor can. Programs that compute
-/// the same must find the same.
+/// Options that precede the caller's own, which may override them. They remove differences between
+/// processors: `char` is signed on x86-64 but not on Arm, and fused multiply-add rounds once instead of
+/// twice. Programs that perform the same computation must get the same result.
 const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 
-/// The extension of images.
+/// File extension of images.
 const IMAGE: &str = "tbi";
 
-/// Returns the words that come before the caller's, to every compiler.
+/// Returns the arguments that precede the caller's, for every compiler.
 #[must_use]
 pub fn first_words(colour: bool) -> Vec<String> {
     let colour = colour.then_some("-fdiagnostics-color=always");
     ALIKE.into_iter().chain(colour).map(str::to_owned).collect()
 }
 
-/// Whose builds are at the paths that the caller named: this host's, unless there is none.
+/// Returns the instruction set whose build goes to the output path: the host's if it is built for, otherwise
+/// the first.
 #[must_use]
 pub fn first(isas: &[Isa]) -> Isa {
     isas.iter().find(|isa| **isa == Isa::current()).or(isas.first()).copied().unwrap_or(Isa::current())
 }
 
-/// Returns the tool of binutils of that name for `isa`.
+/// Returns the name of the binutils tool for `isa`.
 #[must_use]
 pub fn binutil(name: &str, isa: Isa) -> String {
     if isa == Isa::current() { name.to_owned() } else { format!("{}-linux-gnu-{name}", isa.name()) }
 }
 
-/// `x86_64 and aarch64`.
+/// Formats instruction sets as a list: `x86_64 and aarch64`.
 #[must_use]
 pub fn names(isas: &[Isa]) -> String {
     isas.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(" and ")
 }
 
-/// What one or more compilers said, word for word the same.
+/// Identical output of one or more compilers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// For which instruction sets they compiled.
+    /// Instruction sets of those compilers.
     pub isas: Vec<Isa>,
-    /// What they said.
+    /// Text of the output.
     pub text: Vec<u8>,
 }
 
-/// Keeps what a compiler said, once if another one has said the same.
+/// Adds the output of a compiler, merging it with an identical one.
 fn say(all: &mut Vec<Said>, isa: Isa, text: Vec<u8>) {
     if text.is_empty() {
         return;
@@ -70,7 +72,7 @@ fn say(all: &mut Vec<Said>, isa: Isa, text: Vec<u8>) {
     }
 }
 
-/// Words as a shell would take them.
+/// Quotes arguments for a shell.
 fn shell_words(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,/:%@".contains(c);
     let quoted = words.iter().map(|word| {

@@ -1,6 +1,5 @@
-//! Running compilers, those for different instruction sets at the same time.
+//! Runs compilers, those for different instruction sets in parallel.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -9,29 +8,29 @@ use tombolo_base::Isa;
 use super::super::BuildError;
 use super::{CompileError, IMAGE, Said, file_error, say, shell_words};
 use crate::image::{Image, ImageBuilder};
-use crate::replace::replace_file;
+use crate::replace::write_output;
 
-/// One run of a compiler.
+/// A single invocation of a compiler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// What it compiles for.
+    /// Instruction set that it compiles for.
     pub isa: Isa,
-    /// The compiler.
+    /// Name of the compiler.
     pub tool: String,
-    /// Its words.
+    /// Command-line arguments.
     pub words: Vec<String>,
-    /// What it makes, unless that is text.
+    /// Output file, unless the output is text.
     pub output: Option<PathBuf>,
 }
 
 impl Run {
-    /// Returns the command, as one would type it.
+    /// Returns the command line as typed in a shell.
     #[must_use]
     pub fn command(&self) -> String {
         format!("{} {}", self.tool, shell_words(&self.words))
     }
 
-    /// Compiles, and collects what is said.
+    /// Runs the compiler and collects its output.
     ///
     /// # Errors
     /// The compiler cannot be started.
@@ -40,19 +39,19 @@ impl Run {
     }
 }
 
-/// What compilers did and said.
+/// Combined result of several compilers.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What they said, each text once.
+    /// Diagnostics, each text once.
     pub said: Vec<Said>,
-    /// What was asked for on standard output, by `-E` and its like.
+    /// Text for standard output, requested by options such as `-E`.
     pub text: Vec<u8>,
-    /// For which instruction sets one failed.
+    /// Instruction sets for which a compiler failed.
     pub failed: Vec<Isa>,
 }
 
 impl Outcome {
-    /// Takes note of what a compiler or linker said, and whether it succeeded.
+    /// Records the diagnostics of a compiler or linker and whether it succeeded.
     pub fn take(&mut self, isa: Isa, said: Vec<u8>, success: bool) {
         say(&mut self.said, isa, said);
         if !success && !self.failed.contains(&isa) {
@@ -61,11 +60,11 @@ impl Outcome {
     }
 }
 
-/// Runs compilers: in order for one instruction set, at the same time for different ones. `then` is done
-/// after each that could be started, and may change what it said.
+/// Runs compilers: sequentially for one instruction set, in parallel for different ones. Calls `then` after
+/// each that could be started; it may change the output.
 ///
 /// # Errors
-/// A compiler cannot be started, or what `then` says. What compilers find is no error here: it is
+/// A compiler cannot be started, or an error of `then`. Errors reported by compilers are not errors here; see
 /// [`Outcome::failed`].
 pub fn run_all(
     runs: &[Run],
@@ -92,10 +91,10 @@ pub fn run_all(
     Ok(outcome)
 }
 
-/// Runs a tool to its end, and collects what it says.
+/// Runs a tool to completion and collects its output.
 ///
 /// # Errors
-/// [`BuildError::Start`].
+/// [`BuildError::Start`] if it cannot be started.
 pub fn start(command: &mut Command) -> Result<Output, CompileError> {
     let tool = command.get_program().to_string_lossy().into_owned();
     command.output().map_err(|source| CompileError::Build(BuildError::Start { tool, source }))
@@ -104,7 +103,7 @@ pub fn start(command: &mut Command) -> Result<Output, CompileError> {
 /// Runs a tool that writes a file.
 ///
 /// # Errors
-/// [`BuildError::Start`], or [`CompileError::File`] with what the tool says.
+/// [`BuildError::Start`], or [`CompileError::File`] with the tool's message.
 pub fn write_by(command: &mut Command, path: &Path) -> Result<(), CompileError> {
     let output = start(command)?;
     if output.status.success() {
@@ -114,19 +113,16 @@ pub fn write_by(command: &mut Command, path: &Path) -> Result<(), CompileError> 
     Err(file_error("write", path)(std::io::Error::other(said)))
 }
 
-/// Puts a program where a compiler would put it: in place of a file, or into what is no file, such as
-/// `/dev/null`. Whether it is a file then.
+/// Writes the program to the output path. Replaces a regular file atomically; writes into devices and pipes
+/// such as `/dev/null`. Returns whether it is a regular file.
 ///
 /// # Errors
-/// [`CompileError::File`].
+/// [`CompileError::File`] if it cannot be written.
 pub fn put(path: &Path, elf: &[u8]) -> Result<bool, CompileError> {
-    let is_special = fs::symlink_metadata(path).is_ok_and(|there| !there.is_file() && !there.is_symlink());
-    let written = if is_special { fs::write(path, elf) } else { replace_file(path, elf, 0o777) };
-    written.map_err(file_error("write", path))?;
-    Ok(!is_special)
+    write_output(path, elf, 0o777).map_err(file_error("write", path))
 }
 
-/// Does something for each of several at the same time, and returns what came of it in their order.
+/// Runs `work` on each item in parallel and returns the results in item order.
 pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let work = &work;
@@ -138,9 +134,9 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
     })
 }
 
-/// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which
-/// is at `output`, or at `a.out`; unless that is to be the image. Returns where the image is. There is none
-/// where the output is no file ([`put`]).
+/// Packs a program's builds into an image and writes the one for `first` to `output`, or `a.out`, unless that
+/// path is the image itself. Returns the image's path; there is none if the output is not a regular file
+/// ([`put`]).
 ///
 /// # Errors
 /// A build is not a program, or a file cannot be written.
@@ -165,12 +161,14 @@ pub fn pack(
         builder = builder.with_program(elf).map_err(unusable)?;
     }
     let image = builder.finish().map_err(BuildError::from)?;
-    replace_file(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
+    write_output(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
     Ok(Some((image_path, image)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn shell(isa: Isa, script: &str) -> Run {
@@ -192,7 +190,7 @@ mod tests {
         assert_eq!((outcome.text, outcome.failed), (b"text\n".to_vec(), vec![Isa::X86_64]));
     }
 
-    /// A pipe in place of the device, which only root can make.
+    /// Uses a pipe in place of a device, which only root can create.
     #[test]
     fn what_is_no_file_is_written_into_and_has_no_image() {
         let folder = std::env::temp_dir().join(format!("tombolo-pack-{}", std::process::id()));

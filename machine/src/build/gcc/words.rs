@@ -1,4 +1,4 @@
-//! What a compiler's command line asks for, as far as compiling it several times takes.
+//! Parses a compiler's command line, as far as needed to compile it several times.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tombolo_base::Isa;
 use super::super::Language;
 use super::CompileError;
 
-/// Options of gcc whose value is the next word.
+/// Options of gcc whose value is the next argument.
 const WITH_VALUE: [&str; 29] = [
     "-o",
     "-I",
@@ -40,49 +40,49 @@ const WITH_VALUE: [&str; 29] = [
     "--param",
 ];
 
-/// The beginnings of options that make a compiler write files beside its output: dependencies for make, and
-/// what it made on the way. One compiler writes each file.
+/// Prefixes of options that make a compiler write files beside its output: make dependencies and intermediate
+/// files. Only one compiler may write each file.
 const SIDE_FILES: [&str; 7] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP", "-save-temps"];
 
-/// Options that mean the processor of this host.
+/// Options that select the processor of this host.
 const OF_THIS_HOST: [&str; 4] = ["-m64", "-march=native", "-mtune=native", "-mcpu=native"];
 
-/// Before a word for the compiler of one instruction set alone.
+/// Prefix of an option for the compiler of a single instruction set.
 const FOR_ISA: &str = "-Xarch_";
 
-/// A command line that cannot be compiled several times.
+/// Error for a command line that cannot be compiled several times.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WordsError {
-    /// An option ends the line that needs a value.
+    /// The last option lacks its value.
     #[error("{option} needs a value")]
     NoValue {
         /// The option.
         option: String,
     },
-    /// `-Xarch_` names no instruction set.
+    /// `-Xarch_` is followed by an unknown instruction set.
     #[error("{word} names no known instruction set; write -Xarch_x86_64 or -Xarch_aarch64")]
     UnknownIsa {
-        /// The word.
+        /// The argument.
         word: String,
     },
 }
 
-/// How far the compiler is to go.
+/// Stage at which the compiler stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// A program.
     Program,
     /// Objects: `-c`.
     Objects,
-    /// Text, for people or make: `-E`, `-S`, `-M`, or what it says of itself. One instruction set's is
-    /// enough.
+    /// Text, for people or make: `-E`, `-S`, `-M`, or information about the compiler. The output for one
+    /// instruction set suffices.
     Text,
 }
 
-/// A word of the command line.
+/// Argument of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// An option, with its value where that is a word of its own.
+    /// An option, with its value if that is a separate argument.
     Option(Vec<String>),
     /// An option for one instruction set.
     For(Isa, String),
@@ -92,25 +92,24 @@ pub enum Word {
     Object(PathBuf),
 }
 
-/// A command line, taken apart.
+/// Parsed command line of a compiler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandLine {
-    /// How far the compiler goes.
+    /// Stage at which the compiler stops.
     pub goal: Goal,
-    /// What `-o` names.
+    /// Path given by `-o`.
     pub output: Option<PathBuf>,
-    /// All else, in order.
+    /// All other arguments, in order.
     pub words: Vec<Word>,
-    /// C++ if the caller says so or a source is.
+    /// Language: C++ if the caller requests it or a source is C++.
     pub language: Language,
 }
 
 impl CommandLine {
-    /// Takes the words of a compiler's command line apart. Everything that is not known is an option, and
-    /// passed on.
+    /// Parses a compiler's command line. Unknown arguments are treated as options and passed on.
     ///
     /// # Errors
-    /// [`WordsError`].
+    /// [`WordsError`] for an invalid command line.
     pub fn read(words: &[String], cxx: bool) -> Result<CommandLine, WordsError> {
         let mut line = CommandLine {
             goal: Goal::Program,
@@ -118,7 +117,7 @@ impl CommandLine {
             words: Vec::new(),
             language: if cxx { Language::Cxx } else { Language::C },
         };
-        // What `-x` said last: every file is a source then.
+        // Set once `-x` selects a language: every file is then a source.
         let mut language_said = false;
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -151,10 +150,10 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// Returns the same, of a line that is to be compiled more than once.
+    /// Parses a command line that will be compiled more than once.
     ///
     /// # Errors
-    /// [`CompileError`]: something in it can be done once only.
+    /// [`CompileError`]: something in it can be done only once.
     pub fn read_for_several(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
         let line = CommandLine::read(&expanded(words), cxx)?;
         if line.goal == Goal::Objects && line.output.is_some() && line.sources().nth(1).is_some() {
@@ -167,7 +166,7 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// Where the object of a source goes, with `-c`.
+    /// Returns the path of a source's object, with `-c`.
     #[must_use]
     pub fn object_of(&self, source: &Path) -> PathBuf {
         match &self.output {
@@ -195,7 +194,7 @@ impl CommandLine {
         })
     }
 
-    /// Objects and libraries that are named as files, in order.
+    /// Returns objects and libraries given as files, in order.
     pub fn objects(&self) -> impl Iterator<Item = &Path> {
         self.words.iter().filter_map(|word| match word {
             Word::Object(path) => Some(path.as_path()),
@@ -203,7 +202,7 @@ impl CommandLine {
         })
     }
 
-    /// Returns the values of an option that may stand stuck to it or in the next word, such as `-l`, in
+    /// Returns the values of an option that may be attached to it or in the next argument, such as `-l`, in
     /// order.
     pub fn options<'a>(&'a self, option: &'a str) -> impl Iterator<Item = &'a str> {
         self.words.iter().filter_map(move |word| match word {
@@ -213,7 +212,7 @@ impl CommandLine {
         })
     }
 
-    /// What changes the meaning of a source: what it is told is defined.
+    /// Returns the options that affect the meaning of a source: macro definitions.
     pub fn definitions(&self) -> impl Iterator<Item = &str> {
         self.words
             .iter()
@@ -224,8 +223,8 @@ impl CommandLine {
             .map(String::as_str)
     }
 
-    /// Returns the words for the compiler of `isa`, with other files in place of the sources and objects;
-    /// `file` gives them. What the compiler or linker writes beside its output, only the `first` one writes.
+    /// Returns the arguments for the compiler of `isa`, with sources and objects replaced by the results of
+    /// `file`. Options that write files beside the output are kept for the `first` compiler only.
     #[must_use]
     pub fn words_for(
         &self,
@@ -250,11 +249,11 @@ impl CommandLine {
     }
 }
 
-/// How deep response files may name others.
+/// Maximum nesting depth of response files.
 const DEPTH: usize = 16;
 
-/// Returns the words, with those of a file in place of `@file`. As for gcc, a file that cannot be read is a
-/// word.
+/// Returns the arguments with `@file` replaced by the file's content. As in gcc, an unreadable file stays an
+/// ordinary argument.
 fn expanded(words: &[String]) -> Vec<String> {
     fn expand(words: &[String], depth: usize, all: &mut Vec<String>) {
         for word in words {
@@ -270,8 +269,7 @@ fn expanded(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Returns the words of a response file: white space separates them, unless it is in quotes or behind a
-/// backslash.
+/// Splits a response file into arguments at white space that is neither quoted nor escaped.
 fn split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut characters = text.chars();
@@ -303,8 +301,8 @@ impl Goal {
     }
 }
 
-/// Returns an option, without what makes the compiler or the linker write a file beside its output; empty
-/// where nothing else is in it.
+/// Returns an option without the parts that make the compiler or linker write a file beside its output; empty
+/// if there are no others.
 fn without_side_files(option: &[String]) -> Vec<String> {
     let word = option[0].as_str();
     if SIDE_FILES.iter().any(|known| word.starts_with(known)) {
@@ -343,7 +341,7 @@ mod tests {
             ["-c", "a.c", "-D A B", "-Ix y", "b c", "", "d\""]
         );
         let file = std::env::temp_dir().join(format!("tombolo-words-{}", std::process::id()));
-        // One that names itself ends some time, and is a word then.
+        // A file that includes itself ends at the depth limit as an ordinary argument.
         let itself = format!("@{}", file.display());
         std::fs::write(&file, format!("-O2 a.c {itself}")).unwrap();
         let words = expanded(&["-c".to_owned(), itself.clone(), "@/nonexistent".to_owned()]);

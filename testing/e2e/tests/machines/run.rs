@@ -344,3 +344,29 @@ fn a_plain_host_needs_no_machine() {
     }
     machine.has_ended();
 }
+
+#[test]
+fn output_that_cannot_be_written_fails_the_command() {
+    let machine = Machine::up(&MachineFile::host());
+    // Several times: the domain may end before or after the command notices.
+    for _ in 0..5 {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+        let mut command = machine.command();
+        command.args(["run", "/bin/echo", "hello"]).stdout(full).stderr(std::process::Stdio::piped());
+        let output = command.spawn().and_then(std::process::Child::wait_with_output).expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write the output: No space left on device"), "{said}");
+    }
+    machine.down();
+}
+
+#[test]
+fn a_machine_file_with_a_name_that_is_no_text_is_a_usage_error() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let machine = Machine::new(&MachineFile::host());
+    let name = std::ffi::OsStr::from_bytes(b"n\xff.toml");
+    std::fs::copy(machine.file(), machine.folder().join(name)).expect("a copy");
+    machine.tombolo(["up".as_ref(), name]).fails_with(2, &["is not valid UTF-8"]);
+}

@@ -1,4 +1,4 @@
-//! Buffers go through three domains, and none of them is copied: `tombolo run --on host,arm0,host @name@.tbi`
+//! Three domains pass buffers on without copying them: `tombolo run --on host,arm0,host @name@.tbi`
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ fn main() {
     }
 }
 
-/// Plays the part of this domain's rank.
+/// Runs this domain's rank.
 fn play() -> Outcome {
     let domain = Domain::attach()?;
     let job = domain.job()?;
@@ -29,7 +29,7 @@ fn play() -> Outcome {
     }
 }
 
-/// Rank 0 has the buffers: it fills what is free and moves it on.
+/// Rank 0 owns the pool: it fills free buffers and moves them on.
 fn source(mut next: BulkChannel) -> Outcome {
     let pool = next.create_pool(&PoolOptions::new(BUFFER_BYTES as u64, BUFFERS as u32))?;
     for round in 0..ROUNDS {
@@ -37,26 +37,27 @@ fn source(mut next: BulkChannel) -> Outcome {
         buffer.write(0, &[round as u8; BUFFER_BYTES])?;
         next.move_to(buffer, &round.to_le_bytes())?;
     }
-    // When all buffers are back, all have been seen.
+    // All buffers have returned, so all have been seen.
     let all = (0..BUFFERS).map(|_| next.take(&pool)).collect::<Result<Vec<_>, _>>()?;
     println!("{} buffers of {BUFFER_BYTES} bytes went round {ROUNDS} times", all.len());
     Ok(())
 }
 
-/// Rank 1 changes each buffer, moves it on, and passes back what the sink is done with.
+/// Rank 1 changes each buffer, moves it on, and passes back buffers that the sink has released.
 fn stage(domain: &Domain, mut previous: BulkChannel, mut next: BulkChannel) -> Outcome {
     let pool = previous.recv_pool()?;
     next.assign(&pool)?;
     let (mut round, mut bytes, mut ahead) = (Vec::new(), vec![0; BUFFER_BYTES], 0);
     for number in 1..=ROUNDS {
         let mut buffer = previous.recv_moved(&mut round)?;
-        // Others map the memory too, so that it is read and written, and no reference to it is given out.
+        // Others map the memory too, so it is accessed by read and write, without references.
         buffer.read(0, &mut bytes)?;
         bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(2));
         buffer.write(0, &bytes)?;
         next.move_to(buffer, &round)?;
         ahead += 1;
-        // Half of the buffers may be ahead, so that the source has some to fill; in the end all come back.
+        // At most half of the buffers may be ahead, so that the source has some to fill; in the end all
+        // return.
         while ahead > if number == ROUNDS { 0 } else { BUFFERS / 2 } {
             pass_back(&mut previous, &mut next, &pool)?;
             ahead -= 1;
@@ -72,7 +73,7 @@ fn pass_back(previous: &mut BulkChannel, next: &mut BulkChannel, pool: &Pool) ->
     Ok(())
 }
 
-/// Rank 2 looks at every buffer and passes it back.
+/// Rank 2 checks every buffer and passes it back.
 fn sink(mut previous: BulkChannel) -> Outcome {
     let (mut round, mut bytes) = (Vec::new(), vec![0; BUFFER_BYTES]);
     for number in 0..ROUNDS {

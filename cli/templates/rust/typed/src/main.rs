@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// Plays the part of this domain's rank: the first serves the others.
+/// Runs this domain's rank: the first serves the others.
 fn play() -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
     let job = domain.job()?;
@@ -32,7 +32,7 @@ fn play() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What clients are served from.
+/// State of the server.
 struct Desk {
     node: String,
     greeting: String,
@@ -70,7 +70,7 @@ fn serve(domain: &Domain, name: &str, clients: u32) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// The others are greeted; an empty name is declined, which is no failure of the call.
+/// The others call the service; an empty name is declined with an error reply, and the call itself succeeds.
 fn call(domain: &Domain, name: &str) -> Result<(), Box<dyn Error>> {
     let mut client = GreeterClient::connect(domain, name)?;
     let reply = client.greet(&GreeterGreetRequest { name: domain.node_name() })?;
