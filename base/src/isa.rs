@@ -75,7 +75,7 @@ impl Isa {
         }
     }
 
-    /// The reverse of [`code`](Self::code).
+    /// Returns the instruction set with this [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<Isa> {
         Isa::ALL.into_iter().find(|isa| isa.code() == code)
@@ -172,7 +172,7 @@ impl Target {
         if self.bare { self.isa.code() | 0x80 } else { self.isa.code() }
     }
 
-    /// The reverse of [`code`](Self::code).
+    /// Returns the target with this [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.code() == code)

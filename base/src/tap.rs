@@ -22,7 +22,7 @@ mod counted {
     pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
     impl AtomicU64 {
-        /// A word that holds `value`.
+        /// Creates a word with the value `value`.
         #[must_use]
         pub fn new(value: u64) -> Self {
             AtomicU64(loom::sync::atomic::AtomicU64::new(value))
@@ -114,7 +114,7 @@ mod recording {
     pub struct AtomicU64(core::sync::atomic::AtomicU64);
 
     impl AtomicU64 {
-        /// A word that holds `value`.
+        /// Creates a word with the value `value`.
         #[must_use]
         pub const fn new(value: u64) -> Self {
             AtomicU64(core::sync::atomic::AtomicU64::new(value))

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Default timeout of an operation: longer than an emulated node takes to start on a busy host.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The timeouts of a domain: of its own operations, and of those of the channels that it opens.
+/// Timeouts of a domain: for its own operations, and for those of the channels that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DomainTimeouts {
     operation: Duration,

@@ -1,4 +1,4 @@
-//! Nodes that were there before the machine: what the machine file says of them.
+//! Settings of nodes that the machine does not start.
 
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -13,32 +13,32 @@ use tombolo_platform::shared_window::WindowSource;
 /// Settings of an `attached` node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttachedNode {
-    /// Its window, as this host reaches it.
+    /// Window of the node, as this host reaches it.
     pub window: WindowSource,
-    /// The same window as the node reaches it, for `tombolo join --file`; `None` where that is the same.
+    /// The same window as the node reaches it, for `tombolo join --file`; `None` if identical.
     pub join: Option<WindowSource>,
-    /// The size of the window, a power of two.
+    /// Size of the window in MiB, a power of two.
     pub window_mib: u32,
-    /// Doorbells of the window, see [`VmNode::DOORBELLS`](crate::VmNode::DOORBELLS).
+    /// Number of doorbells of the window, see [`VmNode::DOORBELLS`](crate::VmNode::DOORBELLS).
     pub doorbells: u16,
-    /// What its doorbells are.
+    /// Mechanism of the doorbells.
     pub doorbell: BellKind,
-    /// How each side keeps its view of the window; `None` where it is coherent.
+    /// Caches between each side and the window; `None` if it is coherent.
     pub caches: Option<Caches>,
-    /// The file with the key that both sides have; no key when `None`.
+    /// File with the key shared by both sides; `None` for no key.
     pub key: Option<PathBuf>,
-    /// After how many seconds without a sign of life the node counts as lost.
+    /// Number of seconds without a heartbeat after which the node counts as lost.
     pub silence_s: u32,
 }
 
 impl AttachedNode {
     /// Allowed values of `silence_s`.
     pub const SILENCE_S: RangeInclusive<u32> = 1..=3600;
-    /// The usual value of `silence_s`.
+    /// Default value of `silence_s`.
     pub const DEFAULT_SILENCE_S: u32 = 10;
 
-    /// Returns the terms of a node of `isa` for the rendezvous in a window of `length_bytes`; `release` is
-    /// the fingerprint of the control protocol.
+    /// Returns the rendezvous terms of a node of `isa` for a window of `length_bytes`; `release` is the
+    /// fingerprint of the control protocol.
     #[must_use]
     pub fn terms(&self, isa: Isa, release: u32, length_bytes: u64) -> Terms {
         let AttachedNode { doorbells, doorbell, caches, .. } = *self;
@@ -52,30 +52,30 @@ impl AttachedNode {
     }
 }
 
-/// The key of a window: the SHA-256 of its file.
+/// Key of a window: the SHA-256 hash of its file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WindowKey([u8; 32]);
 
-/// Why a key cannot be used.
+/// Reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
     #[error("cannot read the key {path}: {error}")]
     Unreadable {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// It is too short to be a secret, or too long.
+    /// The key is too short to be a secret, or too long.
     #[error(
         "the key {path} has {found} bytes, and must have 16 to {MAX_KEY_BYTES}: \
          `head -c 32 /dev/urandom > {path}` makes one"
     )]
     Length {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// How long it is, at least.
+        /// Lower bound of its length, in bytes.
         found: usize,
     },
 }
@@ -83,10 +83,10 @@ pub enum KeyError {
 const MAX_KEY_BYTES: usize = 4096;
 
 impl WindowKey {
-    /// Reads the key from a file; without a file both sides have the empty key.
+    /// Reads the key from a file; without a file both sides use the empty key.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// [`KeyError`] with the file.
     pub fn read(path: Option<&Path>) -> Result<Self, KeyError> {
         let mut bytes = Vec::new();
         if let Some(path) = path {
@@ -108,7 +108,8 @@ impl std::fmt::Debug for WindowKey {
 }
 
 impl Secret for WindowKey {
-    /// All parts have a fixed length for each role, so no two messages have the same digest input.
+    /// Computes the proof of a message. All parts have a fixed length for each role, so no two messages have
+    /// the same digest input.
     fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4] {
         let mut hash = Sha256::new();
         hash.update(self.0);

@@ -1,4 +1,4 @@
-//! What was found of a link, by `tombolo litmus` and `tombolo bench link`: the `[[found]]` tables.
+//! Measured properties of links, from `tombolo litmus` and `tombolo bench link`: the `[[found]]` tables.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,63 +6,64 @@ use std::ops::RangeInclusive;
 use tombolo_base::NodeId;
 use tombolo_link::TransportKind;
 
-/// What was found of the link between two nodes.
+/// Measured properties of the link between two nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The end with the smaller id.
+    /// End with the smaller id.
     pub a: NodeId,
-    /// The end with the greater id.
+    /// End with the greater id.
     pub b: NodeId,
-    /// What carried messages when this was found; it is that of the link.
+    /// Transport of the measurement; it is that of the link.
     pub transport: TransportKind,
-    /// What its memory can do, as `tombolo litmus` found it.
+    /// Properties of the link's memory, found by `tombolo litmus`.
     pub memory: Option<FoundMemory>,
-    /// What messages cost, as `tombolo bench link` measured it.
+    /// Cost of messages, measured by `tombolo bench link`.
     pub cost: Option<FoundCost>,
 }
 
-/// What the memory of a link was found to do.
+/// Observed properties of a link's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundMemory {
-    /// Whether it was coherent; it is so in the description of the link.
+    /// Whether it was coherent; matches the description of the link.
     pub coherent: bool,
-    /// Which orders of stores and loads held.
+    /// Observed ordering of stores and loads.
     pub order: Order,
-    /// The widest aligned store that was never seen in parts; one of [`FoundMemory::STORE_BYTES`].
+    /// Widest aligned store that was never observed torn, in bytes; one of [`FoundMemory::STORE_BYTES`].
     pub widest_store_bytes: u8,
-    /// Whether additions of both sides to one word at the same time were all counted.
+    /// Whether concurrent additions of both sides to one word were all counted.
     pub atomics: bool,
 }
 
-/// Which orders of stores and loads hold between two nodes.
+/// Ordering of stores and loads between two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Order {
-    /// A reader that saw a word that was stored with release did not always see what was stored before it.
+    /// A load that observed a release store did not always observe the stores before it.
     None,
-    /// It did, but a store before a sequentially consistent fence was not always seen by a load after one.
+    /// Release stores work, but a store before a sequentially consistent fence was not always observed by a
+    /// load after one.
     Release,
-    /// Both hold, which is what channels need.
+    /// Both orderings hold, which channels require.
     Sequential,
 }
 
-/// What messages over a link were measured to cost.
+/// Measured cost of messages over a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundCost {
-    /// Median round trip of 8 bytes between two programs that poll.
+    /// Median round trip of 8 bytes between two programs that poll, in nanoseconds.
     pub round_trip_ns: u64,
-    /// The median time of a message one way by its length in bytes, lengths ascending.
+    /// Median one-way time of a message in nanoseconds by its length in bytes, in order of ascending length.
     pub latency_ns: Vec<(u64, u64)>,
-    /// Long messages from `a` to `b`.
+    /// Throughput of long messages from `a` to `b`.
     pub bytes_per_s: u64,
-    /// The same from `b` to `a`.
+    /// Throughput of long messages from `b` to `a`.
     pub bytes_per_s_back: u64,
 }
 
 impl Order {
-    /// The names, as machine files have them.
+    /// Names used in machine files.
     pub const NAMES: [&str; 3] = ["none", "release", "sequential"];
 
-    /// All of them, the weakest first.
+    /// All orderings, the weakest first.
     pub const ALL: [Order; 3] = [Order::None, Order::Release, Order::Sequential];
 
     /// Returns the name used in machine files and output.
@@ -75,7 +76,7 @@ impl Order {
         }
     }
 
-    /// Returns the order of this name.
+    /// Returns the ordering of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Order> {
         Order::ALL.into_iter().find(|order| order.name() == name)
@@ -89,13 +90,13 @@ impl fmt::Display for Order {
 }
 
 impl FoundMemory {
-    /// Allowed values of `widest_store_bytes`. Stores of 2 bytes are the narrowest that are tested.
+    /// Allowed values of `widest_store_bytes`. Stores of 2 bytes are the narrowest tested.
     pub const STORE_BYTES: [u8; 4] = [2, 4, 8, 16];
 
-    /// The widest store that channels rely on.
+    /// Widest store that channels rely on, in bytes.
     pub const NEEDED_STORE_BYTES: u8 = 8;
 
-    /// Why no channel can rely on this memory, if so.
+    /// Returns the reason why no channel can rely on this memory, if there is one.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.widest_store_bytes < FoundMemory::NEEDED_STORE_BYTES {
@@ -118,12 +119,12 @@ impl FoundMemory {
 }
 
 impl FoundCost {
-    /// Allowed times: an hour is no round trip.
+    /// Allowed times, at most an hour.
     pub const TIME_NS: RangeInclusive<u64> = 1..=3_600_000_000_000;
     /// Allowed lengths of messages.
     pub const BYTES: RangeInclusive<u64> = 1..=1 << 30;
     /// Allowed rates, in bytes per second.
     pub const RATE: RangeInclusive<u64> = 1..=1_000_000_000_000_000;
-    /// The most lengths of `latency_ns`.
+    /// Maximum number of lengths in `latency_ns`.
     pub const MAX_LENGTHS: usize = 64;
 }

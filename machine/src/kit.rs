@@ -1,4 +1,4 @@
-//! Where the parts that nodes are made of lie: monitors, kernels and emulators.
+//! Locates the parts of nodes: monitors, kernels and emulators.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -9,23 +9,23 @@ use tombolo_base::Isa;
 use crate::model::{Folder, Node, NodeSettings};
 use crate::vm::{Architecture, board};
 
-/// The version of this crate, and of the kit that fits it.
+/// Version of this crate, and of the matching kit.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The file of a kit that says its version. One that was put together by hand has none; its monitors say what
-/// they are when they come up.
+/// File of a kit with its version. A kit assembled by hand has none; its monitors report their version when
+/// they start.
 const VERSION_FILE: &str = "version";
 
-/// A part of a node is not installed, or not where it was said to be.
+/// Error for a part of a node that is not installed, or not at the given place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KitError {
-    /// The variable names something that is not a folder.
+    /// The variable's value is not a folder.
     #[error("TOMBOLO_KIT is {}, which is not a folder: set it to the folder with the parts of nodes, or unset it", path.display())]
     NotAFolder {
-        /// The value of the variable.
+        /// Value of the variable.
         path: PathBuf,
     },
-    /// The variable names a folder of something else.
+    /// The variable names a folder that is not a kit.
     #[error(
         "TOMBOLO_KIT is {}, which is not a kit: it has no folder of parts for any instruction set, such as {}; set it to the \
          folder with the parts of nodes, or unset it",
@@ -33,19 +33,19 @@ pub enum KitError {
         Isa::current()
     )]
     NotAKit {
-        /// The value of the variable.
+        /// Value of the variable.
         path: PathBuf,
     },
-    /// None of the places has a kit.
+    /// No kit was found.
     #[error(
         "the parts that nodes are made of are not in {}: set TOMBOLO_KIT, or write them by `make kit` in a source tree",
         list(looked_at)
     )]
     NoKit {
-        /// Where it was looked for.
+        /// Places that were searched.
         looked_at: Vec<PathBuf>,
     },
-    /// The kit belongs to another release, whose monitors this one does not understand.
+    /// The kit belongs to another release, whose monitors are incompatible with this one.
     #[error(
         "the parts that nodes are made of, in {}, are those of Tombolo {theirs}, and this is Tombolo {}: install both of one \
          release, or set TOMBOLO_KIT to the folder with the parts of this one (in a source tree, `make kit` writes them)",
@@ -55,7 +55,7 @@ pub enum KitError {
     OtherVersion {
         /// The kit.
         path: PathBuf,
-        /// Its version.
+        /// Version of the kit.
         theirs: String,
     },
     /// The kit lacks the monitor for an instruction set.
@@ -64,17 +64,17 @@ pub enum KitError {
         list(looked_at)
     )]
     NoMonitor {
-        /// What it would have to run on.
+        /// Instruction set of the monitor.
         isa: Isa,
-        /// Where it was looked for.
+        /// Places that were searched.
         looked_at: Vec<PathBuf>,
     },
     /// The kit lacks the monitor for boards of an instruction set.
     #[error("there is no monitor for boards of {isa} in {}: run `make kit`", list(looked_at))]
     NoBoard {
-        /// What it would have to run on.
+        /// Instruction set of the board.
         isa: Isa,
-        /// Where it was looked for.
+        /// Places that were searched.
         looked_at: Vec<PathBuf>,
     },
     /// A folder that a machine file names is not in the kit.
@@ -84,7 +84,7 @@ pub enum KitError {
         kit.display()
     )]
     NoFolder {
-        /// Its path in the kit.
+        /// Path of the folder in the kit.
         path: PathBuf,
         /// The kit.
         kit: PathBuf,
@@ -95,19 +95,19 @@ pub enum KitError {
          install Debian's package {package} (apt-get install {package})"
     )]
     NoEmulator {
-        /// The node that needs it.
+        /// Node that needs the emulator.
         node: String,
         /// The program.
         program: String,
-        /// The package that has it.
+        /// Package that contains it.
         package: &'static str,
     },
     /// The emulator that the machine file names cannot be run.
     #[error("the machine file says that {} runs node `{node}`, but there is no such program", path.display())]
     BadEmulator {
-        /// The node that needs it.
+        /// Node that needs the emulator.
         node: String,
-        /// What the machine file says.
+        /// Path in the machine file.
         path: PathBuf,
     },
 }
@@ -116,16 +116,16 @@ fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The folder with one folder of parts per instruction set.
+/// The kit: a folder with one subfolder of parts per instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kit {
     root: PathBuf,
-    /// `TOMBOLO_KIT` says that it is there.
+    /// Whether it is given by `TOMBOLO_KIT`.
     named: bool,
 }
 
 impl Kit {
-    /// Finds the kit: `$TOMBOLO_KIT`, else relative to the running program `../kit` (beside the folder it was
+    /// Finds the kit: `$TOMBOLO_KIT`, or relative to the running program `../kit` (beside the folder it was
     /// built in), `../../kit` (the same for examples and tests) or `../lib/tombolo/kit` (installed).
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Kit {
 
     fn locate_from(variable: Option<&OsStr>, exe_folder: Option<&Path>) -> Result<Kit, KitError> {
         if let Some(root) = variable.filter(|value| !value.is_empty()) {
-            // A monitor leaves the folder that it was started in, and looks for parts later.
+            // A monitor changes its working directory, and looks up parts later.
             let path = std::path::absolute(root).unwrap_or_else(|_| PathBuf::from(root));
             return match path.is_dir() {
                 false => Err(KitError::NotAFolder { path }),
@@ -154,7 +154,7 @@ impl Kit {
         }
     }
 
-    /// Itself, unless it is of another version.
+    /// Returns the kit, unless it is of another version.
     fn checked(self) -> Result<Kit, KitError> {
         let Ok(text) = std::fs::read_to_string(self.root.join(VERSION_FILE)) else { return Ok(self) };
         let theirs = text.trim();
@@ -164,13 +164,13 @@ impl Kit {
         Err(KitError::OtherVersion { theirs: theirs.to_owned(), path: self.root })
     }
 
-    /// Returns the kit in this folder, whatever is in it.
+    /// Returns the kit in this folder, without checking its content.
     #[must_use]
     pub fn at(root: &Path) -> Kit {
         Kit { root: root.to_owned(), named: false }
     }
 
-    /// Returns whether `TOMBOLO_KIT` names it.
+    /// Returns whether it is given by `TOMBOLO_KIT`.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
@@ -182,7 +182,7 @@ impl Kit {
         &self.root
     }
 
-    /// Where its image of that name is, which may be missing: `images/NAME.tbi`.
+    /// Returns the path of its image of that name, which may be missing: `images/NAME.tbi`.
     #[must_use]
     pub fn image(&self, name: &str) -> PathBuf {
         self.root.join("images").join(format!("{name}.tbi"))
@@ -207,16 +207,16 @@ impl Kit {
     }
 }
 
-/// Returns whether a folder has parts of nodes, or images that the kit brings.
+/// Returns whether a folder contains parts of nodes, or images of the kit.
 fn is_kit(folder: &Path) -> bool {
     Isa::ALL.iter().map(|isa| isa.name()).chain(["images"]).any(|part| folder.join(part).is_dir())
 }
 
 impl Folder {
-    /// Where the folder is.
+    /// Returns the path of the folder.
     ///
     /// # Errors
-    /// [`KitError::NoFolder`].
+    /// [`KitError::NoFolder`] if the kit lacks it.
     pub fn locate(&self, kit: &Kit) -> Result<PathBuf, KitError> {
         match self {
             Folder::At(path) => Ok(path.clone()),
@@ -229,13 +229,13 @@ impl Folder {
     }
 }
 
-/// Returns the monitor of the host itself: in the kit, else beside the running program or one folder up
-/// (examples and tests), else on `PATH`. A host alone needs no kit.
+/// Returns the monitor of the host itself: in the kit, otherwise beside the running program or one folder up
+/// (examples and tests), otherwise on `PATH`. A host alone needs no kit.
 ///
 /// # Errors
 /// [`KitError::NoMonitor`], with the places.
 pub fn host_tombolod() -> Result<PathBuf, KitError> {
-    // One of another version is of no use here either; where it matters it is refused.
+    // A kit of another version is ignored here; code that depends on the version refuses it.
     let in_kit = Kit::locate().ok().map(|kit| kit.root.join(Isa::current().name()).join("tombolod"));
     let beside =
         exe_folder().into_iter().flat_map(|folder| [folder.join("tombolod"), above(&folder, "../tombolod")]);
@@ -271,7 +271,7 @@ pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
             Some(path) => Ok(Some(path)),
             None => Err(KitError::BadEmulator { node: node.name.clone(), path: stated.clone() }),
         },
-        // Debian's qemu-user-static serves as well as qemu-user.
+        // Debian's qemu-user-static is as good as qemu-user.
         None => find_program(&usual)
             .or_else(|| find_program(format!("{usual}-static")))
             .map(Some)
@@ -300,7 +300,7 @@ fn exe_folder() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.to_owned())
 }
 
-/// `folder` joined with `relative`, whose leading `..` are taken off `folder`: the path reads well in errors.
+/// Joins `folder` and `relative`, resolving leading `..` textually, so that the path is readable in errors.
 fn above(folder: &Path, relative: &str) -> PathBuf {
     let mut path = folder.to_owned();
     for part in relative.split('/') {
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
     use crate::model::{UserNode, VmNode};
 
-    /// A folder that is gone after the test.
+    /// A temporary folder, removed after the test.
     struct Scratch(PathBuf);
 
     impl Scratch {

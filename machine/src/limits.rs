@@ -1,4 +1,4 @@
-//! What the domains of a machine may use, so that one of them cannot take everything from the others.
+//! Resource limits of a machine's domains, so that one of them cannot exhaust the resources of the others.
 
 /// The limits of a machine, from `[limits]` of its machine file. A request that would exceed a limit fails
 /// with an error that names the limit; other clients are not affected. Tests try each limit at one less,
@@ -8,50 +8,50 @@ pub struct Limits {
     values: [u32; Limit::ALL.len()],
 }
 
-/// One of the [`Limits`].
+/// A single limit of [`Limits`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Domains that live on one node at once.
+    /// Number of live domains on one node.
     DomainsPerNode,
-    /// Connections to the monitor of one node at once.
+    /// Number of connections to the monitor of one node.
     ConnectionsPerNode,
-    /// Connections of one process to its monitor at once.
+    /// Number of connections of one process to its monitor.
     ConnectionsPerProcess,
-    /// Names that one domain exports at once.
+    /// Number of names exported by one domain.
     NamesPerDomain,
-    /// Requests of one domain that wait at once: for a name, or for a listener with a full backlog.
+    /// Number of pending requests of one domain: for a name, or for a listener with a full backlog.
     WaitingPerDomain,
-    /// Channels of one listener that were opened and not accepted yet.
+    /// Number of channels of one listener that are opened but not accepted yet.
     Backlog,
-    /// Channels across windows, and in streams of virtual machines without one, that one domain opened and
-    /// that are not given back yet.
+    /// Number of channels across windows, and in streams of virtual machines without one, that one domain
+    /// opened and that are not released yet.
     WindowChannelsPerDomain,
-    /// Domains that one domain started and that live.
+    /// Number of live children of one domain.
     ChildrenPerDomain,
-    /// Regions of the machine.
+    /// Number of regions of the machine.
     Regions,
-    /// Regions that one domain made and that are there.
+    /// Number of existing regions created by one domain.
     RegionsPerDomain,
-    /// Memory of the regions that one domain made, in MiB.
+    /// Total memory of the regions created by one domain, in MiB.
     RegionMibPerDomain,
-    /// Capabilities that one domain made, whichever domain holds them.
+    /// Number of capabilities created by one domain, regardless of the holder.
     CapabilitiesPerDomain,
-    /// Places where regions are mapped in the machine.
+    /// Number of region mappings in the machine.
     Mappings,
-    /// Places where one domain has regions mapped.
+    /// Number of region mappings of one domain.
     MappingsPerDomain,
-    /// Time that a domain has to let revoked memory go, in milliseconds.
+    /// Time for a domain to release revoked memory, in milliseconds.
     RevokeMs,
-    /// Output of one domain that the monitor remembers, in KiB.
+    /// Output of one domain that the monitor retains, in KiB.
     OutputKibPerDomain,
-    /// Output of all domains that the monitor remembers, in MiB.
+    /// Output of all domains that the monitor retains, in MiB.
     OutputMib,
-    /// Memory for what nodes, domains, channels and links were like, in MiB.
+    /// Memory for the history of nodes, domains, channels and links, in MiB.
     HistoryMib,
 }
 
 impl Limit {
-    /// All of them, in the order in which tables list them.
+    /// All limits, in the order in which tables list them.
     pub const ALL: [Limit; 18] = [
         Limit::DomainsPerNode,
         Limit::ConnectionsPerNode,
@@ -73,7 +73,7 @@ impl Limit {
         Limit::HistoryMib,
     ];
 
-    /// Its key in machine files.
+    /// Returns the key in machine files.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// What it limits, in a few words.
+    /// Returns a short description of the limit.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -125,19 +125,19 @@ impl Limit {
         }
     }
 
-    /// Returns the value when the machine file sets none, in the unit that [`meaning`](Self::meaning) names.
+    /// Returns the default value, in the unit named by [`meaning`](Self::meaning).
     #[must_use]
     pub const fn default_value(self) -> u32 {
         match self {
-            // What one monitor can serve with the descriptors that a process usually may have.
+            // As many as one monitor can serve with the usual limit on descriptors.
             Limit::DomainsPerNode | Limit::ConnectionsPerNode => 4096,
             Limit::ConnectionsPerProcess => 256,
             Limit::NamesPerDomain | Limit::WaitingPerDomain | Limit::ChildrenPerDomain => 1024,
-            // As a kernel's listening socket has it.
+            // The same as a kernel's listening socket.
             Limit::Backlog => 128,
-            // Of the usual shape they take 3 of the usual 64 MiB.
+            // With the usual shape they take 3 of the usual 64 MiB.
             Limit::WindowChannelsPerDomain => 256,
-            // A descriptor of a monitor each.
+            // Each takes a descriptor of a monitor.
             Limit::Regions | Limit::Mappings => 4096,
             Limit::RegionsPerDomain | Limit::MappingsPerDomain => 1024,
             Limit::RegionMibPerDomain => 65_536,
@@ -149,14 +149,14 @@ impl Limit {
         }
     }
 
-    /// Returns the greatest value that a machine file may give it; the smallest is 1.
+    /// Returns the greatest value allowed in a machine file; the smallest is 1.
     #[must_use]
     pub const fn greatest(self) -> u32 {
         match self {
             Limit::Backlog => 65_536,
-            // Beyond that a monitor runs out of descriptors.
+            // Beyond this a monitor runs out of descriptors.
             Limit::DomainsPerNode | Limit::ConnectionsPerNode | Limit::Regions | Limit::Mappings => 65_536,
-            // The monitor's own memory.
+            // Uses the monitor's own memory.
             Limit::OutputKibPerDomain | Limit::OutputMib | Limit::HistoryMib => 65_536,
             _ => 1_000_000,
         }
@@ -174,7 +174,7 @@ impl Limits {
         self.values[limit.index()]
     }
 
-    /// Returns the same with another value of one limit, which is at least 1.
+    /// Returns the limits with one value changed, which must be at least 1.
     #[must_use]
     pub fn with(mut self, limit: Limit, value: u32) -> Limits {
         self.values[limit.index()] = value.clamp(1, limit.greatest());

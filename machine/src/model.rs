@@ -1,4 +1,4 @@
-//! The validated machine: what a machine file means, and what the monitor works from.
+//! The validated machine: the meaning of a machine file, and the monitor's input.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -17,47 +17,47 @@ use crate::windows::{CommonWindows, OwnWindow, Window};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Machine {
     pub(crate) name: String,
-    /// Indexed by node id; the host is first.
+    /// Nodes, indexed by node id; the host is first.
     pub(crate) nodes: Vec<Node>,
-    /// Links between unlike nodes, `a < b`, sorted.
+    /// Links between different nodes, `a < b`, sorted.
     pub(crate) links: Vec<Link>,
-    /// Indexed by window id; those of nodes with the host are first.
+    /// Windows, indexed by window id; those of nodes with the host are first.
     pub(crate) windows: Vec<Window>,
-    /// What was found of links, `a < b`, sorted.
+    /// Measured properties of links, `a < b`, sorted.
     pub(crate) found: Vec<Found>,
     pub(crate) limits: Limits,
 }
 
-/// One instruction set, one address space, one operating system instance.
+/// A node: one instruction set, one address space, one operating system instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Its position in the machine, the host's being 0.
+    /// Index in the machine; the host has 0.
     pub id: NodeId,
-    /// What people call it: 1 to 32 of `a-z`, `0-9` and `-`, unique in the machine.
+    /// Name of the node: 1 to 32 of `a-z`, `0-9` and `-`, unique in the machine.
     pub name: String,
-    /// What programs for it are compiled for.
+    /// Instruction set of its programs.
     pub isa: Isa,
-    /// What it is made of.
+    /// Settings specific to its kind.
     pub settings: NodeSettings,
 }
 
-/// What a node is made of, with the settings that only such nodes have.
+/// Kind of a node, with its specific settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeSettings {
     /// The Linux that the machine runs on.
     Host,
     /// Foreign programs under an emulator on the host's kernel.
     User(UserNode),
-    /// A virtual machine joined by a shared window, or by a stream of bytes.
+    /// A virtual machine joined by a shared window, or by a byte stream.
     Vm(VmNode),
     /// A board without an operating system, joined by a shared window.
     Bare(BareNode),
-    /// A Linux that was there before the machine, joined by a shared window.
+    /// A Linux system that the machine does not start, joined by a shared window.
     Attached(AttachedNode),
 }
 
 impl NodeSettings {
-    /// The names of all kinds, in the order in which tables list them.
+    /// Names of all kinds, in the order in which tables list them.
     pub const NAMES: [&'static str; 5] = ["host", "user", "vm", "bare", "attached"];
 
     /// Returns the name used in machine files and output.
@@ -76,97 +76,97 @@ impl NodeSettings {
 /// Settings of a `user` node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserNode {
-    /// The emulator's processor model; the emulator's own default when `None`.
+    /// Processor model of the emulator; its default if `None`.
     pub cpu: Option<String>,
-    /// The folder that its programs find files in before they find the host's.
+    /// Folder that its programs search for files before the host's.
     pub files: Option<Folder>,
-    /// The emulator; looked up on `PATH` by instruction set when `None`.
+    /// Path of the emulator; looked up on `PATH` by instruction set if `None`.
     pub emulator: Option<PathBuf>,
 }
 
-/// A folder whose contents a node has.
+/// Folder whose contents a node receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Folder {
-    /// It lies here.
+    /// A folder of the host.
     At(PathBuf),
-    /// It is a part of the kit, by its path there: wherever Tombolo is, the same machine file finds it.
+    /// A folder of the kit, by its path there, so that the machine file works wherever Tombolo is installed.
     InKit(PathBuf),
 }
 
 impl UserNode {
-    /// Most folders of `files`: an emulator looks in one place before it looks on the host.
+    /// Maximum number of folders in `files`: an emulator supports only one.
     pub const FOLDERS: usize = 1;
 }
 
 /// Settings of a `vm` node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VmNode {
-    /// Its own memory, see [`VmNode::MEMORY_MIB`].
+    /// Memory in MiB, see [`VmNode::MEMORY_MIB`].
     pub memory_mib: u32,
-    /// How many processors it has, see [`VmNode::PROCESSORS`].
+    /// Number of processors, see [`VmNode::PROCESSORS`].
     pub processors: u8,
-    /// What joins it to the host.
+    /// Connection to the host.
     pub join: VmJoin,
-    /// The window it shares with the host, a power of two, see [`VmNode::WINDOW_MIB`].
+    /// Size of its window with the host in MiB, a power of two, see [`VmNode::WINDOW_MIB`].
     pub window_mib: u32,
-    /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
+    /// Number of interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's
+    /// monitor.
     pub doorbells: u16,
-    /// How each side keeps its view of the window; `None` where it is coherent.
+    /// Caches between each side and the window; `None` if it is coherent.
     pub caches: Option<Caches>,
-    /// What executes its instructions.
+    /// Execution engine of its instructions.
     pub accelerator: Accelerator,
-    /// The emulator's processor model; that of its [`Architecture`](crate::vm::Architecture) when `None`.
+    /// Processor model of the emulator; that of its [`Architecture`](crate::vm::Architecture) if `None`.
     pub cpu: Option<String>,
-    /// Folders whose contents it has from its start, the later over the earlier; see
+    /// Folders whose contents it has from its start; later ones override earlier ones. See
     /// [`vm::Files`](crate::vm::Files).
     pub files: Vec<Folder>,
-    /// The emulator; looked up on `PATH` by instruction set when `None`.
+    /// Path of the emulator; looked up on `PATH` by instruction set if `None`.
     pub emulator: Option<PathBuf>,
-    /// What it boots, where that is not what the kit has.
+    /// Boot files that replace those of the kit.
     pub boot: Boot,
 }
 
-/// What joins a virtual machine to the host.
+/// Connection of a virtual machine to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VmJoin {
-    /// A window.
+    /// A shared window.
     #[default]
     Window,
-    /// Streams of bytes alone: it shares no memory with any other node.
+    /// Byte streams only: it shares no memory with any other node.
     Streams,
 }
 
-/// What executes the instructions of a virtual machine.
+/// Execution engine of a virtual machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Accelerator {
     /// The emulator translates them: any instruction set on any host.
     #[default]
     Tcg,
-    /// The host's processor executes them, by its kernel: the host's instruction set, where there is
-    /// `/dev/kvm`.
+    /// The host's processor executes them through KVM: requires the host's instruction set and `/dev/kvm`.
     Kvm,
 }
 
 impl Accelerator {
-    /// The names, as machine files have them.
+    /// Names used in machine files.
     pub const NAMES: [&str; 2] = ["tcg", "kvm"];
 }
 
-/// What a virtual machine boots, where it is not what the kit has, and its disks.
+/// Boot files of a virtual machine that replace those of the kit, and its disks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Boot {
-    /// The kernel; the kit's when `None`.
+    /// Path of the kernel; the kit's if `None`.
     pub kernel: Option<PathBuf>,
-    /// The folder with modules of that kernel and their order; none are loaded when `None`.
+    /// Folder with modules of that kernel and their order; none are loaded if `None`.
     pub modules: Option<PathBuf>,
-    /// The image of the file system that becomes the node's root; its boot image when `None`.
+    /// Image of the root file system; the boot image if `None`.
     pub root: Option<PathBuf>,
     /// Images of further disks, see [`VmNode::DISKS`].
     pub disks: Vec<PathBuf>,
 }
 
 impl Boot {
-    /// All images, in the order of the node's devices: that of the root is the first.
+    /// Returns all images in device order, the root's first.
     #[must_use]
     pub fn images(&self) -> Vec<PathBuf> {
         self.root.iter().chain(&self.disks).cloned().collect()
@@ -180,9 +180,9 @@ impl VmNode {
     pub const WINDOW_MIB: RangeInclusive<u32> = 1..=(ivshmem::MAX_WINDOW_BYTES >> 20) as u32;
     /// Allowed values of `doorbells`: the monitor's and one more at least.
     pub const DOORBELLS: RangeInclusive<u16> = 2..=ivshmem::MAX_VECTORS;
-    /// Most folders of `files`.
+    /// Maximum number of folders in `files`.
     pub const FOLDERS: usize = 16;
-    /// Most disks, beside that of the root.
+    /// Maximum number of disks, not counting the root's.
     pub const DISKS: usize = 8;
     /// Allowed values of `processors`.
     pub const PROCESSORS: RangeInclusive<u8> = 1..=qemu::MAX_PROCESSORS;
@@ -209,31 +209,32 @@ impl Default for VmNode {
 /// Settings of a `bare` node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BareNode {
-    /// Its own memory, see [`BareNode::MEMORY_MIB`].
+    /// Memory in MiB, see [`BareNode::MEMORY_MIB`].
     pub memory_mib: u32,
-    /// The window it shares with the host, a power of two, see [`VmNode::WINDOW_MIB`].
+    /// Size of its window with the host in MiB, a power of two, see [`VmNode::WINDOW_MIB`].
     pub window_mib: u32,
-    /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
+    /// Number of interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's
+    /// monitor.
     pub doorbells: u16,
-    /// The emulator's processor model; the board's usual one when `None`.
+    /// Processor model of the emulator; the board's default if `None`.
     pub cpu: Option<String>,
-    /// Makes the board's clock count instructions, 2ⁿ nanoseconds for each, see
-    /// [`BareNode::INSTRUCTION_CLOCK`]; it shows time when `None`.
+    /// Makes the board's clock count instructions, 2ⁿ nanoseconds each, see [`BareNode::INSTRUCTION_CLOCK`];
+    /// real time if `None`.
     pub instruction_clock: Option<u8>,
-    /// How the two sides of the window keep their views of it; `None` where it is coherent.
+    /// Caches between each side and the window; `None` if it is coherent.
     pub caches: Option<Caches>,
-    /// The emulator; looked up on `PATH` by instruction set when `None`.
+    /// Path of the emulator; looked up on `PATH` by instruction set if `None`.
     pub emulator: Option<PathBuf>,
 }
 
 impl BareNode {
-    /// Allowed values of `instruction_clock`, the emulator's own.
+    /// Allowed values of `instruction_clock`, limited by the emulator.
     pub const INSTRUCTION_CLOCK: RangeInclusive<u8> = 0..=10;
-    /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the whole for
-    /// programs that it keeps.
+    /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the total for stored
+    /// programs.
     pub const MEMORY_MIB: RangeInclusive<u32> = board::MIN_MEMORY_MIB..=board::MAX_MEMORY_MIB;
 
-    /// Instruction sets that there are boards of.
+    /// Instruction sets of supported boards.
     pub const ISAS: [Isa; 2] = [Isa::Aarch64, Isa::Riscv64];
 }
 
@@ -251,16 +252,16 @@ impl Default for BareNode {
     }
 }
 
-/// How two nodes of a machine reach each other.
+/// Connection between two nodes of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// The end with the smaller id.
+    /// End with the smaller id.
     pub a: NodeId,
-    /// The end with the greater id.
+    /// End with the greater id.
     pub b: NodeId,
-    /// What carries messages between them.
+    /// Transport of the messages between them.
     pub transport: TransportKind,
-    /// The window that carries them, if one does.
+    /// Window that carries them, if any.
     pub window: Option<WindowId>,
 }
 
@@ -278,13 +279,13 @@ impl Machine {
         }
     }
 
-    /// What the machine is called: 1 to 32 of `a-z`, `0-9` and `-`.
+    /// Returns the name of the machine: 1 to 32 of `a-z`, `0-9` and `-`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All nodes, each at the index that is its id; the host is first.
+    /// Returns all nodes, indexed by id; the host is first.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -311,7 +312,7 @@ impl Machine {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// What programs for its nodes are built for, each once, in table order: what an image for it holds.
+    /// Returns the build targets of its nodes, each once, in table order: the content of an image for it.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {
         Target::ALL
@@ -320,13 +321,13 @@ impl Machine {
             .collect()
     }
 
-    /// Links between different nodes, ordered by their ends.
+    /// Returns the links between different nodes, ordered by their ends.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// All windows, each at the index that is its id.
+    /// Returns all windows, indexed by id.
     #[must_use]
     pub fn windows(&self) -> &[Window] {
         &self.windows
@@ -338,7 +339,7 @@ impl Machine {
         self.windows.get(usize::from(id.0))
     }
 
-    /// Returns the window with this name: that between a node and the host is called like the node.
+    /// Returns the window with this name; the window between a node and the host has the node's name.
     #[must_use]
     pub fn window_named(&self, name: &str) -> Option<&Window> {
         self.windows.iter().find(|window| window.name == name)
@@ -361,14 +362,14 @@ impl Machine {
         self.node(node).map_or(NodeId::HOST, Node::kernel)
     }
 
-    /// What its domains may use.
+    /// Returns the resource limits of its domains.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What carries messages between domains on `a` and on `b`; shared memory when they are the same node.
-    /// `None` when nothing joins the two, or there is no such node.
+    /// Returns the transport between domains on `a` and on `b`; shared memory if they are the same node.
+    /// `None` if the two are not joined, or there is no such node.
     #[must_use]
     pub fn link_between(&self, a: NodeId, b: NodeId) -> Option<TransportKind> {
         if a == b {
@@ -378,31 +379,31 @@ impl Machine {
         self.link(a, b).map(|link| link.transport)
     }
 
-    /// Returns the link between two different nodes; `None` when nothing joins the two.
+    /// Returns the link between two different nodes; `None` if they are not joined.
     #[must_use]
     pub fn link(&self, a: NodeId, b: NodeId) -> Option<&Link> {
         let (a, b) = (a.min(b), a.max(b));
-        // They are in this order.
+        // Sorted by these keys.
         let found = self.links.binary_search_by_key(&(a, b), |link| (link.a, link.b)).ok()?;
         self.links.get(found)
     }
 
-    /// What was found of links, ordered by their ends.
+    /// Returns the measured properties of links, ordered by their ends.
     #[must_use]
     pub fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// What was found of the link between two nodes, in either order.
+    /// Returns the measured properties of the link between two nodes, in either order.
     #[must_use]
     pub fn found_between(&self, a: NodeId, b: NodeId) -> Option<&Found> {
         let pair = (a.min(b), a.max(b));
-        // They are in this order.
+        // Sorted by these keys.
         let found = self.found.binary_search_by_key(&pair, |found| (found.a, found.b)).ok()?;
         self.found.get(found)
     }
 
-    /// Returns the window that carries what domains on `a` and on `b` send each other, if one does.
+    /// Returns the window that carries messages between domains on `a` and on `b`, if there is one.
     #[must_use]
     pub fn window_between(&self, a: NodeId, b: NodeId) -> Option<&Window> {
         self.window(self.link(a, b)?.window?)
@@ -414,7 +415,7 @@ impl Node {
         Node { id: NodeId::HOST, name: name.to_owned(), isa, settings: NodeSettings::Host }
     }
 
-    /// Its settings, when it is a virtual machine.
+    /// Returns its settings if it is a virtual machine.
     #[must_use]
     pub fn as_vm(&self) -> Option<&VmNode> {
         match &self.settings {
@@ -423,7 +424,7 @@ impl Node {
         }
     }
 
-    /// Its settings, when it is a `user` node.
+    /// Returns its settings if it is a `user` node.
     #[must_use]
     pub fn as_user(&self) -> Option<&UserNode> {
         match &self.settings {
@@ -432,7 +433,7 @@ impl Node {
         }
     }
 
-    /// Its settings, when it is a board.
+    /// Returns its settings if it is a board.
     #[must_use]
     pub fn as_bare(&self) -> Option<&BareNode> {
         match &self.settings {
@@ -441,7 +442,7 @@ impl Node {
         }
     }
 
-    /// Its settings, when it was there before the machine.
+    /// Returns its settings if it is attached, not started by the machine.
     #[must_use]
     pub fn as_attached(&self) -> Option<&AttachedNode> {
         match &self.settings {
@@ -450,19 +451,19 @@ impl Node {
         }
     }
 
-    /// What programs for it are built for.
+    /// Returns the build target of its programs.
     #[must_use]
     pub fn target(&self) -> Target {
         Target { bare: self.as_bare().is_some(), isa: self.isa }
     }
 
-    /// Returns whether it has a memory of its own and reaches others through a window only.
+    /// Returns whether it has its own memory and reaches others only through a window.
     #[must_use]
     pub fn behind_window(&self) -> bool {
         self.own_window().is_some()
     }
 
-    /// Its window with the host, if it has one.
+    /// Returns its window with the host, if it has one.
     pub(crate) fn own_window(&self) -> Option<OwnWindow> {
         let (size_mib, doorbells, caches) = match &self.settings {
             NodeSettings::Vm(vm) if vm.join == VmJoin::Window => (vm.window_mib, vm.doorbells, vm.caches),
@@ -482,7 +483,7 @@ impl Node {
     }
 }
 
-/// Returns the ways in which two nodes can be joined, best first; none when nothing can.
+/// Returns the possible transports between two nodes, best first; none if they cannot be joined.
 pub(crate) fn ways(
     windows: &CommonWindows<'_>,
     a: &Node,
@@ -500,7 +501,7 @@ pub(crate) fn ways(
     common.map(|window| (TransportKind::Window, Some(window.id))).into_iter().collect()
 }
 
-/// Links of all pairs of nodes that can reach each other, each by its best transport.
+/// Returns links for all pairs of nodes that can reach each other, each with its best transport.
 pub(crate) fn default_links(nodes: &[Node], windows: &CommonWindows<'_>) -> Vec<Link> {
     let mut links = Vec::new();
     for (index, a) in nodes.iter().enumerate() {

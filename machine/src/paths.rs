@@ -1,9 +1,9 @@
-//! Where things lie that outlive a run: nothing but caches, all of them safe to delete.
+//! Locations of files that outlive a run: only caches, which are safe to delete.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// No folder for caches can be found.
+/// Error: no folder for caches can be determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no folder for caches: set TOMBOLO_CACHE, XDG_CACHE_HOME or HOME to an absolute path")]
 pub struct NoCacheDir;
@@ -18,7 +18,8 @@ pub fn cache_dir() -> Result<PathBuf, NoCacheDir> {
 }
 
 fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoCacheDir> {
-    // A relative path would mean another folder for each process; the XDG specification has it ignored.
+    // A relative path would denote a different folder for each process; the XDG specification requires to
+    // ignore it.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("TOMBOLO_CACHE")
         .or_else(|| Some(absolute("XDG_CACHE_HOME")?.join("tombolo")))

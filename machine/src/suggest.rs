@@ -1,9 +1,9 @@
-//! "Did you mean": the allowed word that a mistyped one is nearest to.
+//! "Did you mean": finds the allowed word nearest to a mistyped one.
 
-/// Longer words are not compared: they are not misspellings, and comparing takes time.
+/// Maximum length of words that are compared: longer ones are not misspellings, and comparing takes time.
 const LONGEST_WORD_BYTES: usize = 64;
 
-/// Returns the one of `allowed` that `word` was probably meant to be.
+/// Returns the word of `allowed` that is nearest to `word`, if it is near enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
@@ -20,7 +20,7 @@ pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Op
     scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// Returns the instruction set that other systems call `word`.
+/// Returns the instruction set for which `word` is the name in other systems.
 pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
     match normal(word).as_str() {
         "arm64" | "armv8" | "armv8_a" | "arm" => Some("aarch64"),

@@ -1,7 +1,7 @@
-//! The windows of a machine: memory that several nodes map, with doorbells between every two of them.
+//! Windows of a machine: memory that several nodes map, with doorbells between every two of them.
 //!
-//! Every virtual machine and board has a window with the host, called like the node; the monitors talk
-//! through it. The `[[window]]` tables of a machine file add windows of any other set of nodes.
+//! Every virtual machine and board has a window with the host, named after the node, through which the
+//! monitors communicate. The `[[window]]` tables of a machine file add windows of any other set of nodes.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -15,46 +15,46 @@ use crate::vm::ivshmem;
 /// Memory that several nodes map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Its position in the machine.
+    /// Index of the window in the machine.
     pub id: WindowId,
-    /// What people call it: for the window between a node and the host the name of the node. No other window
-    /// or node is called the same.
+    /// Name of the window, unique among windows and nodes; a window between a node and the host has the
+    /// node's name.
     pub name: String,
-    /// The nodes that map it, each with a kernel of its own, in the order of their ids. The position of a
-    /// node is its peer number.
+    /// Nodes that map it, each with a separate kernel, in the order of their ids. The index of a node is its
+    /// peer number.
     pub members: Vec<NodeId>,
-    /// Its size, a power of two.
+    /// Size in MiB, a power of two.
     pub size_mib: u32,
-    /// Interrupt vectors of each member: the first is the monitors', the second is shared by channels that
-    /// have none of their own.
+    /// Number of interrupt vectors of each member: the first is the monitors', the second is shared by
+    /// channels without their own.
     pub doorbells: u16,
-    /// The node whose window with the host this is; `None` for one that the machine file adds.
+    /// Node whose window with the host this is; `None` for one that the machine file adds.
     pub own_of: Option<NodeId>,
-    /// The trust domain of its members: each can read and write all of it.
+    /// Trust domain of its members: each can read and write all of it.
     pub trust: String,
-    /// How each member keeps its view of the memory; `None` where it is coherent.
+    /// Caches between each member and the memory; `None` if it is coherent.
     pub caches: Option<Caches>,
-    /// The member whose memory it is meant to be. Every emulated window is memory of the host; this is what
-    /// measurements of placement model.
+    /// Member that the memory nominally belongs to. Every emulated window is memory of the host; `home` is a
+    /// parameter of placement measurements.
     pub home: NodeId,
-    /// Modelled: nanoseconds that another member waits to read a line; 0 when nothing is modelled.
+    /// Modelled latency of reading a line by another member, in nanoseconds; 0 for none.
     pub read_ns: u32,
-    /// Modelled: nanoseconds that another member takes to write a line.
+    /// Modelled cost of writing a line by another member, in nanoseconds.
     pub line_ns: u32,
 }
 
 impl Window {
-    /// How many nodes a window of a `[[window]]` table has.
+    /// Allowed number of nodes in a `[[window]]` table.
     pub const MEMBERS: RangeInclusive<usize> = 2..=8;
-    /// The most doorbells that all members of one window have together: the announcements of all of them
-    /// wait in a socket until an emulator takes them.
+    /// Maximum number of doorbells of all members of one window together: the announcements of all of them
+    /// stay in a socket buffer until an emulator reads them.
     pub const MAX_DOORBELLS: u16 = ivshmem::MAX_ANNOUNCED;
-    /// The most doorbells that all windows of one node have together, which is how many interrupts the
-    /// emulated interrupt controller has for messages.
+    /// Maximum number of doorbells of all windows of one node together, limited by the message interrupts of
+    /// the emulated interrupt controller.
     pub const MAX_DOORBELLS_OF_NODE: u16 = ivshmem::MAX_VECTORS;
-    /// The most addresses that the windows of a board take, in MiB: what a RISC-V board has for devices.
+    /// Maximum size of a board's address range for windows, in MiB, as on a RISC-V board.
     pub const MAX_ADDRESSES_OF_BOARD_MIB: u64 = 16 << 10;
-    /// The trust domain of a window that says none.
+    /// Default trust domain of a window.
     pub const DEFAULT_TRUST: &'static str = "machine";
     /// Allowed values of `read_ns` and `line_ns`.
     pub const MODELLED_NS: RangeInclusive<u32> = 0..=1_000_000;
@@ -65,14 +65,14 @@ impl Window {
         self.members.iter().position(|member| *member == node).map(|position| position as u16)
     }
 
-    /// Its size in bytes.
+    /// Returns the size of the window, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         u64::from(self.size_mib) << 20
     }
 }
 
-/// What a node says of its window with the host.
+/// Settings of a node for its window with the host.
 pub(crate) struct OwnWindow {
     pub(crate) size_mib: u32,
     pub(crate) doorbells: u16,
@@ -98,9 +98,8 @@ pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
     .collect()
 }
 
-/// For each two nodes that map a window in common the first such window: the node's own for the host and a
-/// node. A machine has up to a thousand nodes with a window each, so nothing searches all windows for each
-/// pair.
+/// First common window of every two nodes that share one: the node's own for the host and a node. A machine
+/// has up to a thousand nodes with a window each, so searching all windows for each pair would be too slow.
 pub(crate) struct CommonWindows<'a>(BTreeMap<(NodeId, NodeId), &'a Window>);
 
 impl<'a> CommonWindows<'a> {

@@ -1,5 +1,5 @@
-//! Programs built for every instruction set, packed, unpacked and run. Needs what `make setup` installs: the
-//! Rust targets, Debian's cross compilers and qemu-user; a missing one fails the test and is named.
+//! Programs built for every instruction set, packed, unpacked and run. Needs the tools that `make setup`
+//! installs: the Rust targets, Debian's cross compilers and qemu-user; a missing one fails the test by name.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use tombolo_base::{Isa, NodeId, Target};
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 use tombolo_machine::{Image, Node, NodeSettings, UserNode, kit};
 
-/// A folder that is gone after the test.
+/// A temporary folder, removed after the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -34,7 +34,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What the build for `isa` prints, run on this host or under the emulator.
+/// Returns the output of the build for `isa`, run on this host or under the emulator.
 fn run(image: &Image, isa: Isa, folder: &Path) -> String {
     let path = folder.join(format!("program-{isa}"));
     fs::write(&path, image.program(isa).expect("a build").bytes).expect("the program is written");
@@ -54,7 +54,7 @@ fn run(image: &Image, isa: Isa, folder: &Path) -> String {
     String::from_utf8(output.stdout).expect("the program prints text")
 }
 
-/// Builds for every instruction set; returns the image as it is read back from its file.
+/// Builds for every instruction set. Returns the image, read back from its file.
 fn build_for_all(request: &Request) -> Image {
     let mut steps = Vec::new();
     let built = build(request, &mut |progress| match progress {

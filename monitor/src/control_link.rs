@@ -1,5 +1,5 @@
-//! The control link between the root and an agent: packets on a socket, or a channel in a window or on a
-//! stream of bytes.
+//! Control link between the root and an agent: packets on a socket, or a channel in a window or on a byte
+//! stream.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use tombolo_transport::{EndError, Transport, TransportExt, wait};
 /// The transport of a control link.
 #[derive(Debug)]
 enum Carrier {
-    /// On one kernel: descriptors can go along.
+    /// Packets on one kernel, with descriptors.
     Packets(OwnedFd),
-    /// Across a window.
+    /// Channel across a window.
     Window(WindowChannel),
-    /// On a stream of bytes.
+    /// Channel on a byte stream.
     Stream(Box<StreamChannel>),
 }
 
@@ -30,29 +30,29 @@ pub struct ControlLink {
     gone: bool,
 }
 
-/// Bytes that may wait for the other end before this one should ask for no more.
+/// Number of queued bytes from which this side should send no further requests.
 const BACKED_UP_BYTES: usize = 1 << 20;
 
-/// Bytes that may wait for the other end. If they exceed this, it counts as dead.
+/// Maximum number of queued bytes; beyond it the other end counts as dead.
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
-/// What arrived: a message with its descriptors.
+/// Received message with its descriptors.
 pub type Arrived = (Vec<u8>, Vec<OwnedFd>);
 
 impl ControlLink {
-    /// Over a packet socket.
+    /// Creates a link over a packet socket.
     #[must_use]
     pub fn over_socket(socket: OwnedFd) -> Self {
         Self::over(Carrier::Packets(socket))
     }
 
-    /// Over a channel in a window.
+    /// Creates a link over a channel in a window.
     #[must_use]
     pub fn over_window(channel: WindowChannel) -> Self {
         Self::over(Carrier::Window(channel))
     }
 
-    /// Over a channel on a stream of bytes.
+    /// Creates a link over a channel on a byte stream.
     #[must_use]
     pub fn over_stream(channel: StreamChannel) -> Self {
         Self::over(Carrier::Stream(Box::new(channel)))
@@ -62,13 +62,13 @@ impl ControlLink {
         ControlLink { carrier, queue: VecDeque::new(), queued_bytes: 0, gone: false }
     }
 
-    /// Returns whether the other end is gone.
+    /// Returns whether the other end is closed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// Sends a message, now or when the other side takes it.
+    /// Sends a message, immediately or when the other side has room.
     pub fn send(&mut self, message: Vec<u8>, fds: Vec<OwnedFd>) {
         self.queued_bytes += message.len();
         self.queue.push_back((message, fds));
@@ -78,7 +78,7 @@ impl ControlLink {
         }
     }
 
-    /// The other end does not keep up: what is sent piles up here.
+    /// Returns whether sent messages accumulate because the other end is too slow.
     #[must_use]
     pub fn is_backed_up(&self) -> bool {
         self.queued_bytes > BACKED_UP_BYTES
@@ -90,7 +90,7 @@ impl ControlLink {
         self.queued_bytes = 0;
     }
 
-    /// Sends what the other side takes.
+    /// Sends as many queued messages as the other side accepts.
     pub fn flush(&mut self) {
         while let Some((message, fds)) = self.queue.front() {
             let taken = match &mut self.carrier {
@@ -147,7 +147,7 @@ impl ControlLink {
         if self.queue.is_empty() { Interest::Read } else { Interest::ReadWrite }
     }
 
-    /// Announces that this side is about to sleep; false when there is something to do first.
+    /// Announces that this side is about to sleep. Returns false if there is work to do first.
     pub fn about_to_sleep(&mut self) -> bool {
         let interest = self.interest();
         match &mut self.carrier {
@@ -157,7 +157,7 @@ impl ControlLink {
         }
     }
 
-    /// What to sleep on.
+    /// Adds the descriptors to sleep on.
     pub fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         let interest = self.interest();
         match &self.carrier {
@@ -167,7 +167,7 @@ impl ControlLink {
         }
     }
 
-    /// Takes back the announcement and sends what can be sent.
+    /// Withdraws the announcement and sends queued messages.
     pub fn wake_up(&mut self) {
         match &mut self.carrier {
             Carrier::Packets(_) => {}
@@ -178,7 +178,7 @@ impl ControlLink {
     }
 }
 
-/// Returns whether a channel has taken a message.
+/// Returns whether a channel has accepted a message.
 fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
     match outcome {
         Ok(()) => Ok(true),
@@ -187,7 +187,7 @@ fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
     }
 }
 
-/// What a channel had.
+/// Converts the result of receiving from a channel.
 fn received<T>(outcome: Result<Option<T>, EndError>, buffer: Vec<u8>) -> Result<Option<Arrived>, ()> {
     outcome.map(|something| something.map(|_| (buffer, Vec::new()))).map_err(|_| ())
 }

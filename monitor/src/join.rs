@@ -1,4 +1,4 @@
-//! `tombolod join`: makes a Linux that was there before the machine a node of it.
+//! Implementation of `tombolod join`: adds a running Linux system to a machine as a node.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,40 +32,40 @@ use crate::node_monitor::{self, Joined, NodeMonitorError};
 use crate::polled_bells::{End, PolledBells};
 use crate::random_nonce;
 
-/// How often an offer or an answer is looked for.
+/// Polling period for an offer or an answer.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long the root may take to open the control link.
+/// Timeout for the root to open the control link.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before another attempt, so that attempts that fail at once do not busy the root.
+/// Delay before another attempt, so that immediate failures do not load the root.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The options of `tombolod join`.
+/// Options of `tombolod join`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
-    /// The window.
+    /// Location of the window.
     pub window: WindowSource,
-    /// Its length in bytes, where it has to be checked or does not know it itself.
+    /// Length in bytes, if it is to be checked or the window does not determine it.
     pub length_bytes: Option<u64>,
-    /// How this side keeps its view of the window; `None` where it is coherent.
+    /// Caches between this side and the window; `None` if it is coherent.
     pub caches: Option<Caches>,
-    /// The file with the key.
+    /// File with the key.
     pub key: Option<PathBuf>,
-    /// The node that the window must belong to.
+    /// Name of the node that the window must belong to.
     pub node: Option<String>,
-    /// After how long without a sign of life the root counts as lost.
+    /// Time without a heartbeat after which the root counts as lost.
     pub silence: Duration,
-    /// How long to wait for the root; without limit when `None`.
+    /// Timeout for the root to appear; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// End when the machine ends, rather than wait for it to come back.
+    /// End when the machine ends, instead of waiting for its return.
     pub once: bool,
-    /// Join even if the window loses or changes what is written.
+    /// Join even if the window loses or changes data.
     pub force: bool,
 }
 
 impl JoinOptions {
-    /// Returns the usual ones for a window.
+    /// Creates default options for a window.
     #[must_use]
     pub fn new(window: WindowSource) -> Self {
         JoinOptions {
@@ -81,7 +81,7 @@ impl JoinOptions {
         }
     }
 
-    /// What a machine file says of a node.
+    /// Reads the settings of a node from a machine file.
     ///
     /// # Errors
     /// [`JoinError::File`], [`JoinError::NotAttached`].
@@ -101,13 +101,13 @@ impl JoinOptions {
     }
 }
 
-/// Why a node cannot join.
+/// Reason why a node cannot join.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The machine file is wrong.
+    /// The machine file has mistakes.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It has no such node.
+    /// The machine file has no attached node of this name.
     #[error("{file} has no node '{node}' of kind \"attached\"")]
     NotAttached {
         /// The machine file.
@@ -121,48 +121,48 @@ pub enum JoinError {
     /// The window is too small.
     #[error("the window {window} has {found} bytes; a window has {MIN_WINDOW_BYTES} or more")]
     TooSmall {
-        /// The window.
+        /// Location of the window.
         window: WindowSource,
-        /// Its length.
+        /// Length of the window.
         found: u64,
     },
-    /// The window is not coherent, and this processor has no instructions for that.
+    /// The window is not coherent, and this processor lacks cache instructions.
     #[error(transparent)]
     Caches(#[from] NoCacheInstructions),
     /// The two sides do not agree.
     #[error("cannot join through the window {window}: {error}")]
     Rendezvous {
-        /// The window.
+        /// Location of the window.
         window: WindowSource,
         /// The difference.
         error: RendezvousError,
     },
-    /// The root did not come.
+    /// The root did not appear.
     #[error("no machine offered the window {window} within {seconds:.0} s; bring it up with `tombolo up`")]
     Timeout {
-        /// The window.
+        /// Location of the window.
         window: WindowSource,
-        /// How long it was waited for.
+        /// Time waited, in seconds.
         seconds: f64,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// How one membership ended.
+/// Reason why a membership ended.
 enum Left {
-    /// The machine is gone, or this node was lost to it.
+    /// The machine is gone, or has lost this node.
     Machine(String),
-    /// This process got SIGTERM or SIGINT.
+    /// Stopped by SIGTERM or SIGINT.
     Asked,
 }
 
-/// Joins, and joins again whenever the machine has come back, until SIGTERM or SIGINT. `say` gets messages
-/// for the user.
+/// Runs the node: joins, and rejoins whenever the machine returns, until SIGTERM or SIGINT. `say` gets
+/// messages for the user.
 ///
 /// # Errors
-/// [`JoinError`].
+/// [`JoinError`] with the reason.
 pub fn run(options: &JoinOptions, mut say: impl FnMut(String)) -> Result<(), JoinError> {
     let asked = process::termination()?;
     let key = WindowKey::read(options.key.as_deref())?;
@@ -201,7 +201,7 @@ fn join_once(
     }
 }
 
-/// Joins by the first page of the window, as this side sees it.
+/// Joins through this side's view of the first page of the window.
 fn join_by<C: CacheMaintenance>(
     options: &JoinOptions,
     page: &SharedMemory<C>,
@@ -242,7 +242,7 @@ fn join_by<C: CacheMaintenance>(
     }))
 }
 
-/// Returns a number of the kernel that runs here; another after each boot.
+/// Returns an identifier of the running kernel, different after each boot.
 fn kernel() -> Result<u64, OsError> {
     let path = "/proc/sys/kernel/random/boot_id";
     let boot_id = std::fs::read(path).context(&format!("read {path}"))?;
@@ -290,7 +290,7 @@ fn rendezvous<C: CacheMaintenance>(
     }
 }
 
-/// Is a node of the machine, until one of the two ends.
+/// Acts as a node of the machine until one of the two ends.
 fn serve<C: CacheMaintenance>(
     joiner: Joiner,
     accepted: Accepted,
@@ -320,7 +320,7 @@ fn serve<C: CacheMaintenance>(
             };
             let _ = bells.run();
             end.leave(page);
-            // The control link ends with its lifeline.
+            // The control link is closed together with its lifeline.
             drop(far_end);
         });
         let ended = be_node(opened, caches, lifeline, (incoming, outgoing));
@@ -333,12 +333,12 @@ fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
     counters.iter().map(|counter| counter.try_clone().context("copy a descriptor")).collect()
 }
 
-/// Returns the header that the root has written for this node.
+/// Reads the header that the root has written for this node.
 fn read_header(opened: &OpenWindow, caches: Option<Caches>) -> Result<WindowHeader, NodeMonitorError> {
     let length = usize::try_from(opened.length_bytes).unwrap_or(usize::MAX);
     let whole = memory::map(&opened.file, opened.base_bytes, length)?;
     if let Some(caches) = caches {
-        // It is the window itself, so that its length is known, rather than a view of its first page.
+        // Uses the window itself, whose length is known, rather than a view of its first page.
         let page = whole.slice(0, RENDEZVOUS_BYTES);
         page.map(|page| caches.invalidate(&page))
             .map_err(|error| NodeMonitorError::Window(error.to_string()))?;

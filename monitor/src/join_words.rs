@@ -1,4 +1,4 @@
-//! The words after `tombolod join`.
+//! Parses the arguments of `tombolod join`.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tombolod::join::{JoinError, JoinOptions};
 
 use crate::USAGE;
 
-/// Returns the options of `join`; the outer error is one of usage.
+/// Returns the options of `join`; the outer error is a usage error.
 pub(crate) fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinError>, String> {
     let (mut window, mut file, mut node, mut key) = (None, None, None, None);
     let (mut size_mib, mut silence, mut timeout) = (None, None, None);
@@ -72,7 +72,7 @@ fn count(word: &str, text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("invalid {word} {text}; give a number from 0 to {}", u32::MAX))
 }
 
-/// How this side keeps its view of the window, as in a machine file; `None` if nothing is said.
+/// Parses this side's caches of the window, as in a machine file; `None` if not given.
 fn caches(
     coherence: Option<&str>,
     cache_seed: Option<u32>,

@@ -25,16 +25,16 @@ use crate::control_link::ControlLink;
 use crate::orphans;
 use crate::streams::{CONTROL_STREAM, LinkStreams};
 
-/// How long the root may take to answer a node that has just started.
+/// Timeout for the root to answer a node that has just started.
 const ROOT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why a node's monitor ends.
+/// Reason why a node's monitor ends.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeMonitorError {
     /// The root is gone, and the machine with it.
     #[error("the root monitor is gone")]
     RootGone,
-    /// The root sent something invalid.
+    /// The root sent an invalid message.
     #[error("the root broke the protocol: {0}")]
     Protocol(String),
     /// The ports of the machine are not usable.
@@ -43,7 +43,7 @@ pub enum NodeMonitorError {
     /// The window is not usable.
     #[error("the window is not usable: {0}")]
     Window(String),
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -68,13 +68,13 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
     if Parameters::read()?.get(parameter) == Some(by_ports) { run_with_ports() } else { run_with_windows() }
 }
 
-/// Runs the monitor of a virtual machine that only streams of bytes join to the host.
+/// Runs the monitor of a virtual machine that is joined to the host only by byte streams.
 fn run_with_ports() -> Result<(), NodeMonitorError> {
     let link = |error: &dyn std::fmt::Display| NodeMonitorError::Link(error.to_string());
     let deadline = Deadline::after(ROOT_TIMEOUT);
     let control = ports::open(ports::CONTROL, deadline).map_err(|error| link(&error))?;
     let streams = ports::open(ports::STREAMS, deadline).map_err(|error| link(&error))?;
-    // For as long as this runs.
+    // Kept as long as this function runs.
     let port = LinkStreams::start(control)?;
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel =
@@ -89,7 +89,7 @@ fn run_with_windows() -> Result<(), NodeMonitorError> {
     let mut own = None;
     for device in WindowDevice::find_all().map_err(|error| unusable(&error))? {
         let (header, window) = open_window(&device)?;
-        // The root makes one window for this node alone, through which they talk.
+        // The root creates one window for this node alone, for the control link.
         if header.node != NodeId::HOST {
             own = Some(header);
         }
@@ -103,7 +103,7 @@ fn run_with_windows() -> Result<(), NodeMonitorError> {
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
     let counter = window.bells.incoming(CONTROL_VECTOR);
     let counter = counter.ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
-    // Never hangs up: the end of the root is the end of this virtual machine.
+    // Never hangs up: when the root ends, so does this virtual machine.
     let (lifeline, _far_end) = socket::pair(socket::SocketKind::Stream)?;
     let lent = window::Lent {
         memory: copy(bar.as_fd())?,
@@ -122,7 +122,7 @@ fn run_with_windows() -> Result<(), NodeMonitorError> {
     run_joined(ControlLink::over_window(channel), None, Joined::Windows(own, windows))
 }
 
-/// Opens a window, with the header that the root wrote into it.
+/// Opens a window and reads the header written by the root.
 fn open_window(device: &WindowDevice) -> Result<(WindowHeader, GuestWindow), NodeMonitorError> {
     let unusable = |error: &dyn std::fmt::Display| {
         NodeMonitorError::Window(format!("device {}: {error}", device.address()))
@@ -138,13 +138,13 @@ fn open_window(device: &WindowDevice) -> Result<(WindowHeader, GuestWindow), Nod
     Ok((header, GuestWindow { memory: bar.file, bells, caches: header.caches }))
 }
 
-/// What joins a node to others.
+/// Connection of a node to others.
 pub(crate) enum Joined {
-    /// The kernel that it shares with the host.
+    /// The kernel shared with the host.
     Kernel,
-    /// Windows; the first is the one that it shares with the host.
+    /// Windows, with the id of the one shared with the host.
     Windows(WindowId, BTreeMap<WindowId, GuestWindow>),
-    /// Streams of bytes.
+    /// Byte streams.
     Streams(LinkStreams),
 }
 
@@ -174,8 +174,7 @@ pub(crate) fn run_joined(
             if agent.execute(order, fds).is_err() {
                 return Ok(());
             }
-            // The next order may take long, as to start a program does under emulation; deaths are told
-            // before that.
+            // The next order may take long, such as starting a program under emulation; report deaths first.
             send_reports(&mut link, &mut agent)?;
         }
         send_reports(&mut link, &mut agent)?;
@@ -197,8 +196,8 @@ fn send_reports(link: &mut ControlLink, agent: &mut Agent) -> Result<(), NodeMon
     Ok(())
 }
 
-/// Sends a report. One that cannot be encoded ends the monitor: without it the root's state of this node
-/// would be wrong.
+/// Sends a report. If it cannot be encoded the monitor ends: without it the root's state of this node would
+/// be wrong.
 fn send(link: &mut ControlLink, report: &Report, file: Option<OwnedFd>) -> Result<(), NodeMonitorError> {
     let bytes =
         report.to_bytes().map_err(|error| NodeMonitorError::Protocol(format!("a report: {error}")))?;

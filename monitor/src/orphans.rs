@@ -1,7 +1,8 @@
 //! Processes that outlive the one that started them.
 //!
 //! A domain's process group dies with it, but a process may leave its group and session. Every monitor is the
-//! subreaper of what it starts, so such an orphan becomes its child, and can be found, ended and reaped.
+//! subreaper of the processes that it starts, so such an orphan becomes its child, and can be found, killed
+//! and reaped.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -9,7 +10,7 @@ use tombolo_platform::Errno;
 
 use tombolo_monitor_core::agent::Kin;
 
-/// All children of this process. Until they are reaped their numbers are theirs.
+/// Returns all children of this process. Their numbers are not reused until they are reaped.
 pub(crate) fn children() -> Vec<Kin> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let kin_of = |pid: i32| {
@@ -20,11 +21,11 @@ pub(crate) fn children() -> Vec<Kin> {
     listed_children().unwrap_or_else(all_processes).into_iter().filter_map(kin_of).collect()
 }
 
-/// Returns the children of all threads of this process, as the kernel lists them; none where it has no such
-/// lists.
+/// Returns the children of all threads of this process from the kernel's lists; `None` if the kernel has no
+/// such lists.
 ///
-/// A list can miss a child if another is reaped while it is read. Here only the thread that reads also
-/// reaps, and processes that become children meanwhile come last.
+/// A list can miss a child if another is reaped while it is read. Here only the reading thread reaps, and new
+/// children are appended.
 fn listed_children() -> Option<Vec<i32>> {
     let mut found = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task").ok()? {
@@ -34,20 +35,20 @@ fn listed_children() -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// Every process that there is: on a busy machine many times as many as the children.
+/// Returns all processes: on a busy machine many times the number of children.
 fn all_processes() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// From a line of `/proc/PID/stat`. The name in it, between parentheses, may hold anything.
+/// Parses a line of `/proc/PID/stat`. The name in it, between parentheses, may contain any bytes.
 fn parent_and_group(stat: &str) -> Option<(i32, i32)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Returns a variable of the environment that a process was started with; an orphan has that of its domain.
+/// Returns a variable of a process's initial environment; an orphan has that of its domain.
 pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let wanted = format!("{name}=");
@@ -63,7 +64,7 @@ pub(crate) fn kill(kin: Kin) {
     }
 }
 
-/// Kills every child of this process, and what becomes one by that, and waits until all are gone.
+/// Kills every child of this process, including those reparented meanwhile, and waits until all are gone.
 pub(crate) fn end_all() {
     loop {
         let all = children();
@@ -99,10 +100,10 @@ mod tests {
         let pid = Pid::from_child(&child).as_raw_nonzero().get();
         let found = children().into_iter().find(|kin| kin.pid == pid).expect("it is ours");
         assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
-        // By either way, where the kernel has both.
+        // Test both methods if the kernel supports them.
         assert!(listed_children().is_none_or(|listed| listed.contains(&pid)));
         assert!(all_processes().contains(&pid));
-        // While it is executing `sleep` it has no environment yet.
+        // During exec the process has no environment yet.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while variable_of(pid, "TOMBOLO_DOMAIN").is_none() && std::time::Instant::now() < until {
             std::thread::yield_now();

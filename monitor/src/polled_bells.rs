@@ -1,7 +1,7 @@
-//! The doorbells and the beat of a window without interrupts: a thread of each of its two monitors.
+//! Doorbells and heartbeat of a window without interrupts, with a thread in each of its two monitors.
 //!
-//! Programs ring event counters, as everywhere. The thread counts up words in the window for them, looks at
-//! the words that the other side counts up, and signals the event counters of its own programs.
+//! Programs ring event counters, as everywhere. For each ring the thread increments a word in the window; it
+//! polls the words that the other side increments, and signals the event counters of its own programs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use tombolo_platform::event::{Interest, Ready, drain, poll, signal};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError};
 
-/// How often the window is polled while bells ring, and while they do not.
+/// Polling period of the window while bells ring; the next constant is the period while idle.
 const BUSY_PERIOD: Duration = Duration::from_micros(100);
 const QUIET_PERIOD: Duration = Duration::from_millis(1);
 
-/// For how long after a ring it counts as busy.
+/// Time after a ring during which the window counts as busy, in nanoseconds.
 const BUSY_NS: u64 = 5_000_000;
 
-/// How often this side shows that it lives; the least limit of silence is 1 s.
+/// Heartbeat period of this side; the minimum silence limit is 1 s.
 pub(crate) const BEAT_NS: u64 = 50_000_000;
 
-/// One side of a window that is joined.
+/// One side of a joined window.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The root's.
+    /// Side of the root.
     Host(Host),
-    /// The node's.
+    /// Side of the node.
     Joiner(Joiner),
 }
 
@@ -53,7 +53,7 @@ impl End {
         }
     }
 
-    /// Tells the other side that this one ends.
+    /// Notifies the other side that this one ends.
     pub(crate) fn leave<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         match self {
             End::Host(host) => host.close(window),
@@ -62,26 +62,26 @@ impl End {
     }
 }
 
-/// The doorbells of one side, which a thread forwards between its programs and the window.
+/// Doorbells of one side, which a thread forwards between its programs and the window.
 pub(crate) struct PolledBells<'a, C> {
-    /// The first page of the window, as this side sees it.
+    /// This side's view of the first page of the window.
     pub(crate) window: &'a SharedMemory<C>,
     pub(crate) key: &'a WindowKey,
     pub(crate) end: &'a mut End,
     pub(crate) bells: Bells,
-    /// By bell, what to signal when the other side has rung it.
+    /// Event counters to signal when the other side has rung, by bell.
     pub(crate) incoming: &'a [OwnedFd],
-    /// By bell, what becomes readable when a program here rings it.
+    /// Event counters that programs here ring, by bell.
     pub(crate) outgoing: &'a [OwnedFd],
-    /// One is readable when the thread is to end.
+    /// Descriptors of which one becomes readable to stop the thread.
     pub(crate) stop: &'a [BorrowedFd<'a>],
 }
 
 impl<C: CacheMaintenance> PolledBells<'_, C> {
-    /// Forwards rings until the other side is lost, or until it is told to stop: then `None`.
+    /// Forwards rings until the other side is lost, or returns `None` when told to stop.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub(crate) fn run(mut self) -> Result<Option<Loss>, OsError> {
         let (mut busy_until_ns, mut beat_at_ns) = (0, 0);
         loop {
@@ -107,7 +107,7 @@ impl<C: CacheMaintenance> PolledBells<'_, C> {
         }
     }
 
-    /// Forwards rings in both directions; returns whether there were any.
+    /// Forwards rings in both directions. Returns whether there were any.
     fn forward(&mut self, rung: &[Ready]) -> bool {
         let mut any = false;
         for (bell, counter) in self.outgoing.iter().enumerate() {
@@ -119,7 +119,7 @@ impl<C: CacheMaintenance> PolledBells<'_, C> {
         let incoming = self.incoming;
         any | self.bells.hear(self.window, |bell| {
             if let Some(counter) = incoming.get(usize::from(bell)) {
-                // It is this process's own counter: the write cannot fail.
+                // The counter belongs to this process: the write cannot fail.
                 let _ = signal(counter);
             }
         })

@@ -1,8 +1,8 @@
-//! Wakes the ends of channels that have no interrupt vector of their own.
+//! Wakes the ends of channels without an interrupt vector of their own.
 //!
-//! They sleep on event counters that this monitor signals. The vector that all of them share wakes the
-//! monitor, which finds in the memory of each channel whether its peer has rung ([`tombolo_link::rung`]). Of
-//! channels whose rings one word counts together it looks only if that word has changed.
+//! They sleep on event counters that this monitor signals. A vector shared by all of them wakes the monitor,
+//! which checks the memory of each channel for a ring of its peer ([`tombolo_link::rung`]). Channels in a
+//! group share a word that counts their rings; they are checked only if that word has changed.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -14,14 +14,14 @@ use tombolo_link::{RingWatch, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, event};
 
-/// The bytes of a channel that its watch needs: its header, in whole pages.
+/// Bytes of a channel that its watch maps: its header, in whole pages.
 pub(crate) const WATCHED_BYTES: usize = HEADER_BYTES.next_multiple_of(PAGE_BYTES);
 
 #[derive(Debug)]
 struct SharedBell {
     window: WindowId,
     memory: SharedMemory,
-    /// Where the word of its group is.
+    /// Location of its group's word.
     group: Option<u64>,
     caches: Option<Caches>,
     watch: RingWatch,
@@ -48,26 +48,26 @@ struct Group {
     channels: HashSet<ChannelId>,
 }
 
-/// The channels of one window.
+/// Channels of one window.
 #[derive(Debug, Default)]
 struct Members {
-    /// Those that are looked at with every ring.
+    /// Channels without a group, checked on every ring.
     alone: HashSet<ChannelId>,
-    /// By the place of the group's word.
+    /// Groups by the location of their word.
     groups: HashMap<u64, Group>,
 }
 
-/// A channel to be watched.
+/// Parameters of a channel to be watched.
 pub(crate) struct Watched {
     pub(crate) channel: ChannelId,
     pub(crate) window: WindowId,
-    /// The end that is to be woken is the accepting one.
+    /// Whether the end to be woken is the accepting one.
     pub(crate) accepting: bool,
-    /// Where the word of its group is.
+    /// Location of its group's word.
     pub(crate) group: Option<u64>,
 }
 
-/// The event counters of a monitor's channels without a vector.
+/// Event counters of a monitor's channels without a vector.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBells {
     bells: HashMap<ChannelId, SharedBell>,
@@ -75,9 +75,9 @@ pub(crate) struct SharedBells {
 }
 
 impl SharedBells {
-    /// Returns the event counter for one end of a channel in a memory, with the way in which its sides keep
-    /// their views of it. It is kept until it is [forgotten](Self::forget). `page` returns the page of the
-    /// window that begins there, and is asked for it once for each group.
+    /// Creates the event counter for one end of a channel in a memory, given the caches of its sides. It is
+    /// kept until it is [forgotten](Self::forget). `page` maps the page of the window at an offset; it is
+    /// called once for each group.
     ///
     /// # Errors
     /// An error of the kernel; memory that is too short.
@@ -132,7 +132,7 @@ impl SharedBells {
         }
     }
 
-    /// Returns whether any end sleeps by the shared vector of a window.
+    /// Returns whether any end is woken by the shared vector of a window.
     pub(crate) fn has_any(&self, window: WindowId) -> bool {
         self.windows.contains_key(&window)
     }

@@ -1,7 +1,8 @@
-//! The streams of a link that is one stream of bytes: a thread at each end joins them to sockets of programs.
+//! Multiplexed streams of a link that is a single byte stream: a thread at each end connects them to sockets
+//! of programs.
 //!
-//! [`tombolo_link::streams`] decides; this reads and writes. When the link ends, every stream does, and what
-//! is opened later is closed at once: no program waits for a link that is gone.
+//! [`tombolo_link::streams`] decides; this module reads and writes. When the link ends, all streams end, and
+//! those opened later are closed immediately: no program waits for a link that is gone.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -19,18 +20,18 @@ use tombolo_platform::{Errno, OsError, socket};
 /// The only stream of a control link's port: the control link.
 pub(crate) const CONTROL_STREAM: ChannelId = ChannelId(1);
 
-/// Bytes read from the link at a time.
+/// Number of bytes read from the link at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Reads of the link, and writes to it, before programs have their turn.
+/// Maximum number of reads and writes of the link before programs get their turn.
 const BURST: usize = 8;
 
 /// This side's end of a stream.
 #[derive(Debug)]
 enum End {
-    /// A program has the other end of this.
+    /// Socket whose other end a program has.
     Socket(OwnedFd),
-    /// What is sent, whole.
+    /// File to send completely.
     File(OwnedFd),
 }
 
@@ -44,11 +45,11 @@ impl End {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ends that the thread has not taken yet; without one, an end that never came to be.
+    /// New ends that the thread has not taken yet; `None` for an end that could not be created.
     fresh: Vec<(u64, Option<End>)>,
-    /// Streams that are over, until they are asked for.
+    /// Ended streams that were not reported yet.
     over: Vec<ChannelId>,
-    /// The link is gone, and the thread with it.
+    /// Whether the link and the thread have ended.
     gone: bool,
     stop: bool,
 }
@@ -58,7 +59,7 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
     bell: OwnedFd,
-    /// Signalled when streams are over.
+    /// Signalled when streams have ended.
     over: OwnedFd,
 }
 
@@ -68,7 +69,7 @@ impl Shared {
     }
 }
 
-/// One end of a link, with the thread that serves it. When this is dropped the link is closed.
+/// One end of a link, with the thread that serves it. Dropping it closes the link.
 #[derive(Debug)]
 pub struct LinkStreams {
     shared: Arc<Shared>,
@@ -93,10 +94,10 @@ impl LinkStreams {
         Ok(LinkStreams { shared })
     }
 
-    /// Opens a stream on this side: the end for a program.
+    /// Opens a stream on this side and returns the end for a program.
     ///
     /// # Errors
-    /// No descriptors are left; the far side then learns that there is no such end.
+    /// No descriptors are left; the far side is then notified that the end does not exist.
     pub fn open(&self, stream: ChannelId) -> Result<OwnedFd, OsError> {
         match socket::pair(socket::SocketKind::Stream) {
             Ok((ours, theirs)) => {
@@ -110,20 +111,20 @@ impl LinkStreams {
         }
     }
 
-    /// Sends all of a file in a stream; nothing where it cannot be read.
+    /// Sends a whole file in a stream; nothing if it cannot be read.
     pub fn send_file(&self, stream: ChannelId, file: OwnedFd) {
         let at_start = rustix::fs::seek(&file, SeekFrom::Start(0)).is_ok();
         self.give(stream, at_start.then_some(End::File(file)));
     }
 
-    /// This side has nothing to send in a stream: the far side sees its end.
+    /// Closes a stream without sending anything: the far side sees its end.
     pub fn send_nothing(&self, stream: ChannelId) {
         self.give(stream, None);
     }
 
     fn give(&self, stream: ChannelId, end: Option<End>) {
         let mut state = self.shared.state();
-        // Dropped, which hangs it up, when there is no thread any more.
+        // Dropped, and so hung up, if the thread has ended.
         if !state.gone {
             state.fresh.push((stream.0, end));
             drop(state);
@@ -131,13 +132,13 @@ impl LinkStreams {
         }
     }
 
-    /// Readable when streams are over.
+    /// Returns a descriptor that is readable when streams have ended.
     #[must_use]
     pub fn over_fd(&self) -> BorrowedFd<'_> {
         self.shared.over.as_fd()
     }
 
-    /// Returns the streams whose end here is gone since this was asked last.
+    /// Returns the streams whose local end closed since the last call.
     #[must_use]
     pub fn take_over(&self) -> Vec<ChannelId> {
         drain(&self.shared.over);
@@ -152,20 +153,20 @@ impl Drop for LinkStreams {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Thread {
     link: OwnedFd,
     streams: Streams,
     ends: BTreeMap<u64, End>,
-    /// Who is first: the link may be full before all had their turn.
+    /// Stream that is served first: the link may be full before all have had their turn.
     turn: u64,
 }
 
-/// Why the thread ends.
+/// The link has ended, and the thread ends.
 struct Gone;
 
 impl Thread {
-    /// Until the link ends, or its [`LinkStreams`] is dropped.
+    /// Serves until the link ends, or its [`LinkStreams`] is dropped.
     fn serve(&mut self, shared: &Shared) {
         let mut buffer = vec![0; READ_BYTES];
         loop {
@@ -200,7 +201,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives the link what it takes and takes what it has, a part of it when it is much.
+    /// Writes to and reads from the link, up to a bounded amount.
     fn serve_link(&mut self, buffer: &mut [u8]) -> Result<bool, Gone> {
         let mut worked = false;
         for _ in 0..BURST {
@@ -222,7 +223,7 @@ impl Thread {
                 Ok(0) => return Err(Gone),
                 Ok(count) => {
                     worked = true;
-                    // An end that breaks the protocol is of no use, like one that is gone.
+                    // A peer that breaks the protocol is treated like one that is gone.
                     self.streams.receive(&buffer[..count]).map_err(|_| Gone)?;
                 }
                 Err(Errno::INTR) => {}
@@ -233,7 +234,7 @@ impl Thread {
         Ok(worked)
     }
 
-    /// Gives every end what it takes, and takes one piece of each that has some.
+    /// Delivers to every end, and reads one piece from each that has data.
     fn serve_ends(&mut self, shared: &Shared, buffer: &mut [u8]) -> bool {
         let mut worked = false;
         let mut over = Vec::new();
@@ -269,7 +270,7 @@ impl Thread {
         worked
     }
 
-    /// Until something can be done.
+    /// Sleeps until there is work.
     fn sleep(&self, shared: &Shared) -> Result<(), OsError> {
         let link = match self.streams.outgoing().is_empty() {
             true => Interest::Read,
@@ -294,7 +295,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Hangs up everything.
+    /// Hangs up all ends.
     fn leave(mut self, shared: &Shared) {
         let fresh = {
             let mut state = shared.state();
@@ -308,7 +309,7 @@ impl Thread {
     }
 }
 
-/// Gives an end what has arrived for it; whether the end is gone.
+/// Writes received data to an end. Returns whether the end is closed.
 fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> bool {
     loop {
         let pending = streams.pending(stream);
@@ -323,8 +324,8 @@ fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> 
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
-            // It is closed. What it has sent before is still to be read, its close among it; its end shows
-            // behind that.
+            // It is closed. Data that it sent before must still be read, including its close; its end is
+            // detected after that.
             Err(_) => {
                 let count = pending.len();
                 streams.delivered(stream, count);
@@ -333,11 +334,11 @@ fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> 
     }
 }
 
-/// Reads exactly `length` bytes of a stream that a [`LinkStreams`] opened, and gives them to `keep` piece by
+/// Reads exactly `length` bytes of a stream opened by [`LinkStreams`], and passes them to `keep` piece by
 /// piece.
 ///
 /// # Errors
-/// The stream ended before, the deadline passed, or `keep` failed.
+/// The stream ended early, the deadline passed, or `keep` failed.
 pub(crate) fn read_whole(
     socket: &OwnedFd,
     mut length: u64,

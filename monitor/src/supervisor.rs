@@ -1,9 +1,9 @@
 //! The supervisor: the parent of a root monitor, which waits for its end and cleans up after it.
 //!
-//! When the root is killed, what it started dies with it, because each has asked the kernel for that. What
-//! *that* started does not, and becomes the supervisor's. When it is the supervisor that is killed, the root
-//! ends in order. So whichever process of a machine is killed, nothing is left; and processors run as fast as
-//! before, if the root had changed that.
+//! When the root is killed, its children die with it, because each has a parent-death signal. Grandchildren
+//! do not, and become the supervisor's children. When the supervisor is killed, the root shuts down in order.
+//! So whichever process of a machine is killed, nothing is left behind, and processor frequencies are
+//! restored if the root had changed them.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -19,32 +19,32 @@ use tombolo_platform::{Errno, OsError};
 
 use crate::orphans;
 
-/// In the supervisor: the root monitor, a child of this process.
+/// The supervisor's handle of the root monitor, a child of this process.
 pub struct SupervisedRoot {
     root: Process,
-    /// The memory file in which the root records processor frequencies before it changes them.
+    /// Memory file in which the root records processor frequencies before it changes them.
     ledger: OwnedFd,
 }
 
-/// In the root monitor: its supervisor.
+/// The root monitor's handle of its supervisor.
 #[derive(Debug)]
 pub struct Supervisor {
     /// Readable when the supervisor is gone.
     pub gone: OwnedFd,
-    /// Memory that it keeps: how fast processors ran, which it gives back if the root cannot.
+    /// Memory file for the former processor frequencies, which the supervisor restores if the root cannot.
     pub ledger: OwnedFd,
 }
 
-/// Starts this program once more, as `serve NUMBER` and `arguments`, as the root monitor to be kept: the
-/// number is that of its ledger's descriptor. It has this process's standard output and error.
+/// Starts this program again with `serve NUMBER` and `arguments`, as the root monitor to be supervised: the
+/// number is that of its ledger's descriptor. It inherits this process's standard output and error.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<SupervisedRoot, OsError> {
-    // Leave the terminal of the process that started it, and its signals.
+    // Detach from the terminal of the starting process, and its signals.
     let _ = rustix::process::setsid();
     process::adopt_orphans();
-    // By its path, so that lists show its name; if the file is gone, by what is in memory.
+    // Runs the file, so that process lists show its name; if it was removed, the image in memory.
     let program = std::env::current_exe().ok().filter(|path| path.is_file());
     let mut command = Command::new(program.as_deref().unwrap_or(Path::new("/proc/self/exe")));
     let ledger = rustix::fs::memfd_create("tombolo-ledger", MemfdFlags::CLOEXEC)
@@ -56,10 +56,10 @@ pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Supervi
 }
 
 impl SupervisedRoot {
-    /// Waits for its end, and ends whatever is left.
+    /// Waits for the root's end, and kills all remaining processes.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub fn wait(mut self) -> Result<Ended, OsError> {
         let ended = loop {
             poll(&[(self.root.ended_fd(), Interest::Read)], None)?;
@@ -73,11 +73,11 @@ impl SupervisedRoot {
     }
 }
 
-/// In the root monitor: its supervisor, which gave it a ledger of this number. From now on the supervisor's
-/// death is no longer this process's, which has to end in order first.
+/// Connects the root monitor to its supervisor, which passed a ledger with this number. From now on the
+/// supervisor's death does not kill this process, which must shut down in order first.
 ///
 /// # Errors
-/// `ESRCH` when it is gone already; what is wrong with the descriptor.
+/// `ESRCH` if it is gone already; an invalid descriptor.
 pub fn watch(ledger: &str) -> Result<Supervisor, OsError> {
     let number = ledger.parse().map_err(|_| OsError::new("use a ledger that has no number", Errno::BADF))?;
     let ledger = process::inherited(number)?;

@@ -1,4 +1,4 @@
-//! Gives the linker the layout of programs for boards: `tombolo-program.x`, see `tombolo build --bare`.
+//! Passes the layout of board programs to the linker: `tombolo-program.x`, see `tombolo build --bare`.
 
 use std::path::PathBuf;
 

@@ -1,22 +1,22 @@
-//! The optional abilities of a transport. The conformance suite tests each one claimed and skips the
-//! others.
+//! Optional capabilities of a transport. The conformance suite tests those that a transport claims and skips
+//! the others.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of abilities that a transport may have or lack. What every transport must do is the contract, not
-/// an ability.
+/// Set of capabilities that a transport may have or lack. The mandatory behavior is the contract, not a
+/// capability.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities(u32);
 
 impl Capabilities {
-    /// The empty set of abilities.
+    /// Empty set of capabilities.
     pub const NONE: Capabilities = Capabilities(0);
     /// Messages lie in memory that both sides map.
     pub const SHARED_MEMORY: Capabilities = Capabilities(1);
-    /// Atomic read-modify-writes on that memory are atomic for both sides. No ring needs it.
+    /// Atomic read-modify-writes on that memory are atomic for both sides. Rings do not need it.
     pub const ATOMICS: Capabilities = Capabilities(1 << 1);
-    /// While both sides are awake a message costs no system call and no access to a device.
+    /// While both sides are awake a message costs no system call and no device access.
     pub const SILENT: Capabilities = Capabilities(1 << 2);
     /// A full ring holds exactly as many single-slot messages as it has slots.
     pub const COUNTED_ROOM: Capabilities = Capabilities(1 << 3);
@@ -24,27 +24,27 @@ impl Capabilities {
     pub const BELL_FOR_MESSAGES: Capabilities = Capabilities(1 << 4);
     /// A side that sleeps for room is rung when there is room, and only then.
     pub const BELL_FOR_ROOM: Capabilities = Capabilities(1 << 5);
-    /// Sleeps end by file descriptors, so that a program can sleep on other things as well. Without it,
+    /// Sleeps end through file descriptors, so that a program can sleep on other things as well. Without it,
     /// [`crate::wait`] polls.
     pub const DESCRIPTORS: Capabilities = Capabilities(1 << 6);
-    /// The peer's death is reported on evidence, as soon as the operating system knows of it.
+    /// The peer's death is reported on evidence, as soon as the operating system knows it.
     pub const EVIDENCE_OF_DEATH: Capabilities = Capabilities(1 << 7);
-    /// A send is refused only for lack of room, a message that has arrived is found by the next poll, and a
-    /// sleep ends only for a reason.
+    /// A send is refused only for lack of room, the next poll finds a message that has arrived, and a sleep
+    /// ends only for a reason.
     pub const STEADY: Capabilities = Capabilities(1 << 8);
     /// All messages of a batch become visible at once.
     pub const WHOLE_BATCHES: Capabilities = Capabilities(1 << 9);
-    /// The abilities of rings in the coherent memory of one kernel.
+    /// Capabilities of rings in the coherent memory of one kernel.
     pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b11_1111_1111);
-    /// The abilities of rings in a window between two kernels.
+    /// Capabilities of rings in a window between two kernels.
     pub const OF_WINDOW: Capabilities =
         Capabilities(Capabilities::OF_SHARED_MEMORY.0 & !Capabilities::ATOMICS.0);
-    /// The abilities of a byte stream.
+    /// Capabilities of a byte stream.
     pub const OF_STREAM: Capabilities = Capabilities(
         Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0 | Capabilities::STEADY.0,
     );
 
-    /// Each ability with its name in reports.
+    /// Capabilities with their names in reports.
     pub const NAMED: [(Capabilities, &'static str); 10] = [
         (Capabilities::SHARED_MEMORY, "shared memory"),
         (Capabilities::ATOMICS, "atomics across the link"),
@@ -58,25 +58,25 @@ impl Capabilities {
         (Capabilities::WHOLE_BATCHES, "batches that show all at once"),
     ];
 
-    /// Whether all of `others` are in the set.
+    /// Whether the set contains all of `others`.
     #[must_use]
     pub const fn contains(self, others: Capabilities) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// The set without `others`.
+    /// Returns the set without `others`.
     #[must_use]
     pub const fn without(self, others: Capabilities) -> Capabilities {
         Capabilities(self.0 & !others.0)
     }
 
-    /// The union with `others`, usable in constants.
+    /// Returns the union with `others`. Usable in constants.
     #[must_use]
     pub const fn with(self, others: Capabilities) -> Capabilities {
         Capabilities(self.0 | others.0)
     }
 
-    /// The names of the abilities, in order of declaration.
+    /// Returns the names of the capabilities, in order of declaration.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Capabilities::NAMED.into_iter().filter(move |(one, _)| self.contains(*one)).map(|(_, name)| name)
     }

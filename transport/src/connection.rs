@@ -1,4 +1,4 @@
-//! What connects the two sides of a channel in memory besides the memory: a bell and a lifeline.
+//! Connection of the two sides of a channel apart from its memory: a bell and a lifeline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -16,39 +16,39 @@ use tombolo_platform::{Errno, OsError, barrier, event, socket};
 
 use crate::error::{Awaited, ChannelError};
 
-/// Reads of a lifeline in a row. Bounded, so that a peer that floods its bell cannot keep this side past
-/// its deadline; what is left unread ends the next sleep.
+/// Maximum number of consecutive reads of a lifeline. Bounded, so that a peer that floods its bell cannot
+/// hold this side past its deadline; unread bytes end the next sleep.
 const READS_IN_A_ROW: u32 = 16;
 
-/// The byte on the doorbell by which a side without channel memory says that it has stopped waiting.
+/// Doorbell byte by which a side without channel memory announces that it stopped waiting.
 pub(crate) const WITHDRAWAL: u8 = tombolo_link::verdict::WITHDRAWN as u8;
 
-/// The longest sleep on the bell alone before this side checks its deadline. Shorter timeouts sleep on all
+/// Longest sleep on the bell alone before this side checks its deadline. Shorter timeouts sleep on all
 /// sources, with full precision.
 const DOZE: Duration = Duration::from_secs(1);
 
-/// What wakes this side.
+/// Source of this side's wake-ups.
 #[derive(Debug)]
 pub(crate) enum Bell {
     /// The socket between the two processes, which is also the lifeline.
     Socket,
-    /// An event counter that wakes this side, and the means to ring the peer.
+    /// Event counter that wakes this side, and the means to ring the peer.
     Window {
-        /// Signalled by the peer.
+        /// Event counter signalled by the peer.
         incoming: OwnedFd,
-        /// The means to ring the peer.
+        /// Means to ring the peer.
         outgoing: Ring,
-        /// Says that this side rang, where the peer shares its doorbell with others.
+        /// Counter of this side's rings, for a peer that shares its doorbell with others.
         rings: EitherRings,
-        /// Says so for a group of channels, where there is one.
+        /// Counter of the rings of a group of channels, if there is one.
         group: Option<GroupCounter>,
     },
 }
 
-/// How to ring a peer across a window.
+/// Means to ring a peer across a window.
 #[derive(Debug)]
 pub(crate) enum Ring {
-    /// An event counter that becomes an interrupt on the peer's node.
+    /// An event counter that triggers an interrupt on the peer's node.
     Counter(OwnedFd),
     /// The doorbell register of the window device.
     Register {
@@ -60,15 +60,15 @@ pub(crate) enum Ring {
     },
 }
 
-/// The connection to the peer besides the rings.
+/// Connection to the peer apart from the rings.
 #[derive(Debug)]
 pub(crate) struct Connection {
     bell: Bell,
-    /// Hangs up when the peer is gone: the socket to the peer, or one to the monitor that watches it.
+    /// Hangs up when the peer is gone: a socket to the peer, or to the monitor that watches it.
     lifeline: OwnedFd,
     /// Whether the lifeline has hung up: evidence, not suspicion.
     peer_gone: bool,
-    /// Whether the peer said that it stopped waiting before it had memory to write that to.
+    /// Whether the peer announced that it stopped waiting, before it had memory to write that to.
     withdrawn: bool,
     /// Whether this side can sleep on the lifeline alone; `None` until tried.
     may_doze: Option<bool>,
@@ -79,9 +79,9 @@ impl Connection {
         Connection { bell, lifeline, peer_gone: false, withdrawn: false, may_doze: None }
     }
 
-    /// Sleeps until the bell rings, the lifeline hangs up or `deadline` passes, if bell and lifeline are
-    /// one socket. Returns whether it was rung, or `None` where they are not. One system call instead of
-    /// poll and read, and a faster wake-up.
+    /// Sleeps until the bell rings, the lifeline hangs up or `deadline` passes, if bell and lifeline are one
+    /// socket. Returns whether the bell rang, or `None` if they are separate. Takes one system call instead
+    /// of a poll and a read, and wakes up faster.
     pub(crate) fn park(&mut self, deadline: Deadline) -> Option<bool> {
         if !matches!(self.bell, Bell::Socket) || deadline.remaining() < DOZE {
             return None;
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// The reason why a peer that is gone did not open the channel.
+    /// Returns the reason why a peer that is gone did not open the channel.
     pub(crate) fn open_failure(&mut self) -> ChannelError {
         self.listen();
         if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
@@ -143,7 +143,7 @@ impl Signals for Connection {
                 }
                 match outgoing {
                     Ring::Counter(counter) => {
-                        // An event counter fails only when it is full, which wakes the peer as well.
+                        // An event counter fails only when it is full, which also wakes the peer.
                         let _ = event::signal(counter);
                     }
                     Ring::Register { registers, peer, vector } => registers.ring(*peer, *vector),

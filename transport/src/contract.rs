@@ -1,4 +1,4 @@
-//! The contract of a transport.
+//! Contract of a transport.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,26 +12,26 @@ use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 use crate::message::{Batch, Draft, Message};
 
-/// A transport's description of itself. Constant for its lifetime.
+/// Description of a transport. Constant for its lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Description {
-    /// The kind of transport.
+    /// Kind of the transport.
     pub kind: TransportKind,
-    /// What it can do beyond the contract.
+    /// Capabilities beyond the contract.
     pub capabilities: Capabilities,
-    /// The longest message, in bytes.
+    /// Length limit of a message, in bytes.
     pub max_message_bytes: usize,
 }
 
-/// An object that holds one end of a channel, such as the end itself.
+/// Object that holds one end of a channel, such as the end itself.
 pub trait Endpoint {
-    /// The transport of the channel.
+    /// Transport of the channel.
     type Transport: Transport;
 
-    /// The channel end.
+    /// Returns the channel end.
     fn transport(&self) -> &Self::Transport;
 
-    /// The channel end.
+    /// Returns the channel end.
     fn transport_mut(&mut self) -> &mut Self::Transport;
 }
 
@@ -49,37 +49,37 @@ impl<T: Transport> Endpoint for T {
     }
 }
 
-/// One end of a channel: two one-way queues of whole messages, in order. A message is lost only with the
+/// End of a channel: two one-way queues of whole messages, in order. A message is lost only together with the
 /// channel.
 ///
 /// No method blocks. [`crate::wait`] turns them into operations with deadlines.
 pub trait Transport {
-    /// The kind, abilities and message limit.
+    /// Returns the kind, capabilities and message limit.
     fn describe(&self) -> Description;
 
-    /// The counters of this end.
+    /// Returns the counters of this end.
     fn stats(&self) -> Stats;
 
-    /// The cause of the failure, after an operation returned [`EndError::Broken`]; after
-    /// [`EndError::PeerDied`] what a relay said of the far end, if it said anything.
+    /// Returns the cause of the failure after an operation returned [`EndError::Broken`]. After
+    /// [`EndError::PeerDied`], returns a relay's report about the far end, if there is one.
     fn failure(&self) -> Option<ChannelError>;
 
-    /// Sends a message, whole or not at all.
+    /// Sends a whole message, or nothing.
     ///
     /// # Errors
-    /// [`EndError::Full`] when there is no room; [`EndError::TooLong`] concerns only this message; the
-    /// others are final. The close or death of a peer may be noticed only after another message was
-    /// accepted, which is then lost like all others that were accepted and not received.
+    /// [`EndError::Full`] when there is no room. [`EndError::TooLong`] concerns only this message. All others
+    /// are final. The close or death of a peer may be noticed only after another message was accepted, which
+    /// is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// This end as a channel in coherent memory, if it is one. A wrapper that adds little to an operation
-    /// sends and receives through it, by stores and loads that are inlined. `None` by default.
+    /// Returns this end as a channel in coherent memory, if it is one. A wrapper that adds little to an
+    /// operation sends and receives through it, with inlined stores and loads. `None` by default.
     #[inline(always)]
     fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
         None
     }
 
-    /// Receives the next message, if any, in place: it is consumed when `read` returns.
+    /// Receives the next message in place, if there is one. It is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
@@ -87,10 +87,10 @@ pub trait Transport {
     where
         Self: Sized;
 
-    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their number.
+    /// Receives up to `max` messages in place, at a lower cost per message, and returns their number.
     ///
     /// # Errors
-    /// As [`try_recv_in_place`](Self::try_recv_in_place), when none was received.
+    /// Same as [`try_recv_in_place`](Self::try_recv_in_place), if none was received.
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError>
     where
         Self: Sized,
@@ -101,7 +101,7 @@ pub trait Transport {
     /// Sends a message of `length_bytes` that `write` writes in place.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send); `write` was not called, or the message it wrote was not sent.
+    /// Same as [`try_send`](Self::try_send); `write` was not called, or the message it wrote was not sent.
     fn try_send_in_place(
         &mut self,
         length_bytes: usize,
@@ -118,12 +118,12 @@ pub trait Transport {
         self.try_send(&bytes)
     }
 
-    /// Sends the messages that `fill` adds to a batch: together, where the transport can, and cheaper per
-    /// message than one by one. Returns their number.
+    /// Sends the messages that `fill` adds to a batch and returns their number. They are sent together if the
+    /// transport can do that, at a lower cost per message.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), when the channel has ended: `fill` was not called, or nothing it
-    /// added was sent.
+    /// Same as [`try_send`](Self::try_send), if the channel has ended: `fill` was not called, or nothing that
+    /// it added was sent.
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError>
     where
         Self: Sized,
@@ -131,35 +131,34 @@ pub trait Transport {
         one_by_one(self, fill)
     }
 
-    /// Whether the awaited condition holds. To read: [`try_recv_in_place`](Self::try_recv_in_place) would
-    /// not return `None`. To write: [`try_send`](Self::try_send) of a message as long as the one that last
-    /// found no room would not return [`EndError::Full`], and the kernel has taken all that was accepted.
+    /// Whether the awaited condition holds. To read: [`try_recv_in_place`](Self::try_recv_in_place) would not
+    /// return `None`. To write: [`try_send`](Self::try_send) of a message as long as the last refused one
+    /// would not return [`EndError::Full`], and the kernel has taken all accepted messages.
     fn is_ready(&mut self, awaited: Interest) -> bool;
 
-    /// Announces that this end is about to sleep for `awaited`. The caller must then, in this order:
-    /// execute a barrier [everywhere](tombolo_platform::barrier::everywhere) if the result asks for it,
-    /// call [`may_sleep`](Self::may_sleep), sleep on [`sources`](Self::sources) if that is true, and always
+    /// Announces that this end is about to sleep for `awaited`. The caller must then, in this order: execute
+    /// a barrier [everywhere](tombolo_platform::barrier::everywhere) if the result requires it, call
+    /// [`may_sleep`](Self::may_sleep), sleep on [`sources`](Self::sources) if that returned true, and always
     /// call [`woken`](Self::woken). One barrier serves the announcements of many channels.
     #[must_use = "without the barrier a wake-up can be lost"]
     fn announce_sleep(&mut self, awaited: Interest) -> Announced;
 
-    /// The last poll before a sleep: false when the awaited condition already holds.
+    /// Polls a last time before a sleep. Returns false if the awaited condition already holds.
     ///
     /// After it returned true, every awaited action of the peer makes a source ready: no wake-up is lost.
     fn may_sleep(&mut self, awaited: Interest) -> bool;
 
-    /// The descriptors to sleep on: always the same in the same order; the interest in each may change with
-    /// every announcement.
+    /// Appends the descriptors to sleep on. They are always the same in the same order; the interest in each
+    /// may change with every announcement.
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
 
-    /// Sleeps on its [`sources`](Self::sources) by itself where that is faster, and returns whether one was
-    /// ready before the deadline. `None`: it did not sleep, and the caller must.
+    /// Sleeps on its own [`sources`](Self::sources) where that is faster, and returns whether one was ready
+    /// before the deadline. Returns `None` if it did not sleep and the caller must.
     fn park(&mut self, _deadline: Deadline) -> Option<bool> {
         None
     }
 
-    /// Withdraws the announcement. With `rung`, which says that a source was ready, it also reads the
-    /// sources.
+    /// Withdraws the announcement. If `rung`, that is, a source was ready, it also reads the sources.
     fn woken(&mut self, rung: bool);
 
     /// Closes this end. The peer receives everything sent before, then [`EndError::Closed`].
@@ -167,7 +166,8 @@ pub trait Transport {
 }
 
 impl ChannelError {
-    /// The full error for `error`, returned by an operation of `transport` on a message of `length_bytes`.
+    /// Returns the full error for `error`, returned by an operation of `transport` on a message of
+    /// `length_bytes`.
     #[cold]
     pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
         match error {
@@ -187,17 +187,18 @@ impl ChannelError {
     }
 }
 
-/// Operations derived from those of any transport.
+/// Operations that are derived from those of any transport.
 pub trait TransportExt: Transport {
-    /// The longest message, in bytes.
+    /// Returns the length limit of a message, in bytes.
     fn max_message_bytes(&self) -> usize {
         self.describe().max_message_bytes
     }
 
-    /// Receives the next message into `buffer`, replacing its content; `None` when there is none.
+    /// Receives the next message into `buffer`, replacing its contents, and returns its length. Returns
+    /// `None` if there is none.
     ///
     /// # Errors
-    /// As [`try_recv_in_place`](Transport::try_recv_in_place).
+    /// Same as [`try_recv_in_place`](Transport::try_recv_in_place).
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError>
     where
@@ -209,14 +210,14 @@ pub trait TransportExt: Transport {
         })
     }
 
-    /// Whether there is a message, an end or an error to receive.
+    /// Whether a message, an end or an error can be received.
     #[inline]
     fn readable(&mut self) -> bool {
         self.is_ready(Interest::Read)
     }
 
-    /// Whether bytes of accepted messages still wait in this process for the kernel. Offers them to the
-    /// kernel first. Always false where sending is a store to memory.
+    /// Whether bytes of accepted messages are still queued in this process. Offers them to the kernel first.
+    /// Always false where sending is a store to memory.
     #[inline(always)]
     fn unsent(&mut self) -> bool {
         self.stats().unsent_bytes > 0 && {
@@ -228,7 +229,7 @@ pub trait TransportExt: Transport {
 
 impl<T: Transport> TransportExt for T {}
 
-/// Receives up to `max` messages, each by itself.
+/// Receives up to `max` messages one by one.
 #[inline(never)]
 pub(crate) fn recv_one_by_one<T: Transport>(
     transport: &mut T,
@@ -246,7 +247,7 @@ pub(crate) fn recv_one_by_one<T: Transport>(
     Ok(max)
 }
 
-/// A batch whose messages are each sent when added.
+/// Runs a batch whose messages are each sent when added.
 pub(crate) fn one_by_one<T: Transport>(
     transport: &mut T,
     fill: impl FnOnce(&mut Batch<'_>),

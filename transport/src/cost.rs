@@ -1,4 +1,4 @@
-//! Measures the cost of a link from one end of a channel over it; the other end reflects the messages.
+//! Measures the cost of a link from one end of a channel over it, while the other end reflects the messages.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::contract::Transport;
 use crate::error::ChannelError;
 use crate::wait::{self, Spin};
 
-/// A request: the length of the reply, 32 bits little-endian, followed by padding.
+/// Minimum length of a request: the length of the reply, 32 bits little-endian, followed by padding.
 const REQUEST_BYTES: usize = 4;
 
-/// The length that asks for no reply and ends the measurement.
+/// Reply length that requests no reply and ends the measurement.
 const ENOUGH: u32 = u32::MAX;
 
-/// The longest message used; longer ones give no further information.
+/// Longest message used. Longer ones give no further information.
 const LONGEST_BYTES: usize = 64 * 1024;
 
-/// The effort of a measurement.
+/// Effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Round trips for each of three points, of which the median counts. At least 1.
+    /// Round trips for each of three points, of which the median is used. At least 1.
     pub rounds: u32,
-    /// The time limit for one round trip.
+    /// Time limit for one round trip.
     pub timeout: Duration,
 }
 
 impl Default for Effort {
-    /// Three times 200 round trips of at most one second each.
+    /// Returns three times 200 round trips of at most one second each.
     fn default() -> Self {
         Effort { rounds: 200, timeout: Duration::from_secs(1) }
     }
 }
 
-/// Measures the link under `channel` while the peer [reflects](reflect).
+/// Measures the link below `channel` while the peer [reflects](reflect).
 ///
-/// A single clock cannot tell the two directions of a short round trip apart, so each is given half. The
-/// rates are measured per direction.
+/// A single clock cannot tell the two directions of a short round trip apart, so each is given half. Rates
+/// are measured per direction.
 ///
 /// # Errors
 /// The end of the peer, or a round trip that exceeded the timeout.
@@ -55,7 +55,7 @@ pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost
     Ok(LinkCost { to_peer: curve(long_out_ns), from_peer: curve(long_back_ns), origin: CostOrigin::Measured })
 }
 
-/// The median time of round trips with this many bytes in each direction.
+/// Returns the median time of round trips with this many bytes in each direction, in nanoseconds.
 fn median_ns<T: Transport>(
     channel: &mut T,
     effort: Effort,
@@ -80,7 +80,7 @@ fn median_ns<T: Transport>(
     Ok(times_ns[times_ns.len() / 2])
 }
 
-/// Answers a peer that [measures](measure) until it has finished; returns the number of replies.
+/// Answers a peer that [measures](measure) until it has finished. Returns the number of replies.
 ///
 /// # Errors
 /// The end of the peer, no request within `timeout`, or a malformed request.

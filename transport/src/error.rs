@@ -1,14 +1,14 @@
-//! The errors of a channel.
+//! Errors of a channel.
 
 use tombolo_link::end::EndError;
 use tombolo_link::{FarEnd, HandshakeError};
 use tombolo_platform::OsError;
 
-/// Why an operation on a channel failed. The caller keeps ownership of what was to be sent.
+/// Error of an operation on a channel. The caller keeps ownership of the message to be sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum ChannelError {
-    /// No room, or no message, at the moment.
+    /// There is no room, or no message, at the moment.
     #[error("the channel is not ready; try again or wait")]
     WouldBlock,
     /// The deadline passed. The channel is unchanged.
@@ -20,16 +20,16 @@ pub enum ChannelError {
     /// The peer died or its node was lost; everything it sent before has been received.
     #[error("the peer died")]
     PeerDied,
-    /// A relay on the way said how the far end ended; everything that came before has been received.
+    /// A relay on the path reported how the far end ended. Everything that came before has been received.
     #[error("{}", far_end(*.0))]
     FarEnd(FarEnd),
-    /// Longer than the channel's limit. Send it in parts, or open the channel with larger rings.
+    /// The message exceeds the channel's limit. Send it in parts, or open the channel with larger rings.
     #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
     TooLong { length_bytes: usize, max_bytes: usize },
-    /// The peer broke the protocol. The channel has failed for good; nothing else is affected.
+    /// The peer violated the protocol. The channel has failed permanently; nothing else is affected.
     #[error("the peer broke the protocol: {0}")]
     Violation(String),
-    /// The program sends something other than what the replayed capture contains.
+    /// The program diverges from the replayed capture: it sends something else.
     #[error("the program diverged from the replayed capture: {0}")]
     Diverged(String),
     /// The two sides do not agree on the channel.
@@ -58,14 +58,14 @@ impl From<&ChannelError> for EndError {
 impl From<HandshakeError> for ChannelError {
     fn from(error: HandshakeError) -> Self {
         match error {
-            // Neither side did anything wrong.
+            // A withdrawal is not an error of either side.
             HandshakeError::Withdrawn => ChannelError::Closed,
             error => ChannelError::Handshake(error),
         }
     }
 }
 
-/// What a relay said, as a sentence.
+/// Formats the report of a relay as a sentence.
 fn far_end(what: FarEnd) -> String {
     match what {
         FarEnd::Died => "the peer died".to_owned(),
@@ -74,7 +74,7 @@ fn far_end(what: FarEnd) -> String {
     }
 }
 
-/// What a wait waited for.
+/// Event that a wait waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
     /// A message.

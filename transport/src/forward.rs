@@ -1,7 +1,7 @@
-//! [`Transport`](crate::Transport) for what adds something to another transport.
+//! Forwarding implementation of [`Transport`](crate::Transport) for wrappers of another transport.
 
-/// Forwards operations of [`Transport`](crate::Transport) to the one in the field named first: for an `impl`
-/// that has the others itself, or leaves them to the contract.
+/// Forwards the listed operations of [`Transport`](crate::Transport) to the transport in the field named
+/// first. The `impl` provides the other operations itself, or leaves them to the contract's defaults.
 #[macro_export]
 macro_rules! forward_transport {
     ($inner:tt: $($operation:ident)*) => {
@@ -29,7 +29,7 @@ macro_rules! forward_transport {
             $crate::contract::Transport::try_send(&mut self.$inner, message)
         }
     };
-    // With the channel in memory, which receives so too.
+    // Together with the channel in memory, whose receive path is the same.
     (@try_recv_in_place $inner:tt) => {
         #[inline(always)]
         fn in_memory(&mut self) -> Option<&mut $crate::MemoryChannel> {

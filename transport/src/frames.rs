@@ -9,20 +9,20 @@ use tombolo_platform::{Errno, OsError};
 
 use crate::error::ChannelError;
 
-/// The value in place of a length by which the peer closes the stream.
+/// Value in place of a length by which the peer closes the stream.
 pub(crate) const CLOSE: u32 = u32::MAX;
 
-/// The value in place of a length by which a relay says why it lets go. A word follows, see
+/// Value in place of a length by which a relay announces why it releases the channel. A word follows, see
 /// [`FarEnd::to_word`](tombolo_link::FarEnd::to_word).
 pub(crate) const GONE: u32 = u32::MAX - 1;
 
-/// The size of a length field, in bytes.
+/// Size of a length field, in bytes.
 pub(crate) const HEAD_BYTES: usize = 4;
 
-/// The least room for a read, in bytes.
+/// Minimum room for a read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The next frame among the received bytes.
+/// Next frame among the received bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
     /// The frame is incomplete.
@@ -31,17 +31,17 @@ pub(crate) enum Frame {
     Message(Range<usize>),
     /// The peer closed the stream.
     Close,
-    /// A relay lets go, and says why.
+    /// A relay releases the channel for this reason.
     Gone(FarEnd),
     /// A length above the message limit.
     TooLong(usize),
 }
 
-/// Bytes received and not yet delivered.
+/// Buffer of bytes received and not yet delivered.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
-    /// The range of these bytes in the buffer.
+    /// Range of these bytes in the buffer.
     held: Range<usize>,
     max_message_bytes: usize,
 }
@@ -51,7 +51,8 @@ impl Incoming {
         Incoming { buffer: vec![0; 4 * READ_BYTES], held: 0..0, max_message_bytes }
     }
 
-    /// The most bytes read ahead, whatever the peer sends: the longest frame, and one more read.
+    /// Returns the maximum number of bytes read ahead, whatever the peer sends: the longest frame and one
+    /// more read.
     fn limit_bytes(&self) -> usize {
         HEAD_BYTES + self.max_message_bytes + READ_BYTES
     }
@@ -61,14 +62,14 @@ impl Incoming {
         self.held.len() < self.limit_bytes()
     }
 
-    /// Takes exactly `N` bytes, if they are there.
+    /// Takes exactly `N` bytes, if they have arrived.
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let bytes = *self.buffer[self.held.clone()].first_chunk::<N>()?;
         self.held.start += N;
         Some(bytes)
     }
 
-    /// The next frame, without taking it.
+    /// Returns the next frame without taking it.
     pub(crate) fn peek(&self) -> Frame {
         self.frame_at(self.held.start)
     }
@@ -93,7 +94,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the peer's close is among the received bytes, behind any number of messages.
+    /// Whether the received bytes contain the peer's close, behind any number of messages.
     pub(crate) fn holds_close(&self) -> bool {
         let mut start = self.held.start;
         loop {
@@ -116,7 +117,7 @@ impl Incoming {
         self.held = 0..0;
     }
 
-    /// Reads from the kernel once; true when there was something.
+    /// Reads from the kernel once. Returns whether there was anything to read.
     ///
     /// # Errors
     /// [`ChannelError::PeerDied`] at the end of the stream, or an error of the kernel.

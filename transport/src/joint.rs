@@ -1,4 +1,4 @@
-//! What joins the two ends of a channel that is not open yet.
+//! Connection between the two ends of a channel before it is opened.
 
 use std::os::fd::OwnedFd;
 
@@ -7,25 +7,24 @@ use tombolo_link::Side;
 use crate::stream::StreamChannel;
 use crate::{shm, window};
 
-/// What joins the two ends of a channel, as a monitor hands it out.
+/// Connection between the two ends of a channel, as handed out by a monitor.
 #[derive(Debug)]
 pub enum Joint {
-    /// The socket between two processes of one kernel, for shared memory.
+    /// Socket between two processes of one kernel, for shared memory.
     Shm(OwnedFd),
-    /// The socket between two processes, for a byte stream.
+    /// Socket between two processes, for a byte stream.
     Stream(OwnedFd),
-    /// A range of a window.
+    /// Range of a window.
     Window(window::Lent),
 }
 
 impl Joint {
-    /// Tells the peer that `side` will not open the channel. Otherwise the peer would take the end for a
-    /// death.
+    /// Notifies the peer that `side` will not open the channel. Without that the peer would see a death.
     pub fn withdraw(self, side: Side) {
         match self {
             Joint::Shm(socket) => shm::withdraw(&socket),
             Joint::Stream(socket) => StreamChannel::withdraw(&socket),
-            // Without its memory there is no way to tell the peer.
+            // Without its memory the peer cannot be notified.
             Joint::Window(lent) => drop(window::withdraw(lent, side)),
         }
     }

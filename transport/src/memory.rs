@@ -1,4 +1,4 @@
-//! A channel over two rings in memory that both sides map: [`ChannelEnd`] with the signals of Linux.
+//! Channels over two rings in memory that both sides map: [`ChannelEnd`] with the signals of Linux.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, InSlots, Message};
 
-/// One end of a channel over rings in memory.
+/// End of a channel over rings in memory.
 #[derive(Debug)]
 pub struct MemoryChannel<C: CacheMaintenance = Coherent> {
     kind: TransportKind,
@@ -27,7 +27,7 @@ pub struct MemoryChannel<C: CacheMaintenance = Coherent> {
 }
 
 impl<C: InSlots> MemoryChannel<C> {
-    /// Opens one side of a channel in `memory`: handshake, then rings.
+    /// Opens one side of a channel in `memory`: runs the handshake, then attaches to the rings.
     pub(crate) fn open(
         kind: TransportKind,
         memory: SharedMemory<C>,
@@ -47,7 +47,7 @@ impl<C: InSlots> MemoryChannel<C> {
         Self::opened(kind, memory, side, opening, agreed, connection)
     }
 
-    /// The end after the handshake.
+    /// Creates the end after the handshake.
     pub(crate) fn opened(
         kind: TransportKind,
         memory: SharedMemory<C>,
@@ -60,14 +60,14 @@ impl<C: InSlots> MemoryChannel<C> {
         Ok(MemoryChannel { kind, side, end, memory })
     }
 
-    /// Ends this side as a relay does when the end behind it is gone; drop the channel afterwards.
+    /// Ends this side as a relay does when the end behind it is gone. Drop the channel afterwards.
     pub(crate) fn leave(&mut self, why: FarEnd) {
-        // The memory has a line for it: the handshake used that.
+        // The memory has the line for it: the handshake used it.
         let _ = far_end::tell(&self.memory, self.side, why);
         self.abandon();
     }
 
-    /// Ends this side without a close; drop the channel afterwards.
+    /// Ends this side without closing. Drop the channel afterwards.
     pub(crate) fn abandon(&mut self) {
         self.end.abandon();
     }
@@ -85,46 +85,46 @@ impl<C: InSlots> MemoryChannel<C> {
 }
 
 impl<C: CacheMaintenance> MemoryChannel<C> {
-    /// The memory of the channel, header and rings, for measuring the bare memory. The two programs may use
-    /// it as they like; the rings no longer work.
+    /// Converts the channel to its bare memory, header and rings, for measurements. Both programs may then
+    /// use the memory freely; the rings no longer work.
     #[must_use]
     pub fn into_raw_memory(self) -> RawMemory<C> {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 }
 
-/// The memory cannot hold the agreed channel.
+/// Returns the error for memory that cannot hold the agreed channel.
 pub(crate) fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
     ChannelError::Violation(error.to_string())
 }
 
-/// Operations by loads and stores alone, for [`Transport::in_memory`].
+/// Operations with loads and stores alone, for [`Transport::in_memory`].
 impl MemoryChannel {
-    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`].
+    /// Sends a message of the given size if stores to memory suffice; see [`Stored`].
     #[inline(always)]
     pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
         self.end.try_store(message, size)
     }
 
-    /// Does what [`Stored::Unfinished`] left.
+    /// Completes a send that returned [`Stored::Unfinished`].
     pub fn finish(&mut self) {
         self.end.finish();
     }
 
-    /// The next message, if loads alone find it. It is read by [`message`](Self::message) and stays until
-    /// [`consume`](Self::consume).
+    /// Returns the next message if loads alone find it. Read it with [`message`](Self::message); it stays
+    /// until [`consume`](Self::consume).
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Look {
         self.end.look()
     }
 
-    /// The content of the message that [`look`](Self::look) found.
+    /// Returns the content of a message found by [`look`](Self::look).
     #[inline(always)]
     pub(crate) fn message(&self, head: &Head) -> Message<'_> {
         Coherent::message(self.end.view(head))
     }
 
-    /// Consumes the message that [`look`](Self::look) found. Whether that may have rung the peer.
+    /// Consumes a message found by [`look`](Self::look). Returns whether that may have rung the peer.
     #[inline(always)]
     pub(crate) fn consume(&mut self, head: Head) -> bool {
         self.end.consume(head)
@@ -167,7 +167,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
 
     #[inline(always)]
     fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
-        // The compiler resolves this: both types are known.
+        // Resolved at compile time, because both types are known.
         (self as &mut dyn Any).downcast_mut()
     }
 
@@ -239,10 +239,10 @@ impl<C: CacheMaintenance> Drop for MemoryChannel<C> {
     }
 }
 
-/// The bare memory of a former channel.
+/// Bare memory of a former channel.
 #[derive(Debug)]
 pub struct RawMemory<C: CacheMaintenance = Coherent> {
-    /// The header, then the rings.
+    /// Header, followed by the rings.
     pub memory: SharedMemory<C>,
     /// Keeps the lifeline, so that the peer's end stays open while the memory is in use.
     _channel: MemoryChannel<C>,

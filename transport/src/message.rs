@@ -6,15 +6,15 @@ use tombolo_link::end::EndError;
 pub use tombolo_ring::USUAL_PAYLOAD_BYTES;
 use tombolo_ring::{Batch as RingBatch, Claim, OutOfMessage, SendError, TargetTooShort, View};
 
-/// Memory in whose slots messages, drafts and batches of a transport can lie.
+/// Kind of memory in whose slots messages, drafts and batches of a transport can lie.
 pub trait InSlots: CacheMaintenance + 'static {
-    /// A received message.
+    /// Wraps a received message.
     fn message(message: View<'_, Self>) -> Message<'_>;
 
-    /// Room for a message.
+    /// Wraps room for a message.
     fn draft(claim: Claim<'_, Self>) -> Draft<'_>;
 
-    /// Messages that are sent together.
+    /// Wraps messages that are sent together.
     fn batch(batch: RingBatch<'_, Self>) -> Batch<'_>;
 }
 
@@ -49,11 +49,11 @@ impl InSlots for Flushed {
     }
 }
 
-/// A received message, read in place. It is consumed when the closure that received it returns.
+/// Received message, read in place. It is consumed when the closure that received it returns.
 ///
-/// The length is checked and fixed. Over shared memory the bytes lie where the sender can still write them:
-/// an honest sender leaves them alone, a hostile one may change them between two reads. Read a value once,
-/// check it, and use that copy.
+/// The length is validated and fixed. Over shared memory the sender can still write the bytes: an honest
+/// sender leaves them alone, but a hostile one may change them between two reads. Read each value once, check
+/// it, and use that copy.
 #[derive(Debug)]
 pub struct Message<'a> {
     place: Storage<'a>,
@@ -67,14 +67,14 @@ enum Storage<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message received as bytes, for transports without shared memory.
+    /// Wraps a message received as bytes, for transports without shared memory.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
         Message { place: Storage::Bytes(bytes) }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -92,7 +92,7 @@ impl<'a> Message<'a> {
         self.len() == 0
     }
 
-    /// Copies the whole message to the start of `target`; returns its length in bytes.
+    /// Copies the whole message to the start of `target` and returns its length in bytes.
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
@@ -108,8 +108,8 @@ impl<'a> Message<'a> {
         if copied { Ok(message_bytes) } else { Err(TargetTooShort { message_bytes, target_bytes }) }
     }
 
-    /// The message as `N` little-endian numbers, as [`Batch::push_words`] sends them; `None` if it has
-    /// another length.
+    /// Returns the message as `N` little-endian numbers, as sent by [`Batch::push_words`], or `None` if its
+    /// length differs.
     #[inline(always)]
     #[must_use]
     pub fn to_words<const N: usize>(&self) -> Option<[u64; N]> {
@@ -137,7 +137,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads a little-endian number at any offset: one load when the offset is a multiple of eight.
+    /// Reads a little-endian number at any offset, with one load if the offset is a multiple of eight.
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
@@ -162,7 +162,7 @@ impl<'a> Message<'a> {
                 if buffer.len() != message.len() {
                     buffer.resize(message.len(), 0);
                 }
-                // Cannot fail: the buffer has the message's length.
+                // Cannot fail: the buffer has the length of the message.
                 let _ = message.copy_to(buffer);
             }
             Storage::Flushed(message) => *buffer = message.to_vec(),
@@ -182,9 +182,9 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Copies a message of up to 56 bytes, what fits in a slot of the usual size, to the start of `target`;
-/// returns its length in bytes. What follows it in `target` has any value. `None`: it is longer, and nothing
-/// was copied.
+/// Copies a message of up to 56 bytes, the payload of a slot of the usual size, to the start of `target` and
+/// returns its length in bytes. The rest of `target` is unspecified. Returns `None` and copies nothing if the
+/// message is longer.
 #[inline(always)]
 pub fn copy_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
     match &message.place {
@@ -193,7 +193,7 @@ pub fn copy_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES])
     }
 }
 
-// Not inlined: what is inlined with `copy_to` is what the fastest carrier needs.
+// Not inlined: only what the fastest carrier needs is inlined together with `copy_to`.
 
 #[inline(never)]
 fn copy_flushed(message: View<'_, Flushed>, target: &mut [u8]) -> bool {
@@ -207,7 +207,7 @@ fn copy_bytes(bytes: &[u8], target: &mut [u8]) -> bool {
     true
 }
 
-/// Numbers whose bytes `copy` copies, in memory of its own: words of slots stay in registers.
+/// Returns the numbers whose bytes `copy` copies, through a separate array: words of slots stay in registers.
 #[inline(always)]
 fn words_by<const N: usize>(copy: impl FnOnce(&mut [u8]) -> bool) -> [u64; N] {
     let mut bytes = [[0; 8]; N];
@@ -233,8 +233,8 @@ fn part(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8],
     })
 }
 
-/// Room for one message, written in place. It is sent when the closure that got it returns. Bytes that are
-/// not written have any value.
+/// Room for one message, written in place. It is sent when the closure that received it returns. Bytes that
+/// are not written are unspecified.
 pub struct Draft<'a> {
     room: DraftStorage<'a>,
 }
@@ -246,7 +246,7 @@ enum DraftStorage<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// A message to be sent from `bytes`, for transports without shared memory.
+    /// Creates a draft in `bytes`, for transports without shared memory.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: &'a mut [u8]) -> Self {
@@ -263,7 +263,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -283,8 +283,8 @@ impl<'a> Draft<'a> {
 
     /// Writes `source` at any offset. Offsets that are multiples of eight are fastest.
     ///
+    /// # Errors
     /// [`OutOfMessage`] when `source` does not lie inside the message; nothing was written.
-    /// [`OutOfMessage`] when it does not lie in the message; nothing was written.
     #[inline]
     pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
         match &mut self.room {
@@ -298,7 +298,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes a little-endian number at any offset: one store when the offset is a multiple of eight.
+    /// Writes a little-endian number at any offset, with one store if the offset is a multiple of eight.
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message; nothing was written.
@@ -318,7 +318,7 @@ impl std::fmt::Debug for Draft<'_> {
     }
 }
 
-/// Messages that are sent together when the closure that got the batch returns.
+/// Messages that are sent together when the closure that received the batch returns.
 pub struct Batch<'a> {
     add: BatchSink<'a>,
 }
@@ -326,7 +326,7 @@ pub struct Batch<'a> {
 enum BatchSink<'a> {
     Slots(RingBatch<'a>),
     Flushed(RingBatch<'a, Flushed>),
-    /// Sends one by one, for transports where that costs the same.
+    /// Sends the messages one by one, for transports where that costs the same.
     OneByOne {
         send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
         max_message_bytes: usize,
@@ -342,7 +342,7 @@ impl<'a> Batch<'a> {
         Batch { add: BatchSink::OneByOne { send, max_message_bytes, sent: 0 } }
     }
 
-    /// Publishes the messages in slots; returns their number.
+    /// Publishes the messages in slots and returns their number.
     #[inline(always)]
     pub(crate) fn commit(self) -> u64 {
         match self.add {
@@ -373,8 +373,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// As [`push`](Self::push), of a message of numbers, which is received as their little-endian bytes: a
-    /// quarter to a half faster in rings, as the message need not lie in memory before.
+    /// Like [`push`](Self::push), for a message of numbers, received as their little-endian bytes. In rings
+    /// this is a quarter to a half faster, because the message need not be in memory first.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -390,14 +390,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    // By a mutable reference to a copy: the caller's array is then in memory on this way alone.
+    // Takes a mutable reference to a copy, so that the caller's array is forced into memory only on this
+    // path.
     #[cold]
     #[inline(never)]
     fn push_words_one<const N: usize>(&mut self, words: &mut [u64; N]) -> Result<(), NotAdded> {
         self.push_one(words.map(u64::to_le_bytes).as_flattened())
     }
 
-    /// Sends a message by itself.
+    /// Sends a message on its own.
     fn push_one(&mut self, message: &[u8]) -> Result<(), NotAdded> {
         let BatchSink::OneByOne { send, max_message_bytes, sent } = &mut self.add else { return Ok(()) };
         send(message).map_err(|error| match error {
@@ -411,7 +412,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Messages added so far.
+    /// Returns the number of messages added so far.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -435,14 +436,14 @@ impl std::fmt::Debug for Batch<'_> {
     }
 }
 
-/// Why a message was not added to a [`Batch`].
+/// Reason why a message was not added to a [`Batch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotAdded {
-    /// No room until the peer receives more.
+    /// There is no room until the peer receives more.
     #[error("the channel has no room for another message")]
     Full,
-    /// Longer than the channel's limit.
+    /// The message exceeds the channel's limit.
     #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
     TooLong { length_bytes: usize, max_bytes: usize },
     /// The channel has ended; the next operation on it returns the reason.

@@ -1,8 +1,8 @@
-//! `shm`: a channel between two processes of one kernel.
+//! `shm`: channels between two processes of one kernel.
 //!
 //! The connecting side creates a sealed memory file for both rings and sends it over the socket between the
-//! two processes together with its hello. From then on the socket carries one byte for each wake-up, and
-//! its end is the evidence that the peer is gone.
+//! two processes, together with its hello. From then on the socket carries one byte per wake-up, and its
+//! hang-up is the evidence that the peer is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -24,15 +24,15 @@ use crate::memory::MemoryChannel;
 /// Connects over a stream socket to a process that calls [`accept`].
 ///
 /// # Errors
-/// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
+/// A difference between the two sides, the end of the peer, a timeout, or an error of the kernel.
 pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     connect_with(socket, hello, None, deadline)
 }
 
-/// As [`connect`]; also sends `companion` to the peer.
+/// Same as [`connect`], but also sends `companion` to the peer.
 ///
 /// # Errors
-/// As [`connect`].
+/// Same as [`connect`].
 pub fn connect_with(
     socket: OwnedFd,
     hello: Hello,
@@ -43,7 +43,7 @@ pub fn connect_with(
     MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)
 }
 
-/// Makes the memory of a channel and sends it to the accepting side.
+/// Creates the memory of a channel and sends it to the accepting side.
 ///
 /// # Errors
 /// The end of the peer, or an error of the kernel.
@@ -68,19 +68,19 @@ pub(crate) fn propose(
     }
 }
 
-/// Accepts over a stream socket a process that calls [`connect`]. The connecting side chooses slot count
-/// and variant; everything else in `hello` must agree.
+/// Accepts a process that calls [`connect`] over a stream socket. The connecting side chooses slot count and
+/// variant; everything else in `hello` must agree.
 ///
 /// # Errors
-/// As [`connect`]; also memory that differs from the peer's description.
+/// Same as [`connect`], or memory that differs from the peer's description.
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     accept_with(socket, hello, deadline).map(|(channel, _)| channel)
 }
 
-/// As [`accept`]; also returns the descriptor that the peer sent with the memory, if any.
+/// Same as [`accept`], but also returns the descriptor that the peer sent with the memory, if any.
 ///
 /// # Errors
-/// As [`accept`].
+/// Same as [`accept`].
 pub fn accept_with(
     socket: OwnedFd,
     hello: Hello,
@@ -106,20 +106,20 @@ pub fn accept_with(
     Ok((channel, companion))
 }
 
-/// Tells the process at the other end of a socket, on whichever side, that there will be no channel.
+/// Notifies the process at the other end of a socket, on either side, that there will be no channel.
 pub fn withdraw(socket: &OwnedFd) {
-    // A peer that is gone need not be told.
+    // A peer that is gone need not be notified.
     let _ = socket::send(socket, &[WITHDRAWAL], &[]);
 }
 
-/// Tells the accepting process, from a relay, how the end behind the relay ended before it said hello: the
-/// word that would be in channel memory, of which there is none.
+/// Notifies the accepting process, from a relay, how the end behind the relay ended before it sent its hello.
+/// Sends the word that would be in channel memory, which does not exist yet.
 pub(crate) fn tell_far_end(socket: &OwnedFd, what: FarEnd) {
-    // A peer that is gone need not be told.
+    // A peer that is gone need not be notified.
     let _ = socket::send(socket, &what.to_word().to_le_bytes(), &[]);
 }
 
-/// What a relay said instead of a proposal.
+/// Returns the report that a relay sent instead of a proposal.
 fn far_end_in(bytes: &[u8]) -> Option<FarEnd> {
     FarEnd::of_word(u64::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -127,7 +127,7 @@ fn far_end_in(bytes: &[u8]) -> Option<FarEnd> {
 /// Declines a process that connects, with a reason defined by the interface.
 ///
 /// # Errors
-/// As [`accept`].
+/// Same as [`accept`].
 pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -> Result<(), ChannelError> {
     let proposal = Proposal::receive(&socket, deadline)?;
     let mut connection = Connection::new(Bell::Socket, socket);
@@ -138,7 +138,7 @@ pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -
     MemoryChannel::decline(&memory, Side::B, Hello { config, ..hello }, reason, connection)
 }
 
-/// What the connecting side sends: its hello, the memory for the channel, and optionally a companion
+/// Proposal of the connecting side: its hello, the memory for the channel, and optionally a companion
 /// descriptor.
 pub(crate) struct Proposal {
     pub(crate) hello: [u64; 8],
@@ -210,7 +210,7 @@ impl Proposal {
             connection.open(&mut opening, deadline)
         });
         match answered {
-            // The peer wrote something else into the memory than it sent: trust neither.
+            // The peer wrote a different hello into the memory than it sent: trust neither.
             Ok(_) | Err(ChannelError::TimedOut(_) | ChannelError::PeerDied) => refusal.into(),
             Err(error) => error,
         }

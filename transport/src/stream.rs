@@ -1,7 +1,8 @@
-//! `socket`: a channel over a byte stream, local or TCP, for nodes that share no memory.
+//! `socket`: channels over a byte stream, local or TCP, for nodes that share no memory.
 //!
-//! The same hello and verdict as in memory, then frames: a 32-bit little-endian length and the message. A
-//! length of all ones closes the stream in order; an end without it is the peer's death.
+//! After the same hello and verdict as in memory, the stream carries frames: a 32-bit little-endian length
+//! and the message. A length of all ones closes the stream in order; an end of the stream without it is the
+//! peer's death.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -24,27 +25,27 @@ use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, GONE, Incoming, is_loss};
 use crate::message::Message;
 
-/// How long a dropped channel waits for the kernel to take accepted messages.
+/// Time that a dropped channel waits for the kernel to take accepted messages.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Reads in a row when a channel ends. Bounded, so that a peer that never stops sending cannot hold this
-/// side.
+/// Maximum number of consecutive reads when a channel ends. Bounded, so that a peer that never stops sending
+/// cannot hold this side.
 const LAST_READS: usize = 64;
 
-/// One end of a channel over a byte stream.
+/// End of a channel over a byte stream.
 #[derive(Debug)]
 pub struct StreamChannel {
     socket: OwnedFd,
     /// Bytes accepted for sending and not yet taken by the kernel.
     outgoing: Vec<u8>,
-    /// How many of them the kernel has taken.
+    /// Number of these bytes that the kernel has taken.
     flushed: usize,
     incoming: Incoming,
-    /// Why nothing more is received from the kernel. What was received before is still delivered.
+    /// Reason why nothing more is read from the kernel. What was received before is still delivered.
     ended: Option<EndError>,
-    /// Why nothing more can be sent.
+    /// Reason why nothing more can be sent.
     unsendable: Option<EndError>,
-    /// The cause of a failure.
+    /// Cause of a failure.
     failure: Option<ChannelError>,
     /// Whether this end was closed.
     closed: bool,
@@ -53,7 +54,7 @@ pub struct StreamChannel {
 }
 
 impl StreamChannel {
-    /// One end of a stream, before the handshake, for a channel of this shape.
+    /// Creates one end of a stream, before the handshake, for a channel with this configuration.
     pub(crate) fn begin(socket: OwnedFd, config: ChannelConfig) -> Result<Self, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
         let max_message_bytes = max_message_bytes(config);
@@ -71,7 +72,7 @@ impl StreamChannel {
         })
     }
 
-    /// The socket that carries it.
+    /// Returns the socket of the stream.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
@@ -82,7 +83,7 @@ impl StreamChannel {
         self.flush();
     }
 
-    /// The next `N` bytes of a handshake, once they are there.
+    /// Returns the next `N` bytes of a handshake, once they have arrived.
     ///
     /// # Errors
     /// The end of the peer.
@@ -104,22 +105,22 @@ impl StreamChannel {
         }
     }
 
-    /// Ends a handshake: the drop sends nothing that the peer would not expect.
+    /// Ends a handshake so that dropping the channel sends nothing that the peer would not expect.
     pub(crate) fn not_opened(&mut self) {
         self.unsendable = Some(EndError::Closed);
     }
 
-    /// Ends this side as a relay does when the end behind it is gone; drop the channel afterwards.
+    /// Ends this side as a relay does when the end behind it is gone. Drop the channel afterwards.
     pub(crate) fn leave(&mut self, why: FarEnd) {
         if self.unsendable.is_none() {
             self.outgoing.extend_from_slice(&GONE.to_le_bytes());
             self.say(&why.to_word().to_le_bytes());
         }
-        // The bytes that are left are still sent, but no close.
+        // The remaining bytes are still sent, but no close.
         self.closed = true;
     }
 
-    /// Ends this side without a close; drop the channel afterwards.
+    /// Ends this side without closing. Drop the channel afterwards.
     pub(crate) fn abandon(&mut self) {
         self.not_opened();
         self.closed = true;
@@ -128,7 +129,7 @@ impl StreamChannel {
     /// Opens a channel over a connected stream. Both sides call this, in any order.
     ///
     /// # Errors
-    /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
+    /// A difference between the two sides, the end of the peer, a timeout, or an error of the kernel.
     pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         let mut channel = Self::begin(socket, hello.config)?;
         match channel.shake_hands(hello, deadline) {
@@ -175,7 +176,7 @@ impl StreamChannel {
             theirs => {
                 let word = u64::from_le_bytes(theirs?);
                 match FarEnd::of_word(word) {
-                    // A relay whose other end is gone says so in place of a verdict.
+                    // A relay whose other end is gone writes the reason in place of a verdict.
                     Some(told) => Err(ChannelError::FarEnd(told)),
                     None => Ok(judge(word)?),
                 }
@@ -190,15 +191,15 @@ impl StreamChannel {
     pub fn decline(socket: OwnedFd, hello: Hello, reason: u32) -> Result<(), ChannelError> {
         let mut bytes = hello.to_bytes().to_vec();
         bytes.extend_from_slice(&declined(reason).to_le_bytes());
-        // Fewer bytes than the empty buffer of any socket takes.
+        // Fits into the empty send buffer of any socket.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&socket, &bytes, flags).context("decline a channel")?;
         Ok(())
     }
 
-    /// Tells a peer that opens a channel that this side will not.
+    /// Notifies a peer that opens a channel that this side will not.
     pub fn withdraw(socket: &OwnedFd) {
-        // Fewer bytes than the empty buffer of any socket takes. A peer that is gone need not be told.
+        // Fits into the empty send buffer of any socket. A peer that is gone need not be notified.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _ = rustix::net::send(socket, &WITHDRAWN.to_le_bytes(), flags);
     }
@@ -206,7 +207,7 @@ impl StreamChannel {
     /// Connects to `address` by TCP and opens a channel over the connection.
     ///
     /// # Errors
-    /// As [`open`](Self::open); also when the connection is refused.
+    /// Same as [`open`](Self::open), or a refused connection.
     pub fn connect_tcp(address: SocketAddr, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         let remaining = deadline.remaining().max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, remaining) {
@@ -221,13 +222,13 @@ impl StreamChannel {
     /// Opens a channel over an accepted TCP connection.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_tcp(stream: TcpStream, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         stream.set_nodelay(true).context("set TCP_NODELAY")?;
         Self::open(stream.into(), hello, deadline)
     }
 
-    /// Sends what is pending and receives exactly `N` bytes.
+    /// Sends pending bytes and receives exactly `N` bytes.
     fn exchange<const N: usize>(&mut self, deadline: Deadline) -> Result<[u8; N], ChannelError> {
         loop {
             self.flush();
@@ -267,7 +268,7 @@ impl StreamChannel {
         self.flushed = 0;
     }
 
-    /// Records what broke the channel, unless the error says that it ended.
+    /// Records the cause of a broken channel, unless the error only means that it ended.
     fn note(&mut self, error: ChannelError) -> EndError {
         let end = EndError::from(&error);
         if end == EndError::Broken {
@@ -282,7 +283,7 @@ impl StreamChannel {
         self.flushed = 0;
     }
 
-    /// Reads from the kernel once; true when there was something.
+    /// Reads from the kernel once. Returns whether there was anything to read.
     fn fill(&mut self) -> bool {
         if self.ended.is_some() {
             return false;
@@ -299,8 +300,8 @@ impl StreamChannel {
         }
     }
 
-    /// Whether the peer has closed, as far as this side has read: its close may lie behind more messages
-    /// than are read ahead.
+    /// Whether the peer has closed, as far as this side has read. Its close may lie behind more messages than
+    /// are read ahead.
     fn peer_closed(&mut self) -> bool {
         for _ in 0..LAST_READS {
             if !self.fill() {
@@ -310,7 +311,7 @@ impl StreamChannel {
         self.incoming.holds_close()
     }
 
-    /// Whether there is a message, an end or an error to receive.
+    /// Whether a message, an end or an error can be received.
     fn has_something(&mut self) -> bool {
         while self.incoming.peek() == Frame::Partial {
             if self.ended.is_some() || self.closed {
@@ -323,13 +324,13 @@ impl StreamChannel {
         true
     }
 
-    /// Offers pending bytes to the kernel; returns whether it took all.
+    /// Offers pending bytes to the kernel. Returns whether it took all of them.
     fn has_sent_all(&mut self) -> bool {
         self.flush();
         self.outgoing.is_empty()
     }
 
-    /// The events to sleep on for `awaited`, given what else is pending.
+    /// Returns the events to sleep on for `awaited`, taking other pending work into account.
     fn interest(&self, awaited: Interest) -> Interest {
         let reads = match awaited {
             Interest::Read | Interest::ReadWrite => true,
@@ -344,7 +345,7 @@ impl StreamChannel {
     }
 }
 
-/// The limit that rings of this shape would have, so that a program sees no difference.
+/// Returns the limit of rings with this configuration, so that programs see no difference.
 fn max_message_bytes(config: ChannelConfig) -> usize {
     config.slots as usize * config.slot.payload_bytes()
 }
@@ -456,7 +457,7 @@ impl Transport for StreamChannel {
     fn woken(&mut self, rung: bool) {
         self.flush();
         if rung && !self.outgoing.is_empty() {
-            // A sleep for room may have been ended by the peer's close.
+            // The sleep for room may have been ended by the peer's close.
             self.fill();
         }
     }
@@ -479,8 +480,8 @@ impl Transport for StreamChannel {
 }
 
 impl Drop for StreamChannel {
-    /// Closes in order. Bytes that the kernel does not take within a second are lost, and the peer then
-    /// sees a death.
+    /// Closes in order. Bytes that the kernel does not take within a second are lost, and the peer then sees
+    /// a death.
     fn drop(&mut self) {
         self.close();
         let deadline = Deadline::after(LINGER);
@@ -494,7 +495,7 @@ impl Drop for StreamChannel {
             self.flush();
         }
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
-        // TCP discards undelivered bytes when a socket is closed with unread ones.
+        // TCP discards undelivered bytes if a socket with unread bytes is closed.
         for _ in 0..LAST_READS {
             self.incoming.discard();
             if !self.fill() {

@@ -1,7 +1,7 @@
-//! Writes trace events: a domain's recorder, shared by all its threads and channels.
+//! Writes trace events: the recorder of a domain, shared by all its threads and channels.
 //!
-//! A thread that writes takes a lane of the domain's trace page for itself and returns it when it ends, so
-//! that no two threads write to one lane. While tracing is off none of this runs.
+//! A thread that writes acquires a lane of the domain's trace page and releases it when it ends, so that no
+//! two threads write to one lane. While tracing is off none of this runs.
 
 mod lane;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
 
 pub use tombolo_trace::event::EventKind;
 
-/// The state shared by all writers to one trace page.
+/// State shared by all writers to one trace page.
 #[derive(Debug)]
 pub struct Recorder {
     page: Page,
@@ -31,62 +31,62 @@ pub struct Recorder {
     texts: Mutex<Texts>,
 }
 
-/// Which lanes are in use.
+/// Allocation state of lanes.
 #[derive(Debug, Default)]
 struct Lanes {
     taken: Vec<bool>,
     threads: u16,
 }
 
-/// Which rows of counters are in use.
+/// Allocation state of rows of counters.
 #[derive(Debug, Default)]
 struct Rows {
     used: usize,
-    /// Returned rows, the oldest first, so that their last values stay visible as long as possible.
+    /// Released rows, the oldest first, so that their last values stay visible as long as possible.
     free: VecDeque<usize>,
 }
 
-/// Names that the page contains already.
+/// Names that the page already contains.
 #[derive(Debug, Default)]
 struct Texts {
     used_bytes: usize,
     known: HashMap<String, Option<u64>>,
 }
 
-/// An event to record, without its time and thread.
+/// Event to record, without its time and thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewEvent {
-    /// The kind of event.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Whether it happened at the accepting end of the channel.
+    /// Whether the event happened at the accepting end of the channel.
     pub accepting: bool,
-    /// Bytes of the message, if it is about one.
+    /// Length of the message in bytes, for events about messages.
     pub size: u32,
-    /// The object concerned; see [`EventKind`].
+    /// Object concerned; see [`EventKind`].
     pub subject: u64,
-    /// A further value; see [`EventKind`].
+    /// Additional value; see [`EventKind`].
     pub value: u64,
 }
 
 impl NewEvent {
-    /// An event that concerns no channel and no message.
+    /// Creates an event that concerns no channel and no message.
     #[must_use]
     pub fn of(kind: EventKind, subject: u64, value: u64) -> NewEvent {
         NewEvent { kind, accepting: false, size: 0, subject, value }
     }
 }
 
-/// Identifies the kernel whose monotonic clock this process reads; 0 where that is unknown.
+/// Returns an identifier of the kernel whose monotonic clock this process reads; 0 if unknown.
 fn clock_of_this_kernel() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fnv1a(id.trim_ascii()))
 }
 
 impl Recorder {
-    /// A recorder that writes to the page in `memory` for the domain with these bits, on this instruction
-    /// set.
+    /// Creates a recorder that writes to the page in `memory`, for the domain with the bits `domain` on this
+    /// instruction set.
     ///
     /// # Errors
-    /// When the memory is not a trace page.
+    /// [`NotAPage`] when the memory is not a trace page.
     pub fn new(memory: SharedMemory, domain: u64, isa: u8) -> Result<Arc<Recorder>, NotAPage> {
         let recorder = Recorder::on(Page::open(memory)?);
         let (ticks, monotonic_ns) = recorder.clock.anchor();
@@ -102,7 +102,7 @@ impl Recorder {
         Ok(Arc::new(recorder))
     }
 
-    /// A recorder that is always off.
+    /// Creates a recorder that is always off.
     #[must_use]
     pub fn none() -> Arc<Recorder> {
         Arc::new(Recorder::on(Page::private()))
@@ -122,27 +122,27 @@ impl Recorder {
         }
     }
 
-    /// Whether tracing is on: one load.
+    /// Whether tracing is on. Costs one load.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.switch.is_on()
     }
 
-    /// A handle that tells whether tracing is on.
+    /// Returns a handle that reports whether tracing is on.
     #[must_use]
     pub fn switch(&self) -> Switch {
         self.switch.clone()
     }
 
-    /// The current time stamp, for [`record_at`](Self::record_at).
+    /// Returns the current timestamp, for [`record_at`](Self::record_at).
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
         self.clock.ticks()
     }
 
-    /// Records an event that happens now.
+    /// Records an event at the current time.
     pub fn record(self: &Arc<Self>, event: NewEvent) {
         self.record_at(self.ticks(), event);
     }
@@ -153,7 +153,7 @@ impl Recorder {
         lane::write(self, Event { ticks, kind, accepting, thread: 0, size, subject, value });
     }
 
-    /// The number that stands for a name in events; 0 when the page has no room for it.
+    /// Returns the number that stands for a name in events, or 0 if the page has no room for it.
     #[must_use]
     pub fn text(&self, name: &str) -> u64 {
         let mut texts = unpoisoned(&self.texts);
@@ -161,7 +161,7 @@ impl Recorder {
             return known.unwrap_or(0);
         }
         let written = self.page.write_text(&mut texts.used_bytes, name);
-        // A name that found no room once will find none later, so it is not tried again.
+        // A name that found no room will not find any later, so it is not retried.
         texts.known.insert(name.to_owned(), written);
         written.unwrap_or(0)
     }
@@ -180,7 +180,8 @@ impl Recorder {
         }
     }
 
-    /// A row of counters for a channel end, and its number; a row that is not shown when all are in use.
+    /// Allocates a row of counters for a channel end and returns it with its number. Returns a row that is
+    /// not shown if all are in use.
     pub(crate) fn take_row(&self, described: &Described) -> (Row, Option<usize>) {
         let number = {
             let mut rows = unpoisoned(&self.rows);

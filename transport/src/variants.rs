@@ -1,9 +1,9 @@
-//! [`Transport`](crate::Transport) for an enum of transports.
+//! Implementation of [`Transport`](crate::Transport) for an enum of transports.
 
-/// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by calling
-/// the one that it holds. Only the first may be a channel [in memory](crate::Transport::in_memory).
+/// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by delegating
+/// to the variant. Only the first may be a channel [in memory](crate::Transport::in_memory).
 ///
-/// An enum, not a trait object: sending takes a few nanoseconds.
+/// An enum rather than a trait object, because sending takes only a few nanoseconds.
 #[macro_export]
 macro_rules! transport_of_variants {
     ($name:ident { $first:ident $(, $variant:ident)+ $(,)? }) => {
@@ -55,7 +55,7 @@ macro_rules! transport_of_variants {
                 max: usize,
                 mut read: impl FnMut(&$crate::Message<'_>),
             ) -> Result<usize, $crate::EndError> {
-                // By a reference: there is one loop for each carrier, not for each carrier and caller.
+                // By reference, so that there is one loop per carrier rather than per carrier and caller.
                 let read: &mut dyn FnMut(&$crate::Message<'_>) = &mut read;
                 match self {
                     $($name::$variant(channel) => {

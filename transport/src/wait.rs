@@ -14,9 +14,9 @@ use crate::contract::{Announced, EndError, Transport, TransportExt};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
-/// For a caller that sleeps by itself on one channel: announces the sleep, and returns whether it may begin
-/// on the channel's [sources](Transport::sources); if not, poll again. Call [`woken`](Transport::woken) in
-/// either case.
+/// Announces a sleep for a caller that sleeps on one channel itself. Returns whether it may sleep on the
+/// channel's [sources](Transport::sources); if not, poll again. Call [`woken`](Transport::woken) in either
+/// case.
 #[must_use = "sleeping on what is already there can last forever"]
 pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
@@ -25,7 +25,7 @@ pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool 
     channel.may_sleep(awaited)
 }
 
-/// The channels of a wait.
+/// Channels of a wait.
 struct Channels<'a, 'b, C> {
     channels: &'a mut [&'b mut C],
     awaited: Interest,
@@ -36,7 +36,7 @@ struct Channels<'a, 'b, C> {
 enum Rung {
     /// There was no sleep.
     None,
-    /// The same for all channels: there is only one, or the source is unknown.
+    /// Same for all channels: there is only one, or the source is unknown.
     All(bool),
     Each(Vec<bool>),
 }
@@ -46,15 +46,14 @@ impl<'a, 'b, C: Transport> Channels<'a, 'b, C> {
         Channels { channels, awaited, rung: Rung::None }
     }
 
-    /// Whether sleeps on all of them end by descriptors.
+    /// Whether sleeps on all channels end through descriptors.
     fn can_sleep(&self) -> bool {
         self.channels
             .iter()
             .all(|channel| channel.describe().capabilities.contains(Capabilities::DESCRIPTORS))
     }
 
-    /// Sleeps on all sources of all channels; returns for each channel whether one of its sources was
-    /// ready.
+    /// Sleeps on all sources of all channels. Returns for each channel whether one of its sources was ready.
     fn poll(&self, deadline: Deadline) -> Result<Vec<bool>, OsError> {
         let mut sources = Vec::with_capacity(2 * self.channels.len());
         let mut ends = Vec::with_capacity(self.channels.len());
@@ -108,7 +107,7 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
 
     fn sleep(&mut self, until_ns: u64) -> Result<(), OsError> {
         if !self.can_sleep() {
-            // Nothing can wake this thread, so it must poll; let others run in between.
+            // Nothing can wake this thread, so it must poll. Let others run in between.
             std::thread::yield_now();
             self.rung = Rung::All(true);
             return Ok(());
@@ -136,11 +135,11 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
     }
 }
 
-/// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time,
-/// until the kernel has taken all of it; an accepted message is never reported as timed out.
+/// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time, until
+/// the kernel has taken all of it; an accepted message is never reported as timed out.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when the peer did not receive enough in time: nothing was sent. Otherwise as
+/// [`ChannelError::TimedOut`] if the peer did not receive enough in time; nothing was sent. Otherwise as
 /// [`Transport::try_send`].
 #[inline(always)]
 pub fn send<C: Transport>(
@@ -158,7 +157,7 @@ pub fn send<C: Transport>(
     send_slow(channel, spin, message, timeout, accepted)
 }
 
-/// Continues when there was no room at first, or the kernel has not taken all of an accepted message.
+/// Continues a send that found no room, or an accepted message that the kernel has not taken completely.
 #[inline(never)]
 fn send_slow<C: Transport>(
     channel: &mut C,
@@ -187,10 +186,10 @@ fn send_slow<C: Transport>(
     }
 }
 
-/// Receives the next message into `buffer`, replacing its content and waiting up to `timeout`.
+/// Receives the next message into `buffer`, replacing its contents. Waits up to `timeout`.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_in_place`].
+/// [`ChannelError::TimedOut`] if no message arrived in time. Otherwise as [`Transport::try_recv_in_place`].
 #[inline]
 pub fn recv_into<C: Transport>(
     channel: &mut C,
@@ -204,10 +203,10 @@ pub fn recv_into<C: Transport>(
     })
 }
 
-/// Receives the next message in place, waiting up to `timeout`.
+/// Receives the next message in place. Waits up to `timeout`.
 ///
 /// # Errors
-/// As [`recv_into`].
+/// Same as [`recv_into`].
 #[inline(always)]
 pub fn recv_in_place<C: Transport, R>(
     channel: &mut C,
@@ -219,7 +218,7 @@ pub fn recv_in_place<C: Transport, R>(
     let mut read = Some(read);
     let mut deadline = None;
     loop {
-        // Not a closure for `poll_briefly`, whose result would go through memory.
+        // Not a closure for `poll_briefly`: its result would be passed through memory.
         for poll in 0..spin.brief_polls() {
             match channel.try_recv_in_place(|message| read.take().map(|read| read(message))) {
                 Ok(Some(Some(received))) => {
@@ -254,11 +253,12 @@ fn await_message<C: Transport>(
     until(&mut waiter, spin, deadline.remaining(), is_readable)?.ok_or(timed_out)
 }
 
-/// Waits until one of `channels` has something to receive, an end included, and returns its index: the
-/// first from `start` on, so that a caller that passes the last index plus one serves all of them in turn.
+/// Waits until one of `channels` has something to receive, including its end, and returns the channel's
+/// index. Searches from `start` on, so that a caller that passes the last index plus one serves all channels
+/// in turn.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when nothing happened on any of them.
+/// [`ChannelError::TimedOut`] if there was no event on any of them.
 pub fn any<C: Transport>(
     channels: &mut [&mut C],
     spin: &mut Spin,

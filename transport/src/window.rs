@@ -1,4 +1,4 @@
-//! `window`: a channel across a PCI shared-memory window, between programs under different kernels.
+//! `window`: channels across a PCI shared-memory window, between programs under different kernels.
 //!
 //! The monitors allocate a range of the window and a pair of doorbells, and watch the peer: a domain's
 //! lifeline leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node
@@ -20,26 +20,26 @@ use crate::connection::{Bell, Connection, Ring};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 
-/// What the monitor hands out for one end of a channel.
+/// Resources that the monitor hands out for one end of a channel.
 #[derive(Debug)]
 pub struct Lent {
-    /// The memory file or device of the window.
+    /// Memory file or device of the window.
     pub memory: OwnedFd,
-    /// The offset of the channel in the window, in bytes.
+    /// Offset of the channel in the window, in bytes.
     pub offset_bytes: u64,
-    /// The length of the channel, in bytes.
+    /// Length of the channel, in bytes.
     pub length_bytes: u64,
-    /// Hangs up when the peer is gone.
+    /// Descriptor that hangs up when the peer is gone.
     pub lifeline: OwnedFd,
-    /// Signalled when the peer rings.
+    /// Event counter that is signalled when the peer rings.
     pub bell: OwnedFd,
     /// Rings the peer: an event counter, or the device's registers if `ring` is set.
     pub ringer: OwnedFd,
-    /// The peer's number (upper half) and vector (lower half) for the doorbell register.
+    /// Peer's number (upper half) and vector (lower half) for the doorbell register.
     pub ring: Option<u32>,
-    /// How this side keeps its view of a window that is not coherent; `None` where it is.
+    /// How this side keeps its view of an incoherent window consistent; `None` if the window is coherent.
     pub caches: Option<Caches>,
-    /// The offset in the window of the word that counts rings of this and other channels, if there is one.
+    /// Offset in the window of the word that counts rings of this and other channels, if there is one.
     pub group: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Lent {
             )));
         }
         if self.ring.is_none() {
-            // Where the window is a file, it could be shorter than what is mapped of it; a device cannot.
+            // A window that is a file could be shorter than the mapping; a device cannot.
             check_window(&self.memory, self.offset_bytes.saturating_add(needed))?;
         }
         let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
@@ -86,7 +86,7 @@ fn group_counter(window: &OwnedFd, offset_bytes: u64) -> Result<GroupCounter, Ch
     GroupCounter::new(&memory, in_page as usize).map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
-/// One end of a channel in a window.
+/// End of a channel in a window.
 #[derive(Debug)]
 pub enum WindowChannel {
     /// In a window that is coherent.
@@ -96,7 +96,7 @@ pub enum WindowChannel {
 }
 
 impl WindowChannel {
-    /// The channel itself, where the window is coherent: what may use the memory as it likes.
+    /// Returns the channel if the window is coherent, for programs that use the memory directly.
     #[must_use]
     pub fn coherent(self) -> Option<MemoryChannel> {
         match self {
@@ -108,7 +108,7 @@ impl WindowChannel {
 
 transport_of_variants!(WindowChannel { Coherent, Flushed });
 
-/// The memory of a channel that `hello` describes, in bytes.
+/// Returns the size of the memory of a channel that `hello` describes, in bytes.
 fn length_bytes(hello: &Hello) -> u64 {
     ChannelLayout::new(hello.config).length_bytes() as u64
 }
@@ -116,7 +116,7 @@ fn length_bytes(hello: &Hello) -> u64 {
 /// Opens one end of a channel in a window.
 ///
 /// # Errors
-/// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
+/// A difference between the two sides, the end of the peer, a timeout, or an error of the kernel.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<WindowChannel, ChannelError> {
     let caches = lent.caches;
     let (memory, connection) = lent.connect(side, length_bytes(&hello))?;
@@ -159,7 +159,7 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
     }
 }
 
-/// Tells the peer that this end of a channel created by the monitors will not be opened.
+/// Notifies the peer that this end of a channel created by the monitors will not be opened.
 ///
 /// # Errors
 /// An error of the kernel.
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::{EndError, Transport, TransportExt};
 
-    /// What a monitor hands out for both ends of a channel, and the monitor's ends of the lifelines.
+    /// Returns the resources for both ends of a channel, and the monitor's ends of the lifelines.
     fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {
         let length_bytes = ChannelLayout::new(hello.config).length_bytes() as u64;
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// A domain whose monitor is killed may have time to drop its channels before it is killed as well. Its
-    /// peers must see a death all the same.
+    /// peers must still see a death.
     #[test]
     fn a_domain_that_lost_its_monitor_ends_as_a_death() {
         let (mut a, mut b, held_a, held_b) = ends();

@@ -1,5 +1,5 @@
-//! Captures: the bytes match the specification and are read back; damage is reported; replays repeat what
-//! was recorded.
+//! Captures: the bytes match the specification and are read back, damage is reported, and replays repeat the
+//! recording.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Record>, CaptureError> {
     Reader::new(bytes)?.collect()
 }
 
-/// The bytes that `docs/specs/capture.md` shows.
+/// Returns the bytes shown in `docs/specs/capture.md`.
 fn shown() -> Vec<u8> {
     let specification = include_str!("../../docs/specs/capture.md");
     let dump = specification.split("```").nth(1).unwrap();
@@ -97,7 +97,7 @@ fn truncation_at_any_byte_is_located() {
     }
 }
 
-/// What precedes the cut is delivered too.
+/// Records before the cut are delivered too.
 #[test]
 fn what_is_whole_before_a_cut_is_read() {
     let bytes = written(&events());
@@ -189,7 +189,7 @@ fn channel() -> (StreamChannel, StreamChannel) {
     })
 }
 
-/// Doubles every number that comes, until the channel ends.
+/// Doubles every received number, until the channel ends.
 fn double<T: Transport>(channel: &mut T) -> ChannelError {
     let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
     loop {
@@ -205,7 +205,7 @@ fn double<T: Transport>(channel: &mut T) -> ChannelError {
     }
 }
 
-/// A capture of [`double`], and how it ended.
+/// Returns a capture of [`double`], and how it ended.
 fn captured() -> (Vec<u8>, ChannelError) {
     let (mut asks, answers) = channel();
     std::thread::scope(|scope| {
@@ -231,7 +231,7 @@ fn a_program_that_does_the_same_again_meets_the_same_again() {
     assert_eq!(end, ChannelError::Closed);
     for pace in [Pace::AtOnce, Pace::AsRecorded] {
         let mut replay = Replay::new(&bytes[..], pace).unwrap();
-        // The transport kind is taken from the wrapped channel, whatever the caller says.
+        // The transport kind is taken from the wrapped channel, regardless of the caller.
         assert_eq!((replay.describe().kind, replay.about().side), (TransportKind::Socket, Some(Side::B)));
         assert_eq!(replay.max_message_bytes(), 3_584);
         assert_eq!(replay.remaining(), 38);
@@ -247,7 +247,7 @@ fn divergence_from_a_capture_is_located() {
     let (bytes, _) = captured();
     let mut replay = Replay::new(&bytes[..], Pace::AtOnce).unwrap();
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(Some(1)));
-    // It arrives only after this end has sent what it sent when recorded.
+    // It arrives only after this end has sent what it sent in the recording.
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(None));
     assert_eq!(replay.try_send(b"\x03"), Err(EndError::Broken));
     assert_eq!(
@@ -259,7 +259,7 @@ fn divergence_from_a_capture_is_located() {
     assert_eq!(replay.try_send(b"\x02"), Err(EndError::Broken));
 }
 
-/// A sink that takes this many bytes and no more.
+/// Sink that accepts this many bytes and no more.
 struct Small(usize);
 
 impl Write for Small {

@@ -1,4 +1,4 @@
-//! The checker finds each breach of the contract, and reports none where there is none.
+//! The checker finds each violation of the contract, and reports none where there is none.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,7 +39,7 @@ enum Wrong {
 
 type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
-/// A transport within a process, with one defect.
+/// Transport within a process, with one defect.
 struct Toy {
     wrong: Wrong,
     outgoing: Queue,
@@ -186,7 +186,7 @@ fn use_it((mut a, mut b): (Checked<Toy>, Checked<Toy>)) {
     let _ = (a.try_send(b"late"), a.try_recv_into(&mut buffer));
 }
 
-/// The first line of the checker's report.
+/// Returns the first line of the checker's report.
 fn verdict(check: impl FnOnce()) -> Option<String> {
     let caught = catch_unwind(AssertUnwindSafe(check)).err()?;
     let text = caught.downcast_ref::<String>().expect("a panic of the checker has a text");
@@ -237,7 +237,7 @@ fn each_breach_is_found_and_named() {
     assert!(said.contains("in place of message 1"), "{said}");
 }
 
-/// An effect that only a peer can cause is not a breach of this end.
+/// An effect that only a peer can cause is not blamed on this end.
 #[test]
 fn one_end_is_not_blamed_for_its_peer() {
     for wrong in [
@@ -275,7 +275,7 @@ fn an_unannounced_sleep_is_reported() {
     assert_eq!(sleep(Some(Interest::Read), Interest::ReadWrite), told);
     assert_eq!(sleep(Some(Interest::Read), Interest::Read), None);
     assert_eq!(sleep(Some(Interest::ReadWrite), Interest::Write), None);
-    // Taken back.
+    // Withdrawn.
     let mut channel = Checked::new(toys(Wrong::Nothing).0);
     let _ = channel.announce_sleep(Interest::Read);
     channel.woken(false);

@@ -1,4 +1,4 @@
-//! Faults depend on the seed alone, and are only those that a transport may have.
+//! Faults depend only on the seed, and are only those that a transport may have.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn faulty(faults: Faults, seed: u64) -> (Faulty<MemoryChannel>, MemoryChannel) {
     (Faulty::new(a, faults, seed).unwrap(), b)
 }
 
-/// The results of the same calls for a seed.
+/// Returns the results of the same calls for a seed.
 fn answers(seed: u64) -> (Vec<bool>, Injected) {
     let (mut a, mut b) = faulty(Faults::STORMY, seed);
     let (mut answers, mut buffer) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ fn without_faults_nothing_is_injected() {
 fn a_storm_delays_and_loses_nothing() {
     for seed in 0..8 {
         let (a, b) = channel();
-        // Checked on the inside: the faults are not a breach by the transport.
+        // Checked on the inside: injected faults are not a violation by the transport.
         let (a, mut b) = Checked::pair(a, b);
         let mut a = Faulty::new(a, Faults::STORMY, seed).unwrap();
         std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn a_storm_delays_and_loses_nothing() {
     }
 }
 
-/// One message before the last, the last, one after it.
+/// Tests one message before the last, the last, and one after it.
 #[test]
 fn an_ending_comes_after_the_configured_number_of_messages() {
     for (ending, expected) in

@@ -1,5 +1,4 @@
-//! A simulated link repeats its behaviour for a seed, keeps the order, and distinguishes a close from a
-//! death.
+//! A simulated link repeats its behavior for a seed, keeps the order, and distinguishes a close from a death.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
     })
 }
 
-/// How many polls each of a hundred messages took to arrive, on a link whose clock was set to a known time.
+/// Returns how many polls each of a hundred messages took to arrive, on a link with a known clock.
 fn looks(seed: u64) -> Vec<u32> {
     let (mut a, mut b) = channel(Conditions { look_ns: 10, ..Conditions::default() }, seed);
     let mut buffer = Vec::new();

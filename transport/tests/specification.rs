@@ -1,4 +1,4 @@
-//! The bytes of a stream shown in `docs/specs/channel.md` are those that are sent.
+//! The bytes of a stream shown in `docs/specs/channel.md` match the bytes that are sent.
 
 use std::num::NonZeroU16;
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ fn a_stream_matches_the_specification() {
     peer.extend_from_slice(&1_u64.to_le_bytes());
     socket::send(&ours, &peer, &[]).unwrap();
     let deadline = Deadline::after(Duration::from_secs(30));
-    // Barriers do not concern a stream.
+    // Barriers do not apply to a stream.
     let hello = Hello { expedited_barrier: true, ..hello };
     let mut channel = StreamChannel::open(theirs, hello, deadline).unwrap();
     channel.try_send(b"to B").unwrap();

@@ -1,4 +1,4 @@
-//! While both sides are awake, a message costs no system call: counted by the kernel.
+//! While both sides are awake, a message costs no system call, as counted by the kernel.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use tombolo_transport::{MemoryChannel, shm};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Messages of a burst, each way.
+/// Number of messages of a burst in each direction.
 const BURST: u64 = 32;
 
-/// The most bursts until one must have found both sides awake throughout, however busy the host.
+/// Maximum number of bursts until one must have found both sides awake throughout, however busy the host.
 const BURSTS: u64 = 100_000;
 
-/// One side: bursts of messages there and back, and the system calls of each. Ends at the first burst
-/// without any, or at the deadline.
+/// One side of the test: bursts of messages in both directions, and the system calls of each. Ends at the
+/// first burst without any, or at the deadline.
 struct Bursts {
     channel: MemoryChannel,
     spin: Spin,
@@ -28,7 +28,7 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// Runs a burst; returns the calls of this side's part of it, waiting included.
+    /// Runs a burst. Returns the system calls of this side's part of it, including waiting.
     fn run(&mut self, buffer: &mut Vec<u8>) -> u64 {
         let before = self.calls.so_far();
         for _ in 0..BURST {
@@ -43,8 +43,8 @@ impl Bursts {
         self.calls.so_far() - before
     }
 
-    /// Runs bursts until one made no call on either side; returns the fewest calls of each. The other
-    /// side's count follows its burst as a message.
+    /// Runs bursts until one made no call on either side. Returns the minimum number of calls per burst. The
+    /// other side's count follows its burst as a message.
     fn fewest(mut self, bursts: u64) -> u64 {
         let (start, mut buffer, mut fewest) = (Instant::now(), Vec::with_capacity(64), u64::MAX);
         for burst in 1..=bursts {
@@ -76,8 +76,8 @@ fn hello() -> Hello {
     Hello::new(ChannelConfig::default(), 0, None)
 }
 
-/// The fewest calls of a burst between two sides that poll for `spin_ns`; `None` where calls cannot be
-/// counted, or where reading the clock is one.
+/// Returns the minimum number of calls of a burst between two sides that poll for `spin_ns`. Returns `None`
+/// if calls cannot be counted, or if reading the clock is a call.
 fn fewest_calls(spin_ns: u64, bursts: u64) -> Result<Option<u64>, OsError> {
     let side = |socket: OwnedFd, leads: bool| -> Result<Option<u64>, OsError> {
         let deadline = Deadline::after(PATIENCE);

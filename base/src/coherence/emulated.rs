@@ -60,7 +60,7 @@ pub struct CacheCounters {
     /// Invalidated lines that held an old value: a load without the invalidation would have returned stale
     /// data.
     pub stale: u64,
-    /// Lines that the cache evicted or loaded by itself.
+    /// Lines that the cache evicted or loaded spontaneously.
     pub evicted: u64,
 }
 
@@ -73,7 +73,7 @@ impl CacheCounters {
     }
 }
 
-/// One side's emulated cache of a memory.
+/// Emulated cache of one side of a memory.
 pub struct EmulatedCache {
     /// The memory that all sides share.
     memory: SharedMemory,

@@ -50,8 +50,8 @@ pub trait CacheMaintenance: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Dirty lines of this side are written back first.
     fn invalidate(&self, words: &[AtomicU64]);
 
-    /// Called between two stores to `words` whose order matters if the line is evicted in between. Only an
-    /// emulated cache implements it: it may evict here.
+    /// Marks a point between two stores to `words` whose order matters if the line is evicted in between.
+    /// Only an emulated cache implements it: it may evict here.
     #[inline(always)]
     fn between_stores(&self, words: &[AtomicU64]) {
         let _ = words;

@@ -1,4 +1,4 @@
-//! The keys of a node that the machine does not start.
+//! Keys of a node that the machine does not start.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const KEY_NOTE: &str = "key: a file of 16 bytes or more, the same on both sides"
 const SILENCE: Number =
     ("silence_s", "after how many seconds without a sign of life the node counts as lost");
 
-/// Reads them; `None` when the window is missing or wrong, which is then reported.
+/// Reads the settings; `None` if the window is missing or invalid, which is then reported.
 pub(super) fn read(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -45,7 +45,7 @@ pub(super) fn read(
     Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, caches, key, silence_s })
 }
 
-/// Two nodes that share one memory with the host would write over each other.
+/// Reports attached nodes that share the same memory with the host: they would overwrite each other.
 pub(super) fn check_overlaps(reader: &mut Reader, drafts: &[Draft]) {
     let windows: Vec<(&Draft, &AttachedNode)> = drafts
         .iter()
@@ -69,7 +69,7 @@ pub(super) fn check_overlaps(reader: &mut Reader, drafts: &[Draft]) {
 }
 
 fn overlap(one: &AttachedNode, other: &AttachedNode) -> bool {
-    /// Which memory, and where the window begins in it.
+    /// Returns the identity of the memory, and the offset of the window in it.
     fn place(source: &WindowSource) -> (String, u64) {
         match source {
             WindowSource::File { path, offset_bytes } => (path.display().to_string(), *offset_bytes),

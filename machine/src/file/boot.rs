@@ -1,4 +1,4 @@
-//! What a virtual machine boots, where it is not what the kit has.
+//! Boot files of a virtual machine that replace those of the kit.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const MODULES_NOTE: &str =
 const ROOT_NOTE: &str = "root: a raw image of a file system, which becomes the node's root";
 const DISKS_NOTE: &str = "disks: raw images, the node's /dev/vda, /dev/vdb and so on, after `root`";
 
-/// Relative paths start at the machine file. Whether the files are there shows when the node starts.
+/// Reads the paths, which are relative to the machine file. Missing files are reported when the node starts.
 pub(super) fn read(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Boot {
     let mut path = |key: &'static str, note: &str| {
         let value = reader.value(table, key)?;

@@ -1,4 +1,4 @@
-//! The coherence of a window, and the emulated caches of one that is not coherent.
+//! Coherence of a window, and the emulated caches of a window that is not coherent.
 
 use std::num::NonZeroU32;
 
@@ -14,7 +14,7 @@ const WORDS: [&str; 2] = ["coherent", "flush"];
 const EMULATED_NOTE: &str = "cache_seed and evict_one_in emulate a cache for each side of a window with \
                              coherence = \"flush\"; without them the processor's instructions are used";
 
-/// How each side keeps its view of the window of `table`; `None` where it is coherent.
+/// Reads the caches of the window in `table`; `None` if it is coherent.
 pub(super) fn read(reader: &mut Reader, table: &DeTable<'_>) -> Option<Caches> {
     let flush = read_word(reader, table);
     let seed = read_number(reader, table, "cache_seed", "chooses what the emulated caches evict");
@@ -41,7 +41,7 @@ fn read_number(reader: &mut Reader, table: &DeTable<'_>, key: &str, meaning: &st
     reader.number(key, value, (0, u32::MAX), meaning)
 }
 
-/// Returns whether lines have to be written back and invalidated.
+/// Returns whether the window needs explicit write-back and invalidation.
 fn read_word(reader: &mut Reader, table: &DeTable<'_>) -> bool {
     let Some(value) = reader.value(table, "coherence") else { return false };
     let note = format!("coherence: one of {}", quoted_list(WORDS.into_iter()));

@@ -1,4 +1,4 @@
-//! The `[[found]]` tables of a machine file: what `tombolo litmus` and `tombolo bench link` found of links.
+//! The `[[found]]` tables of a machine file: results of `tombolo litmus` and `tombolo bench link` for links.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -26,7 +26,7 @@ const COST_NOTE: &str = "cost = { round_trip_ns = 900, latency_ns = [[8, 450], [
                          bytes_per_s_back = 2000000000 }, as `tombolo bench link --write FILE` writes it";
 const COHERENCE: [&str; 2] = ["coherent", "flush"];
 
-/// Of what a finding can be.
+/// Links and nodes that a finding may refer to.
 pub(super) struct Links<'a> {
     pub(super) ends: Ends<'a>,
     pub(super) links: &'a [Link],
@@ -94,7 +94,7 @@ struct Place<'a> {
     windows: &'a [Window],
 }
 
-/// When and by which version it was found, for people.
+/// Checks the date and version of the finding, which are for people only.
 fn check_origin(reader: &mut Reader, table: &DeTable<'_>) {
     const ON: &str = "on: the date on which it was found, such as 2026-11-27";
     if let Some(value) = reader.value(table, "on")
@@ -109,7 +109,7 @@ fn check_origin(reader: &mut Reader, table: &DeTable<'_>) {
     }
 }
 
-/// The memory was kept as the link's window is.
+/// Checks that the finding's memory has the coherence of the link's window.
 fn check_coherence(reader: &mut Reader, memory: &FoundMemory, span: Range<usize>, place: &Place<'_>) {
     let caches = |window: &Window| window.caches.is_none();
     let window = place.link.window.and_then(|id| place.windows.get(usize::from(id.0)));
@@ -144,7 +144,7 @@ fn inner<'t, 'i>(
     }
 }
 
-/// What a `[[found]]` says of the memory, and where.
+/// Reads the properties of the memory in a `[[found]]` table, with their location.
 fn read_memory(reader: &mut Reader, table: &DeTable<'_>) -> Option<(FoundMemory, Range<usize>)> {
     let (memory, span) = inner(reader, table, "memory", MEMORY_NOTE)?;
     reader.refuse_unknown_keys(memory, &MEMORY_KEYS, "`memory`");
@@ -239,7 +239,7 @@ fn read_cost(reader: &mut Reader, table: &DeTable<'_>) -> Option<FoundCost> {
     })
 }
 
-/// Pairs of a length and a time, lengths ascending.
+/// Reads pairs of a length and a time, in order of ascending length.
 fn read_latency(reader: &mut Reader, cost: &DeTable<'_>, span: &Range<usize>) -> Option<Vec<(u64, u64)>> {
     const KEY: &str = "latency_ns";
     const PAIRS: &str =
@@ -282,7 +282,7 @@ fn read_latency(reader: &mut Reader, cost: &DeTable<'_>, span: &Range<usize>) ->
     right.then_some(curve)
 }
 
-/// A whole number in a range that 32 bits do not hold.
+/// Reads an integer in a range beyond 32 bits.
 fn large(reader: &mut Reader, key: &str, value: &Value<'_>, range: &RangeInclusive<u64>) -> Option<u64> {
     let note = format!("{key}: {} to {}", range.start(), range.end());
     let DeValue::Integer(digits) = value.get_ref() else {

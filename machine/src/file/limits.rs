@@ -6,7 +6,7 @@ use super::report::Problem;
 use super::values::{Reader, with_article};
 use crate::limits::{Limit, Limits};
 
-/// Reads `[limits]`; what it does not say has its default.
+/// Reads `[limits]`; missing keys have their defaults.
 pub(super) fn read(reader: &mut Reader, root: &DeTable<'_>) -> Limits {
     let mut limits = Limits::default();
     let Some(value) = reader.value(root, "limits") else { return limits };

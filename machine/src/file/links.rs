@@ -1,4 +1,4 @@
-//! The `[[link]]` tables of a machine file: they replace what would join two nodes by default.
+//! The `[[link]]` tables of a machine file, which override the default links between nodes.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use crate::windows::{CommonWindows, Window};
 const KEYS: [&str; 3] = ["between", "transport", "window"];
 const BETWEEN_NOTE: &str = "for example: between = [\"host\", \"arm0\"]";
 
-/// What links may refer to.
+/// Nodes and windows that links may refer to.
 pub(super) struct Ends<'a> {
-    /// The nodes without mistakes.
+    /// Nodes without mistakes.
     pub(super) nodes: &'a [Node],
-    /// The names of all nodes, so that one mistake in a node is not reported again for its links.
+    /// Names of all nodes, so that a mistake in a node is not reported again for its links.
     pub(super) names: &'a [String],
 }
 
@@ -57,8 +57,8 @@ pub(super) fn read<'t, 'i: 't>(
     links
 }
 
-/// Returns the two ends; `None` when they are wrong, which is then reported. `what` is what has them, with
-/// what to do about nodes that are unknown.
+/// Reads the two ends; `None` if they are invalid, which is then reported. `what` describes the table, with a
+/// remedy for unknown nodes.
 pub(super) fn read_between(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -100,7 +100,7 @@ pub(super) fn read_between(
     Some((a, b))
 }
 
-/// Returns the name of a node that the machine has.
+/// Reads the name of a node of the machine.
 pub(super) fn read_node(
     reader: &mut Reader,
     key: &str,
@@ -139,16 +139,16 @@ pub(super) fn read_transport(
     Some((transport, text.span))
 }
 
-/// What a `[[link]]` says of how two nodes are joined.
+/// Connection of two nodes according to a `[[link]]`.
 struct Way<'a> {
     transport: TransportKind,
-    /// Where the transport is written.
+    /// Location of the transport in the file.
     span: Range<usize>,
-    /// The window that it names, and where.
+    /// Window of the link, with its location.
     window: Option<(&'a Window, Range<usize>)>,
 }
 
-/// Returns the window that a link names; `None` also when it is wrong, which is then reported.
+/// Reads the window of a link; `None` also if it is invalid, which is then reported.
 fn read_window<'a>(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -165,7 +165,7 @@ fn read_window<'a>(
     Some((window?, text.span))
 }
 
-/// Puts the transport in place of the default, if it can join the two nodes at all.
+/// Replaces the default transport, if the given one can join the two nodes.
 fn apply(
     reader: &mut Reader,
     links: &mut [Link],

@@ -1,5 +1,5 @@
-//! Machine files: TOML in, a checked [`Machine`] out, or a [`Report`] of every mistake found, each shown at
-//! its place. The format is described in `docs/specs/machine-file.md`.
+//! Machine files: parses TOML into a checked [`Machine`], or a [`Report`] of every mistake found, each shown
+//! at its place. The format is described in `docs/specs/machine-file.md`.
 
 mod attached;
 mod boot;
@@ -27,16 +27,16 @@ use crate::model::{Machine, Node, NodeSettings};
 use nodes::{Draft, Surroundings};
 use values::{Reader, Text, Value, with_article};
 
-/// The longest machine file that is read.
+/// Maximum length of a machine file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The most nodes that a machine has.
+/// Maximum number of nodes of a machine.
 pub const MAX_NODES: usize = 1024;
 
 const KEYS: [&str; 6] = ["name", "node", "window", "link", "limits", "found"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
 
-/// Why a machine file cannot be used.
+/// Reason why a machine file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
@@ -58,7 +58,7 @@ pub enum FileError {
     NotText {
         /// The file.
         path: PathBuf,
-        /// The first byte that is wrong.
+        /// Offset of the first invalid byte.
         offset_bytes: usize,
     },
     /// The file has mistakes.
@@ -66,14 +66,14 @@ pub enum FileError {
     Invalid(#[from] Report),
 }
 
-/// The machine file that `tombolo up` uses when it is given none: this host and a small Arm machine.
+/// Default machine file of `tombolo up`: this host and a small Arm machine.
 pub const DEFAULT_MACHINE_FILE: &str = include_str!("../../../machines/default.toml");
 
 impl Machine {
     /// Returns the machine of [`DEFAULT_MACHINE_FILE`].
     ///
     /// # Errors
-    /// A [`Report`] when that machine cannot be made on a host of this instruction set.
+    /// A [`Report`] if that machine is not possible on a host of this instruction set.
     pub fn usual() -> Result<Machine, Report> {
         Machine::parse(DEFAULT_MACHINE_FILE, Path::new("default.toml"), Isa::current())
     }
@@ -97,8 +97,8 @@ impl Machine {
         Ok(Machine::parse(&text, path, Isa::current())?)
     }
 
-    /// Reads the text of a machine file. `path` is what errors call it and where relative paths of emulators
-    /// start; `host_isa` is the instruction set of the machine's host.
+    /// Parses the text of a machine file. `path` is its name in errors and the base of relative paths;
+    /// `host_isa` is the instruction set of the machine's host.
     ///
     /// # Errors
     /// A [`Report`] of all mistakes found.
@@ -128,7 +128,7 @@ fn syntax_problem(error: &toml::de::Error, end: usize) -> Problem {
     problem.note("machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]")
 }
 
-/// `None` when a part is missing; that, like every other mistake, is then in the reader.
+/// Reads the machine; `None` if a part is missing, which the reader has recorded like every other mistake.
 fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_>) -> Option<Machine> {
     reader.refuse_unknown_keys(root, &KEYS, "a machine file");
     let name = match reader.value(root, "name") {
@@ -199,10 +199,10 @@ fn tables<'t, 'i>(
     tables
 }
 
-/// The word of `--on` for a node that is to be chosen.
+/// Word of `--on` for automatic selection of a node.
 const AUTO: &str = "auto";
 
-/// Names are unique in a machine, and none is a word for something else.
+/// Checks that names are unique in a machine and are not reserved words.
 fn check_names(reader: &mut Reader, drafts: &[Draft]) {
     let names: Vec<&Text> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
     for (index, name) in names.iter().enumerate() {
@@ -223,7 +223,7 @@ fn check_names(reader: &mut Reader, drafts: &[Draft]) {
     }
 }
 
-/// A machine has exactly one host. A node whose kind is not known may be it.
+/// Checks that a machine has exactly one host. A node of unknown kind might be it.
 fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
     let hosts = drafts.iter().filter(|draft| draft.settings == Some(NodeSettings::Host));
     for second in hosts.clone().skip(1) {
@@ -242,7 +242,7 @@ fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
     }
 }
 
-/// Ids by position, the host moved to the front. Nodes with mistakes are left out: they were reported.
+/// Assigns ids by position, the host first. Nodes with mistakes, already reported, are omitted.
 fn number_nodes(drafts: Vec<Draft>) -> Vec<Node> {
     let mut nodes: Vec<Node> = drafts
         .into_iter()

@@ -13,20 +13,20 @@ use crate::model::{Accelerator, BareNode, Folder, NodeSettings, UserNode, VmNode
 use crate::suggest;
 use crate::vm::Architecture;
 
-/// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
+/// A partially read node: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {
     pub(super) name: Option<Text>,
     pub(super) settings: Option<NodeSettings>,
     pub(super) isa: Option<Isa>,
-    /// Where the node is: its `[[node]]` line.
+    /// Location of the node's `[[node]]` line.
     pub(super) header: Range<usize>,
 }
 
-/// What the meaning of a node depends on, beside its own table.
+/// Context of a node outside its own table.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) host_isa: Isa,
-    /// The folder that relative paths of emulators start from.
+    /// Folder that relative paths are resolved against.
     pub(super) folder: &'a Path,
 }
 
@@ -211,14 +211,14 @@ fn read_cpu(reader: &mut Reader, table: &DeTable<'_>) -> Option<String> {
     reader.argument("cpu", value, CPU_NOTE)
 }
 
-/// A bare name stays one, to be looked up on `PATH`; a relative path starts at the machine file.
+/// Reads an emulator. A bare name is looked up on `PATH` later; a relative path starts at the machine file.
 fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Option<PathBuf> {
     let value = reader.value(table, "emulator")?;
     let text = reader.argument("emulator", value, EMULATOR_NOTE)?;
     Some(if text.contains('/') { folder.join(text) } else { PathBuf::from(text) })
 }
 
-/// Relative paths start at the machine file. Whether the folders are there shows when the node starts.
+/// Reads folders, which are relative to the machine file. Missing folders are reported when the node starts.
 fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path, most: usize) -> Vec<Folder> {
     let Some(value) = reader.value(table, "files") else { return Vec::new() };
     let DeValue::Array(array) = value.get_ref() else {
@@ -240,7 +240,7 @@ fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path, most: usi
     array.iter().filter_map(|item| read_folder(reader, item, folder)).collect()
 }
 
-/// What a path of the kit begins with. A folder of such a name is written behind `./`.
+/// Prefix of a path in the kit. A folder with such a name is written behind `./`.
 const KIT: &str = "kit:";
 
 fn read_folder(reader: &mut Reader, item: &Value<'_>, folder: &Path) -> Option<Folder> {
@@ -263,7 +263,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     VmNode {
         memory_mib,
         processors: u8::try_from(processors).unwrap_or(usual.processors),
-        // A [[link]] of the file may say otherwise.
+        // A [[link]] of the file may override it.
         join: usual.join,
         window_mib,
         doorbells,
@@ -276,7 +276,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     }
 }
 
-/// Whether `/dev/kvm` is there shows when the node starts.
+/// Reads the accelerator. A missing `/dev/kvm` is reported when the node starts.
 fn read_accelerator(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -324,7 +324,7 @@ fn read_instruction_clock(reader: &mut Reader, table: &DeTable<'_>) -> Option<u8
     u8::try_from(shift).ok()
 }
 
-/// Kinds as a text lists them: `user`, `vm and bare`, `vm, bare and attached`.
+/// Formats kinds as a list: `user`, `vm and bare`, `vm, bare and attached`.
 fn listed(kinds: &[&str]) -> String {
     match kinds {
         [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
@@ -332,7 +332,7 @@ fn listed(kinds: &[&str]) -> String {
     }
 }
 
-/// A key with a number, and what it means.
+/// Numeric key with its meaning.
 pub(super) type Number = (&'static str, &'static str);
 
 const MEMORY: Number = ("memory_mib", "the node's own memory");
@@ -353,7 +353,7 @@ pub(super) fn number(
     value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
 }
 
-/// Returns the size of a window, and its doorbells.
+/// Reads the size of a window and its number of doorbells.
 pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
     let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
     let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
@@ -361,7 +361,7 @@ pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32,
     (window_mib, u16::try_from(doorbells).unwrap_or(usual.1))
 }
 
-/// Returns the ends of a range, as wide as values are read.
+/// Returns the bounds of a range, widened to the type of values read.
 pub(super) fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
     ((*range.start()).into(), (*range.end()).into())
 }

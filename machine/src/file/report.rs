@@ -1,20 +1,20 @@
-//! Mistakes in a machine file, shown in the file's own text.
+//! Mistakes in a machine file, shown in the file's text.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// One mistake, and where it is.
+/// A mistake with its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The bytes of the file that are wrong, or that lack something.
+    /// Byte range that is wrong, or that lacks something.
     pub span: Range<usize>,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// Shown beside the marked text; may be empty.
+    /// Label beside the marked text; may be empty.
     pub label: String,
-    /// What is allowed, one line each.
+    /// Allowed values, one line each.
     pub notes: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Report {
         &self.problems
     }
 
-    /// Returns the mistakes with their source lines, for people; `colour` adds terminal colours.
+    /// Formats the mistakes with their source lines; `colour` adds terminal colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
@@ -82,7 +82,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// Returns the part of a span that lies in its first line and in the text.
+/// Returns the part of a span in its first line, clipped to the text.
 fn first_line(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
     let line = text[start..].lines().next().unwrap_or_default();

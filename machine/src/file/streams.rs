@@ -9,12 +9,12 @@ use super::report::Problem;
 use super::values::Reader;
 use crate::model::{NodeSettings, VmJoin};
 
-/// What only a node with a window says of it.
+/// Keys that are valid only for a node with a window.
 const OF_WINDOWS: [&str; 5] = ["window_mib", "doorbells", "coherence", "cache_seed", "evict_one_in"];
 
 type Table<'t, 'i> = (&'t DeTable<'i>, Range<usize>);
 
-/// Takes the windows from the virtual machines that have a `socket` link with the host. Mistakes in links are
+/// Removes the windows from virtual machines that have a `socket` link with the host. Mistakes in links are
 /// reported when those are read.
 pub(super) fn settle(
     reader: &mut Reader,

@@ -10,10 +10,10 @@ use crate::suggest;
 
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The longest `cpu` and `emulator`.
+/// Maximum length of `cpu` and `emulator`.
 const LONGEST_TEXT_BYTES: usize = 255;
 
-/// The longest path of a folder.
+/// Maximum length of a folder's path.
 const LONGEST_PATH_BYTES: usize = 4000;
 
 /// Collects problems while values are read; a value with a problem reads as `None`.
@@ -22,14 +22,14 @@ pub(super) struct Reader {
     pub(super) problems: Vec<Problem>,
 }
 
-/// A text value and where it stands.
+/// A text value with its location.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) text: String,
     pub(super) span: Range<usize>,
 }
 
-/// `a`, `b` and `c`, in backquotes.
+/// Formats a list as `a`, `b` and `c`, in backquotes.
 pub(super) fn quoted_list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.split_last() {
@@ -44,7 +44,7 @@ impl Reader {
         self.problems.push(problem);
     }
 
-    /// Returns the value of `key`, when the table has it.
+    /// Returns the value of `key`, if the table has it.
     pub(super) fn value<'t, 'i>(&self, table: &'t DeTable<'i>, key: &str) -> Option<&'t Value<'i>> {
         table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }
@@ -79,7 +79,7 @@ impl Reader {
         );
     }
 
-    /// A text.
+    /// Reads a text value.
     pub(super) fn text(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<Text> {
         match value.get_ref() {
             DeValue::String(text) => Some(Text { text: text.to_string(), span: value.span() }),
@@ -97,7 +97,8 @@ impl Reader {
         }
     }
 
-    /// A text that is handed to a program as it is: not empty, of bounded length, no control characters.
+    /// Reads a text that is passed to a program unchanged: not empty, of bounded length, no control
+    /// characters.
     pub(super) fn argument(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<String> {
         let text = self.text(key, value, note)?;
         let fits = !text.text.is_empty() && text.text.len() <= LONGEST_TEXT_BYTES;
@@ -114,7 +115,7 @@ impl Reader {
         None
     }
 
-    /// A path: not empty, of a length that the system takes, no control characters.
+    /// Reads a path: not empty, of a length that the system accepts, no control characters.
     pub(super) fn path(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<String> {
         let text = self.text(key, value, note)?;
         if (1..=LONGEST_PATH_BYTES).contains(&text.text.len()) && !text.text.contains(char::is_control) {
@@ -127,7 +128,7 @@ impl Reader {
         None
     }
 
-    /// A name of a machine or a node.
+    /// Reads a name of a machine or a node.
     pub(super) fn name(&mut self, value: &Value<'_>, what: &str) -> Option<Text> {
         const NOTE: &str = "a name is 1 to 32 characters of a-z, 0-9 and `-`, not starting with `-`";
         let text = self.text("name", value, NOTE)?;
@@ -147,7 +148,7 @@ impl Reader {
         None
     }
 
-    /// A whole number from `low` to `high`.
+    /// Reads an integer from `low` to `high`.
     pub(super) fn number(
         &mut self,
         key: &str,

@@ -39,17 +39,17 @@ const HOME_NOTE: &str = "home: the node of the window whose memory it is meant t
 const READ: Number = ("read_ns", "modelled nanoseconds of a read by a node that is not `home`");
 const LINE: Number = ("line_ns", "modelled nanoseconds of writing a line by a node that is not `home`");
 
-/// What a window has that says nothing.
+/// Default size of a window, in MiB.
 const DEFAULT_SIZE_MIB: u32 = 64;
 const DEFAULT_DOORBELLS: u16 = 16;
 
-/// The most `[[window]]` tables.
+/// Maximum number of `[[window]]` tables.
 const MAX_TABLES: usize = 256;
 
-/// The most windows of one node, that with the host among them: each is a device on its PCI bus.
+/// Maximum number of windows of one node, including that with the host: each is a device on its PCI bus.
 const MAX_OF_NODE: usize = 8;
 
-/// Reads all `[[window]]` tables; the result has the windows of nodes with the host too, which come first.
+/// Reads all `[[window]]` tables; the result also has the windows of nodes with the host, which come first.
 pub(super) fn read<'t, 'i: 't>(
     reader: &mut Reader,
     tables: impl Iterator<Item = (&'t DeTable<'i>, Range<usize>)>,
@@ -117,7 +117,7 @@ fn read_window(
     Some(Window { id, name, members, size_mib, doorbells, own_of, trust, caches, home, read_ns, line_ns })
 }
 
-/// Whose memory it is meant to be; `None` also when that is wrong, which is then reported.
+/// Reads the preferred home of the memory; `None` also if it is invalid, which is then reported.
 fn read_home(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -134,7 +134,7 @@ fn read_home(
     around.nodes.iter().find(|node| node.name == home.text).map(|node| node.id)
 }
 
-/// Returns a name that no node and no other window has: regions are made in a window by its name.
+/// Checks that no node and no other window has the name: regions are created in a window by its name.
 fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Window]) -> Option<Text> {
     let label = if around.names.contains(&name.text) {
         format!("a node is called `{}`, and so is its window with the host", name.text)
@@ -151,7 +151,7 @@ fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Win
     None
 }
 
-/// Returns the names of its nodes; `None` when one is wrong, which is then reported.
+/// Returns the names of its nodes; `None` if one is invalid, which is then reported.
 fn read_nodes(
     reader: &mut Reader,
     table: &DeTable<'_>,
@@ -198,7 +198,7 @@ fn read_nodes(
     right.then_some(members)
 }
 
-/// Why a node can be in no `[[window]]`.
+/// Returns the reason why a node cannot be in a `[[window]]`, if there is one.
 fn cannot_have_one(node: &Node) -> Option<&'static str> {
     match &node.settings {
         NodeSettings::Vm(vm) if vm.join == VmJoin::Streams => {
@@ -210,7 +210,7 @@ fn cannot_have_one(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// A MiB for each node is the least in which all can have channels to all.
+/// Checks the size: at least one MiB for each node, so that all can have channels to all.
 fn check_size(reader: &mut Reader, table: &DeTable<'_>, name: &Text, count: usize, size_mib: u32) {
     let least = (count as u32).next_power_of_two();
     if size_mib < least {
@@ -235,7 +235,7 @@ fn check_doorbells(reader: &mut Reader, table: &DeTable<'_>, name: &Text, count:
     }
 }
 
-/// What a node can have of windows, all of them together.
+/// Checks the total number and size of the windows of each node.
 fn check_nodes(
     reader: &mut Reader,
     nodes: &[Node],
@@ -287,8 +287,8 @@ fn check_nodes(
     }
 }
 
-/// Returns the addresses of a board that its windows take, in MiB: each begins at a multiple of its length
-/// and of a GiB.
+/// Returns the size of a board's address range for its windows, in MiB: each begins at a multiple of its
+/// length and of a GiB.
 fn addresses_mib(sizes_mib: impl Iterator<Item = u32>) -> u64 {
     sizes_mib.map(u64::from).fold(0, |end, size| end.next_multiple_of(size) + size.next_multiple_of(1024))
 }

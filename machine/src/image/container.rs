@@ -1,4 +1,4 @@
-//! The container: bytes to sections and back. The format is written down in `docs/specs/image.md`.
+//! Image container: encoding and decoding of sections. The format is specified in `docs/specs/image.md`.
 
 use sha2::{Digest, Sha256};
 use tombolo_base::Target;
@@ -6,8 +6,8 @@ use tombolo_base::Target;
 use super::elf::{self, ElfError};
 use super::{ImageId, MAX_IMAGE_BYTES, MAX_NAME_BYTES};
 
-/// The last byte stops a terminal from printing the rest; the first has no meaning in any text encoding of
-/// a shell script, so no image is ever run as one.
+/// Magic number. The last byte stops a terminal from printing the rest; the first is invalid in text, so an
+/// image is never run as a shell script.
 pub(super) const MAGIC: [u8; 8] = *b"\x89TOMBO\n\x1a";
 pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 128;
@@ -17,11 +17,11 @@ pub(super) const ALIGN_BYTES: usize = 64;
 const ID: std::ops::Range<usize> = 24..56;
 const FLAGS: std::ops::Range<usize> = 60..64;
 
-/// The flag of a program that can be ended and started again elsewhere. Those before it had none.
+/// Flag of a program that can be ended and restarted elsewhere. Older images do not have it.
 const RESTARTABLE: u32 = 1;
 const NAME: std::ops::Range<usize> = 64..64 + MAX_NAME_BYTES;
 
-/// Why bytes are not an image.
+/// Reason why bytes are not a valid image.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FormatError {
     /// Neither the magic number of an image nor that of an executable.
@@ -33,23 +33,23 @@ pub enum FormatError {
         /// The version in the file.
         found: u32,
     },
-    /// The file is longer or shorter than its header says.
+    /// The length of the file differs from its header.
     #[error("it is {actual_bytes} bytes long but says {stated_bytes}: cut short, or something was appended")]
     Length {
-        /// The length in the header.
+        /// Length stated in the header.
         stated_bytes: u64,
-        /// The length of the file.
+        /// Length of the file.
         actual_bytes: u64,
     },
-    /// A field has a value that no writer produces.
+    /// A field has a value that no encoder produces.
     #[error("its header is damaged: {0}")]
     Damaged(&'static str),
     /// An instruction set that this version does not know.
     #[error("section {section} is for an instruction set of unknown code {code}")]
     UnknownIsa {
-        /// Which section, from 0.
+        /// Index of the section, from 0.
         section: usize,
-        /// The code in the file.
+        /// Code in the file.
         code: u32,
     },
     /// Two builds for one instruction set.
@@ -58,28 +58,28 @@ pub enum FormatError {
     /// A hash does not fit the bytes it covers.
     #[error("{part} does not have the SHA-256 that the image gives for it: the file is damaged")]
     Hash {
-        /// What was hashed.
+        /// The part that was hashed.
         part: String,
     },
     /// A build is not an executable.
     #[error("its build for {target} cannot run there: {source}")]
     Program {
-        /// What the section is labelled with.
+        /// Target in the section table.
         target: Target,
-        /// What is wrong with it.
+        /// The defect of the executable.
         source: ElfError,
     },
-    /// A build is for another instruction set than the image's table says.
+    /// A build is for another instruction set than the section table states.
     #[error("its build for {declared} is for {actual}")]
     WrongIsa {
-        /// What the section is labelled with.
+        /// Target in the section table.
         declared: Target,
-        /// The target of the ELF header.
+        /// Target according to the ELF header.
         actual: Target,
     },
 }
 
-/// A build within the bytes of an image.
+/// Location of a build within the bytes of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Section {
     pub(super) target: Target,
@@ -88,7 +88,7 @@ pub(super) struct Section {
     pub(super) interpreter: Option<String>,
 }
 
-/// What the bytes of an image say, all of it checked.
+/// Decoded and fully checked contents of an image.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) name: String,
@@ -97,7 +97,7 @@ pub(super) struct Contents {
     pub(super) sections: Vec<Section>,
 }
 
-/// Lays out an image of `programs`, which are sorted by instruction set and checked by the caller.
+/// Encodes an image of `programs`, which the caller has sorted by instruction set and checked.
 pub(super) fn encode(name: &str, restartable: bool, programs: &[(Target, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES + programs.len() * ENTRY_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC);
@@ -124,8 +124,8 @@ pub(super) fn encode(name: &str, restartable: bool, programs: &[(Target, &[u8])]
     bytes
 }
 
-/// Returns the image id: SHA-256 of header and section table with the id itself as zeros. The table holds the
-/// hash of every program, so the id stands for the whole content.
+/// Returns the image id: SHA-256 of header and section table with the id itself as zeros. The table has the
+/// hash of every program, so the id covers the whole content.
 fn hash_of_header(header: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(&header[..ID.start]);
@@ -134,7 +134,7 @@ fn hash_of_header(header: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Checks every byte of an image.
+/// Decodes an image and checks every byte of it.
 pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
     let (sections_count, name, restartable) = decode_header(bytes)?;
     let table_end = HEADER_BYTES + sections_count * ENTRY_BYTES;
@@ -169,8 +169,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
     Ok(Contents { name, id: ImageId(id), restartable, sections })
 }
 
-/// Checks the fixed part; returns how many sections follow, the name, and whether the program can be
-/// restarted.
+/// Decodes the fixed part. Returns the number of sections that follow, the name, and whether the program can
+/// be restarted.
 fn decode_header(bytes: &[u8]) -> Result<(usize, String, bool), FormatError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(FormatError::NotAnImage);
@@ -218,7 +218,7 @@ fn decode_section(
     if entry[4..8] != [0; 4] || entry[24..32] != [0; 8] {
         return Err(FormatError::Damaged("a reserved field of a section is not zero"));
     }
-    // Sections lie one after the other without gaps, so that none can overlap and none can hide anything.
+    // Sections are contiguous, so that they cannot overlap or leave gaps with hidden data.
     if u64_at(entry, 8) != expected_offset as u64 {
         return Err(FormatError::Damaged("a section does not begin where the one before it ends"));
     }

@@ -1,4 +1,4 @@
-//! What an image needs to know of an ELF file: which node can run it, and what it is linked with.
+//! Inspects ELF files: the nodes that can run them, and the libraries that they are linked with.
 
 use object::Endianness;
 use object::elf::{
@@ -9,7 +9,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use tombolo_base::{Isa, Target};
 use tombolo_platform_bare::elf::note as board_note;
 
-/// Why no node can run a file.
+/// Reason why no node can run a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ElfError {
     /// The first four bytes are not those of ELF.
@@ -21,7 +21,7 @@ pub enum ElfError {
     /// Class or version that no supported instruction set uses.
     #[error("it is not an ELF file of version 1, with 32 or 64 bits")]
     UnknownClass,
-    /// An object file, a core dump, or a file that loads nothing.
+    /// An object file, a core dump, or a file without loadable segments.
     #[error("it is an ELF file, but not an executable (object file, library without segments or core dump)")]
     NotExecutable,
     /// A program for boards, of an instruction set without boards.
@@ -40,23 +40,22 @@ pub enum ElfError {
     },
 }
 
-/// What the headers of an executable say.
+/// Relevant headers of an executable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Executable {
-    /// The nodes that can run it: boards if it has the note of programs for boards, otherwise those with
-    /// Linux.
+    /// Nodes that can run it: boards if it has the note of programs for boards, otherwise those with Linux.
     pub target: Target,
-    /// The dynamic linker that the node must have, or `None` for a static program.
+    /// Dynamic linker that the node must have, or `None` for a static program.
     pub interpreter: Option<String>,
 }
 
-/// The longest path of a dynamic linker, in bytes.
+/// Maximum length of a dynamic linker's path, in bytes.
 const MAX_INTERPRETER_BYTES: usize = 4096;
 
-/// Entries of the dynamic section that are looked at; programs have a few dozen.
+/// Maximum number of dynamic section entries examined; programs have a few dozen.
 const MAX_ENTRIES: usize = 4096;
 
-/// The longest name of a library, and the longest list of folders, in bytes.
+/// Maximum length of a library's name or of a list of folders, in bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// Returns whether `bytes` begin like an ELF file.
@@ -76,7 +75,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
     }
 }
 
-/// Returns whether the file says that its addresses have 32 bits.
+/// Returns whether the file has 32-bit addresses.
 fn has_32_bits(bytes: &[u8]) -> bool {
     bytes.get(4) == Some(&1)
 }
@@ -118,11 +117,11 @@ fn inspect_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result
 /// A note of an executable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note<'a> {
-    /// The name of its owner, with the zero byte that ends it.
+    /// Name of the owner, including the terminating zero byte.
     pub owner: &'a [u8],
-    /// Its type, which the owner defines.
+    /// Type, defined by the owner.
     pub kind: u32,
-    /// Its contents.
+    /// Contents of the note.
     pub value: &'a [u8],
 }
 
@@ -145,17 +144,16 @@ fn notes_of<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Vec<Note<'
         .collect()
 }
 
-/// The libraries that an executable is linked with.
+/// Libraries that an executable is linked with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Linked {
-    /// Their names, such as `libc.so.6`.
+    /// Names of the libraries, such as `libc.so.6`.
     pub needed: Vec<String>,
-    /// The folders that are searched first, as the file has them: `$ORIGIN` stands for the folder of the
-    /// executable.
+    /// Folders that are searched first, verbatim: `$ORIGIN` stands for the folder of the executable.
     pub run_path: Vec<String>,
 }
 
-/// Reads which libraries an executable is linked with; none if it is static.
+/// Reads the libraries that an executable is linked with; none if it is static.
 ///
 /// # Errors
 /// [`ElfError`]; reads nothing outside `bytes`.
@@ -181,7 +179,7 @@ fn linked_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<
             DT_NEEDED => needed.push(value),
             DT_STRTAB => text_address = Some(value),
             DT_STRSZ => text_bytes = value,
-            // The newer of the two wins.
+            // `DT_RUNPATH` overrides the older `DT_RPATH`.
             DT_RUNPATH => run_path = Some(value),
             DT_RPATH => run_path = run_path.or(Some(value)),
             _ => {}
@@ -250,7 +248,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> File<'a, H> {
     }
 }
 
-/// Returns the smallest file that counts as an executable for `isa`, for tests: a header and one empty
+/// Returns the smallest file that is accepted as an executable for `isa`, for tests: a header and one empty
 /// segment. It cannot run.
 #[must_use]
 pub fn smallest(isa: Isa) -> Vec<u8> {

@@ -18,13 +18,13 @@ use tombolo_base::Target;
 pub use container::FormatError;
 pub use elf::ElfError;
 
-/// The longest file that is read as an image: 1 GiB.
+/// Maximum length of an image file: 1 GiB.
 pub const MAX_IMAGE_BYTES: u64 = 1 << 30;
 
-/// The longest name of an image.
+/// Maximum length of an image's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Names an image by its content: SHA-256 over its name and the hashes of all its builds.
+/// Identity of an image by content: SHA-256 over its name and the hashes of all its builds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageId(pub [u8; 32]);
 
@@ -40,7 +40,7 @@ impl fmt::Debug for ImageId {
     }
 }
 
-/// An image in memory, every byte of it checked. Cloning is cheap.
+/// An image in memory, completely checked. Cloning is cheap.
 #[derive(Clone)]
 pub struct Image {
     name: String,
@@ -53,17 +53,17 @@ pub struct Image {
 /// One build of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program<'a> {
-    /// What it runs on.
+    /// Target that it runs on.
     pub target: Target,
-    /// The ELF file.
+    /// Content of the ELF file.
     pub bytes: &'a [u8],
-    /// SHA-256 of the ELF file.
+    /// SHA-256 hash of the ELF file.
     pub sha256: [u8; 32],
-    /// The dynamic linker that the node must have; `None` for a static program, which runs on any node.
+    /// Dynamic linker that the node must have; `None` for a static program, which runs on any node.
     pub interpreter: Option<&'a str>,
 }
 
-/// Why an image cannot be opened or made.
+/// Reason why an image cannot be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The file cannot be read.
@@ -83,17 +83,17 @@ pub enum ImageError {
     /// The content is not an image.
     #[error("`{name}` is not an image that can run: {source}")]
     Format {
-        /// The file, or what the image was called by who sent it.
+        /// The file, or the name given by the sender of the image.
         name: String,
-        /// What is wrong.
+        /// The defect of the content.
         source: FormatError,
     },
     /// The file is an ELF file, but no node can run it.
     #[error("`{name}` cannot run on any node: {source}")]
     Program {
-        /// The file, or what the image was called by who sent it.
+        /// The file, or the name given by the sender of the image.
         name: String,
-        /// What is wrong.
+        /// The defect of the executable.
         source: ElfError,
     },
 }
@@ -107,9 +107,9 @@ pub enum ImageError {
 pub struct NoBuildForIsa {
     /// The name of the image.
     pub image: String,
-    /// The target that was asked for.
+    /// Target that was requested.
     pub target: Target,
-    /// Those it has.
+    /// Targets of the image's builds.
     pub available: Vec<Target>,
 }
 
@@ -126,7 +126,7 @@ impl Image {
         }
         let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
-        // One byte more than allowed tells a file of the greatest length from a longer one.
+        // One more byte than allowed, to detect a file that is too long.
         file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
             return Err(ImageError::TooLong { path: path.to_owned() });
@@ -136,7 +136,7 @@ impl Image {
 
     /// Checks an image, or a bare ELF executable, that is already in memory.
     ///
-    /// `origin` is where it came from: errors name it, and a bare executable is called like its last part.
+    /// `origin` is its source: errors name it, and a bare executable is named after its last component.
     ///
     /// # Errors
     /// [`ImageError::Format`] or [`ImageError::Program`].
@@ -153,7 +153,7 @@ impl Image {
         Ok(Image { name, id, restartable, bytes: bytes.into(), sections })
     }
 
-    /// What the image is called: 1 to 64 bytes, no `/` and no control characters.
+    /// Returns the name of the image: 1 to 64 bytes, no `/` and no control characters.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -177,13 +177,13 @@ impl Image {
         &self.bytes
     }
 
-    /// What it has builds for, in table order.
+    /// Returns the targets that it has builds for, in table order.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {
         self.sections.iter().map(|section| section.target).collect()
     }
 
-    /// All builds, in table order.
+    /// Returns all builds, in table order.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
         self.sections.iter().map(|section| Program {
             target: section.target,
@@ -213,7 +213,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Packs builds of one program into an image.
+/// Builder of an image from builds of one program.
 #[derive(Debug)]
 pub struct ImageBuilder {
     name: String,
@@ -222,7 +222,7 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// Returns an empty image. Characters that a name cannot have become `_`, and a long name is cut.
+    /// Creates an empty image. Invalid characters in the name become `_`, and a long name is truncated.
     #[must_use]
     pub fn new(name: &str) -> ImageBuilder {
         let mut name: String = name.chars().map(|c| if name_may_have(c) { c } else { '_' }).collect();
@@ -233,27 +233,28 @@ impl ImageBuilder {
         ImageBuilder { name, restartable: false, programs: BTreeMap::new() }
     }
 
-    /// Declares that the program may be ended and started again elsewhere.
+    /// Declares that the program may be ended and restarted elsewhere.
     #[must_use]
     pub fn restartable(mut self, restartable: bool) -> ImageBuilder {
         self.restartable = restartable;
         self
     }
 
-    /// Adds an ELF executable, in place of an earlier one for the same target, which its headers tell.
+    /// Adds an ELF executable, replacing an earlier one for the same target. The target comes from its
+    /// headers.
     ///
     /// # Errors
-    /// [`ElfError`] when the file is not an executable for a known instruction set.
+    /// [`ElfError`] if the file is not an executable for a known instruction set.
     pub fn with_program(mut self, elf: Vec<u8>) -> Result<ImageBuilder, ElfError> {
         let executable = elf::inspect(&elf)?;
         self.programs.insert(executable.target, elf);
         Ok(self)
     }
 
-    /// Packs the programs that were added into an image.
+    /// Packs the added programs into an image.
     ///
     /// # Errors
-    /// [`ImageError::Format`] when there is no program in it, or they are together too long.
+    /// [`ImageError::Format`] if there is no program, or they are too long in total.
     pub fn finish(self) -> Result<Image, ImageError> {
         let programs: Vec<_> = self.programs.iter().map(|(target, elf)| (*target, elf.as_slice())).collect();
         let bytes = container::encode(&self.name, self.restartable, &programs);
@@ -261,7 +262,7 @@ impl ImageBuilder {
     }
 }
 
-/// Returns the name that a file gives to what is in it: the last part of its path without extension.
+/// Returns the name for a file's content: the last part of its path without extension.
 fn name_from_path(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("program")
 }

@@ -21,7 +21,7 @@ fn refusal(bytes: Vec<u8>) -> FormatError {
     }
 }
 
-/// Returns the image with `change` applied and its header hash made right again, as a forger would.
+/// Returns the image with `change` applied and its header hash recomputed, as a forger would.
 fn forged(image: &Image, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = image.as_bytes().to_vec();
     change(&mut bytes);
@@ -62,7 +62,7 @@ fn a_program_that_can_be_restarted_says_so() {
     assert_ne!(plain.id(), image.id());
     assert_eq!(image.as_bytes()[60..64], [1, 0, 0, 0]);
     assert!(Image::from_bytes("x.tbi", image.as_bytes().to_vec()).unwrap().is_restartable());
-    // One that was made before there were flags is another image, and is read as before.
+    // An image from before there were flags has a different id, and is read as before.
     assert_eq!(plain.as_bytes()[60..64], [0; 4]);
     assert!(!Image::from_bytes("x", smallest(Isa::Aarch64)).unwrap().is_restartable());
     let unknown = refusal(forged(&image, |bytes| bytes[60] = 3));
@@ -115,7 +115,7 @@ fn the_id_stands_for_the_content() {
     assert_ne!(one.id(), packed("a", &[Isa::X86_64, Isa::Aarch64]).id());
 }
 
-/// Returns the bytes that the specification shows: its dump, with the lines left out that it says are zeros.
+/// Returns the bytes shown in the specification: its dump, with the omitted lines of zeros restored.
 fn golden_bytes() -> Vec<u8> {
     let specification = include_str!("../../../docs/specs/image.md");
     let dump = specification.split("```").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! The command line of a board without an operating system.
+//! Command line of a board without an operating system.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,17 +8,17 @@ use tombolo_base::Isa;
 
 use super::hardware::{Hardware, Launch};
 
-/// The default memory of a board, in MiB. The emulator takes of its host what the board has touched.
+/// Default memory of a board, in MiB. The emulator allocates only the memory that the board has touched.
 pub const DEFAULT_MEMORY_MIB: u32 = 32;
 
-/// The least memory of a board, in MiB: four for its monitor, four for the running program, four for programs
-/// that it keeps.
+/// Minimum memory of a board, in MiB: four for its monitor, four for the running program, four for stored
+/// programs.
 pub const MIN_MEMORY_MIB: u32 = 12;
 
-/// The most memory of a board, in MiB, which the monitor's page tables cover.
+/// Maximum memory of a board, in MiB, covered by the monitor's page tables.
 pub const MAX_MEMORY_MIB: u32 = 1 << 10;
 
-/// Returns the emulator for boards of an instruction set, and the Debian package that has it.
+/// Returns the emulator for boards of an instruction set, and the Debian package that contains it.
 #[must_use]
 pub fn program(isa: Isa) -> (&'static str, &'static str) {
     match isa {
@@ -51,10 +51,10 @@ impl Board {
         Board { isa, program: program.into(), monitor: monitor.into(), hardware, instruction_clock: None }
     }
 
-    /// Makes the clock count instructions, 2ⁿ nanoseconds for each, if `shift` has an n.
+    /// Makes the clock count instructions, 2ⁿ nanoseconds each, if `shift` is set.
     ///
-    /// The emulator then runs all processors in one thread and leaves out barriers between them; a board has
-    /// one processor, and leaves that thread to sleep, which orders its accesses with those of the host.
+    /// The emulator then runs all processors in one thread and omits barriers between them. A board has one
+    /// processor and leaves that thread to sleep, which orders its accesses with those of the host.
     #[must_use]
     pub fn with_instruction_clock(self, shift: Option<u8>) -> Self {
         Board { instruction_clock: shift, ..self }
@@ -72,10 +72,10 @@ impl Board {
 
     fn arguments(&self, serial: i32, devices: &[String]) -> Vec<OsString> {
         let (machine, usual_cpu) = match self.isa {
-            // The window interrupts by messages, which only this interrupt architecture has.
+            // The window interrupts by messages, which only this interrupt architecture supports.
             Isa::Riscv64 => ("virt,aia=aplic-imsic -bios none", "rv64"),
-            // Messages through GICv2m wake a sleeping board fastest. A board reads no ACPI tables, and the
-            // emulator would take a while to make them.
+            // Messages through GICv2m wake a sleeping board fastest. A board does not read ACPI tables, which
+            // the emulator would take time to build.
             _ => ("virt,gic-version=2,acpi=off", "cortex-a72"),
         };
         let mut arguments = self.hardware.arguments(machine, usual_cpu, serial, devices);

@@ -1,4 +1,4 @@
-//! Files that a virtual machine has from its start, gathered out of folders of the host.
+//! Initial files of a virtual machine, collected from folders of the host.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -13,44 +13,44 @@ use tombolo_platform::guest::init;
 use super::initramfs::Archive;
 use super::qemu::MIN_MEMORY_MIB;
 
-/// Most files, folders and links of a node.
+/// Maximum number of files, folders and links of a node.
 pub const MAX_ENTRIES: usize = 200_000;
 
-/// Most bytes of files of a node: what is unpacked well within the minute that it has to come up.
+/// Maximum total size of a node's files, which it can unpack well within its startup timeout of one minute.
 pub const MAX_BYTES: u64 = 512 << 20;
 
-/// The longest path of one, from the node's root, that its kernel unpacks.
+/// Maximum length of a path from the node's root, in bytes, that its kernel unpacks.
 const MAX_PATH_BYTES: usize = 4095;
 
-/// Where the node mounts file systems of its own. What folders of the host have there could not be seen.
+/// Mount points of the node's own file systems, which would hide files from the host's folders.
 const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 
-/// Why a node cannot have these files.
+/// Reason why a node cannot have these files.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The system would not give something.
+    /// A path cannot be read.
     #[error("cannot read {path}, which the node's files are to come from: {error}", path = path.display())]
     Read {
         /// The path.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Only what is in folders can be given to a node.
+    /// The path is not a folder.
     #[error("{path} is not a folder: `files` names folders, whose contents the node gets", path = path.display())]
     NotAFolder {
-        /// What it is.
+        /// The path.
         path: PathBuf,
     },
     /// Neither file, folder nor link.
     #[error("{path} is a {what}: a node's files are files, folders and symbolic links; leave it out", path = path.display())]
     Special {
-        /// What it is.
+        /// The path.
         path: PathBuf,
-        /// Its kind.
+        /// Type of the file.
         what: &'static str,
     },
-    /// The node has something of its own there.
+    /// The path is reserved for the node's own files.
     #[error("{path} would be in the place of the node's own /{name}; call it something else", path = path.display())]
     Reserved {
         /// The path.
@@ -66,35 +66,35 @@ pub enum FilesError {
         /// The place.
         name: &'static str,
     },
-    /// The last of several wins, but not a file over what is below it.
+    /// Later folders override earlier ones, but a file cannot replace a folder.
     #[error("{path} is a folder, and something else in another folder of `files`", path = path.display())]
     Clash {
-        /// The one that is a folder.
+        /// The path that is a folder.
         path: PathBuf,
     },
-    /// The path would be cut.
+    /// The path is too long.
     #[error("{path} is too deep: a path of the node has {MAX_PATH_BYTES} bytes at most", path = path.display())]
     TooDeep {
         /// The path.
         path: PathBuf,
     },
-    /// More than is sensible.
+    /// There are too many files, or they are too long.
     #[error("{path} has too much: a node has {MAX_ENTRIES} files and {mib} MiB of them at most", path = path.display(), mib = MAX_BYTES >> 20)]
     TooMuch {
-        /// The folder where there was too much.
+        /// Folder where the limit was exceeded.
         path: PathBuf,
     },
-    /// They are unpacked into the node's memory.
+    /// The node has too little memory to unpack them.
     #[error("its files take a node with `memory_mib = {needed_mib}` or more, and it has {memory_mib}")]
     TooLittleMemory {
-        /// What they take.
+        /// Memory needed, in MiB.
         needed_mib: u64,
-        /// What there is.
+        /// Memory of the node, in MiB.
         memory_mib: u32,
     },
 }
 
-/// What is at a path of the node.
+/// Type of the file at a path of the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum FileKind {
     Folder,
@@ -110,7 +110,7 @@ struct NodeFile {
     length: u64,
 }
 
-/// Files of a node by their paths from its root, each after the folder that it is in.
+/// Files of a node by their paths from its root, each after its folder.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
     entries: BTreeMap<Vec<u8>, NodeFile>,
@@ -118,12 +118,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// What these folders hold, at the paths that it has there. Where two have a file or link of one path,
-    /// the later folder's is taken. Links are kept as they are, wherever they lead: they mean what they mean
-    /// on the node.
+    /// Collects the contents of these folders, at the same paths on the node. If two have a file or link at
+    /// one path, the later folder's is used. Links are copied verbatim and resolve on the node.
     ///
     /// # Errors
-    /// [`FilesError`], but [`FilesError::TooLittleMemory`].
+    /// [`FilesError`], except [`FilesError::TooLittleMemory`].
     pub fn gather(folders: &[PathBuf]) -> Result<Files, FilesError> {
         let mut files = Files::default();
         for folder in folders {
@@ -133,13 +132,13 @@ impl Files {
         Ok(files)
     }
 
-    /// How many bytes they have.
+    /// Returns the total length of the files, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         self.length
     }
 
-    /// Adds what is in `folder`, which is at the path `above` of the node.
+    /// Adds the contents of `folder`, which is at the path `above` of the node.
     fn add_folder(&mut self, folder: &Path, above: &[u8]) -> Result<(), FilesError> {
         for found in fs::read_dir(folder).map_err(failed(folder))? {
             let found = found.map_err(failed(folder))?;
@@ -151,7 +150,7 @@ impl Files {
             let metadata = fs::symlink_metadata(&path).map_err(failed(&path))?;
             let mounted = MOUNTED.into_iter().find(|name| name.as_bytes() == place);
             if let Some(name) = mounted {
-                // An empty one is made for every node.
+                // Every node has an empty one.
                 if metadata.is_dir() {
                     continue;
                 }
@@ -195,7 +194,7 @@ impl Files {
         let entry = NodeFile {
             kind,
             permissions: metadata.mode() & 0o7777,
-            // The archive has 32 bits for it.
+            // The archive has 32 bits for the time.
             modified_s: u32::try_from(metadata.mtime()).unwrap_or(0),
             length,
         };
@@ -214,22 +213,22 @@ impl Files {
         Ok(())
     }
 
-    /// Returns the memory of a node, in MiB, that has room for them. They are there twice when they are
-    /// unpacked, and the file system that they go to takes half of what is left at most.
+    /// Returns the memory of a node, in MiB, that has room for them. During unpacking they exist twice, and
+    /// the target file system takes at most half of the remaining memory.
     #[must_use]
     pub fn needed_memory_mib(&self) -> u64 {
         u64::from(MIN_MEMORY_MIB) + 3 * self.room_bytes().div_ceil(1 << 20)
     }
 
-    /// What they take in pages, and their names.
+    /// Returns the memory that they occupy, in whole pages, with their names.
     fn room_bytes(&self) -> u64 {
         let names: usize = self.entries.keys().map(Vec::len).sum();
         let pages: u64 = self.entries.values().map(|entry| entry.length.next_multiple_of(4096)).sum();
         pages + names as u64 + 1024 * self.entries.len() as u64
     }
 
-    /// Where the shell of the node's console may be found as `sh`, unless there is one: a root file system in
-    /// which `/bin` leads to `/usr/bin` stays as it is.
+    /// Returns the path to install the shell of the node's console as `sh`, unless the files contain one. A
+    /// root file system in which `/bin` links to `/usr/bin` is preserved.
     pub(super) fn place_for_shell(&self) -> Option<String> {
         let bin = match self.entries.get(&b"bin"[..]).map(|entry| &entry.kind) {
             Some(FileKind::Link { target }) => {
@@ -243,7 +242,7 @@ impl Files {
         (!self.entries.contains_key(shell.as_bytes())).then_some(shell)
     }
 
-    /// Returns whether there is something at this path.
+    /// Returns whether there is a file at this path.
     pub(super) fn has(&self, path: &str) -> bool {
         self.entries.contains_key(path.as_bytes())
     }
@@ -251,7 +250,7 @@ impl Files {
     /// Adds all of them to an archive.
     ///
     /// # Errors
-    /// [`FilesError::Read`], and [`FilesError::TooMuch`] where they have grown since they were gathered.
+    /// [`FilesError::Read`], and [`FilesError::TooMuch`] if they have grown since they were collected.
     pub(super) fn pack(&self, archive: &mut Archive) -> Result<(), FilesError> {
         let mut left = MAX_BYTES;
         for (path, entry) in &self.entries {
@@ -270,7 +269,7 @@ impl Files {
     }
 }
 
-/// Returns whether a node can have its files from there.
+/// Checks that a node can get its files from a folder.
 ///
 /// # Errors
 /// [`FilesError::Read`] and [`FilesError::NotAFolder`].
@@ -279,10 +278,10 @@ pub fn check_folder(folder: &Path) -> Result<(), FilesError> {
     if is_folder { Ok(()) } else { Err(FilesError::NotAFolder { path: folder.to_owned() }) }
 }
 
-/// Returns whether a node has the memory that its files take.
+/// Checks that a node has enough memory for its files.
 ///
 /// # Errors
-/// [`FilesError::TooLittleMemory`].
+/// [`FilesError::TooLittleMemory`] if it does not.
 pub fn check_memory(needed_mib: u64, memory_mib: u32) -> Result<(), FilesError> {
     if u64::from(memory_mib) >= needed_mib {
         return Ok(());

@@ -1,36 +1,36 @@
-//! The part of an emulator's command line that virtual machines and boards have in common.
+//! Emulator options common to virtual machines and boards.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The command that starts an emulator. Its arguments name descriptors by their numbers, under which it must
-/// inherit them.
+/// Command that starts an emulator. Its arguments refer to descriptors by number; it must inherit them under
+/// the same numbers.
 #[derive(Debug)]
 pub struct Launch {
-    /// The program.
+    /// Program of the emulator.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Command-line arguments of the emulator.
     pub arguments: Vec<OsString>,
-    /// The descriptors that it inherits; close them here once it runs.
+    /// Inherited descriptors; close them here once it runs.
     pub inherited: Vec<OwnedFd>,
 }
 
-/// The processors and the memory of an emulated machine.
+/// Processors and memory of an emulated machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hardware {
-    /// The processor model, one that the emulator has; `None` for the default of the machine.
+    /// Processor model supported by the emulator; `None` for the default of the machine.
     pub cpu: Option<String>,
-    /// Its own memory.
+    /// Memory of the machine, in MiB.
     pub memory_mib: u32,
-    /// How many processors it has.
+    /// Number of processors of the machine.
     pub processors: u8,
-    /// The doorbell vectors of each of its windows: as many as the window has.
+    /// Number of doorbell vectors of each of its windows.
     pub windows: Vec<u16>,
 }
 
 impl Hardware {
-    /// Returns the windows at these sockets, in the order of [`windows`](Self::windows).
+    /// Returns the options for the windows at these sockets, in the order of [`windows`](Self::windows).
     pub(super) fn window_devices(&self, sockets: &[OwnedFd]) -> Vec<String> {
         let windows = self.windows.iter().zip(sockets).enumerate();
         windows
@@ -44,7 +44,7 @@ impl Hardware {
             .collect()
     }
 
-    /// Everything but what it boots.
+    /// Returns all arguments except for the boot files.
     pub(super) fn arguments(
         &self,
         machine: &str,
@@ -54,7 +54,8 @@ impl Hardware {
     ) -> Vec<OsString> {
         let cpu = self.cpu.as_deref().unwrap_or(default_cpu);
         let words = [
-            // Only what is listed here, whatever the user's configuration; no screen and no monitor.
+            // Only the devices listed here, regardless of the user's configuration; no screen and no QEMU
+            // monitor.
             "-no-user-config -nodefaults -display none -no-reboot",
             &format!("-machine {machine} -cpu {cpu} -smp {} -m {}", smp(self.processors), self.memory_mib),
             &format!("-chardev socket,id=serial,fd={serial} -serial chardev:serial"),
@@ -64,12 +65,12 @@ impl Hardware {
     }
 }
 
-/// Returns the processors for `-smp`, at least two of them possible.
+/// Returns the processors for `-smp`, with a maximum of at least two.
 ///
 /// For a machine with at most one processor the emulator omits the guest's memory barriers and compiles its
-/// atomic operations to plain ones. That is correct for a machine alone, but not for one that shares memory
-/// with its host: sleeping receivers would sometimes miss a wake-up. A second processor that is possible but
-/// absent costs nothing.
+/// atomic operations to plain ones. That is correct for an isolated machine, but not for one that shares
+/// memory with its host: sleeping receivers would sometimes miss a wake-up. A second processor that is
+/// possible but absent costs nothing.
 fn smp(processors: u8) -> String {
     format!("{processors},maxcpus={}", processors.max(2))
 }

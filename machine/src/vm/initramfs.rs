@@ -11,10 +11,10 @@ use super::files::{Files, FilesError};
 use super::kit::VmKit;
 use crate::replace::replace_file;
 
-/// Archives that no machine has been started from for this long are removed from the cache.
+/// Retention time of unused archives in the cache.
 const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What the archives in the cache take together at most, beside the one that was used last.
+/// Maximum total size of the archives in the cache, not counting the most recently used one.
 const KEEP_BYTES: u64 = 2 << 30;
 
 const PREFIX: &str = "boot-";
@@ -24,18 +24,18 @@ const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 
-/// Why a boot image could not be made.
+/// Reason why a boot image could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum InitramfsError {
     /// A part of the kit could not be read.
     #[error("cannot read {path}, a part of the boot image: {error}", path = path.display())]
     Read {
-        /// The part.
+        /// Path of the part.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The list of modules names something that is not a plain file name.
+    /// The module list contains an entry that is not a plain file name.
     #[error("{path} lists the module {name:?}, which is not a file name", path = path.display())]
     ModuleName {
         /// The list.
@@ -46,7 +46,7 @@ pub enum InitramfsError {
     /// The node's own files could not be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The archive could not be put in the cache.
+    /// The archive could not be stored in the cache.
     #[error(
         "cannot keep the boot image in {path}: {error}; make it writable or set XDG_CACHE_HOME",
         path = path.display()
@@ -54,15 +54,15 @@ pub enum InitramfsError {
     Cache {
         /// The cache's directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// No directory for the cache can be found.
+    /// The cache directory cannot be determined.
     #[error("no place to keep the boot image: set XDG_CACHE_HOME or HOME")]
     NoCache,
 }
 
-/// A `newc` cpio archive that is being written. The same entries give the same bytes.
+/// Writer of a `newc` cpio archive. Equal entries give equal bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Returns an archive without entries.
+    /// Creates an archive without entries.
     #[must_use]
     pub fn new() -> Self {
         Archive::default()
@@ -91,18 +91,18 @@ impl Archive {
         self.link_of(path.as_bytes(), target.as_bytes(), 0);
     }
 
-    /// Adds a directory of any name, with the permissions in `mode`, last changed `modified_s` seconds after
-    /// 1970.
+    /// Adds a directory with an arbitrary name, with the permissions in `mode`, last modified `modified_s`
+    /// seconds after 1970.
     pub(super) fn folder_of(&mut self, path: &[u8], mode: u32, modified_s: u32) {
         self.entry(path, DIRECTORY | (mode & 0o7777), 2, modified_s, &[]);
     }
 
-    /// The same of a file.
+    /// Adds a file in the same way.
     pub(super) fn file_of(&mut self, path: &[u8], mode: u32, modified_s: u32, content: &[u8]) {
         self.entry(path, REGULAR | (mode & 0o7777), 1, modified_s, content);
     }
 
-    /// The same of a symbolic link, which has no permissions.
+    /// Adds a symbolic link in the same way; links have no permissions.
     pub(super) fn link_of(&mut self, path: &[u8], target: &[u8], modified_s: u32) {
         self.entry(path, SYMLINK | 0o777, 1, modified_s, target);
     }
@@ -117,7 +117,7 @@ impl Archive {
 
     fn entry(&mut self, path: &[u8], mode: u32, links: u32, modified_s: u32, content: &[u8]) {
         self.entries += 1;
-        // The format has 32 bits for the length; what goes into a boot image is far from it.
+        // The format has 32 bits for the length, far more than a boot image needs.
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let content = &content[..length as usize];
         self.header(path, self.entries, mode, links, modified_s, length);
@@ -143,8 +143,8 @@ impl Archive {
     }
 }
 
-/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools, and files
-/// of its own.
+/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools, and its own
+/// files.
 ///
 /// # Errors
 /// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
@@ -152,11 +152,11 @@ pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
     pack_with(kit, &kit.modules, &read(&kit.tombolod)?, files)
 }
 
-/// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and
-/// files of its own.
+/// Packs the boot image of a machine that is not a node: `program` as process 1, network modules, and its own
+/// files.
 ///
 /// # Errors
-/// As [`pack`]; a part of the kit that is missing is a file that cannot be read.
+/// As [`pack`]; a missing part of the kit is reported as an unreadable file.
 pub fn pack_program(kit: &VmKit, program: &[u8], files: &Files) -> Result<Vec<u8>, InitramfsError> {
     let modules = kit.network_modules_dir().map_err(|missing| {
         let error = std::io::Error::new(std::io::ErrorKind::NotFound, missing.to_string());
@@ -183,7 +183,7 @@ fn pack_with(
     for (source, target) in modules {
         pack_modules(&mut archive, source, relative(target))?;
     }
-    // What a root file system of the user's has takes the place of `init`.
+    // A user's root file system replaces `init`.
     archive.file(relative(init::PROGRAM), 0o755, program);
     archive.symlink("init", init::PROGRAM);
     if !files.has("bin") {
@@ -196,12 +196,12 @@ fn pack_with(
     Ok(archive.finish())
 }
 
-/// Returns a path as an archive has it.
+/// Returns a path relative to the root, as in an archive.
 fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-/// Adds the modules that the folder `source` lists, and the list.
+/// Adds the modules listed in the folder `source`, and the list.
 fn pack_modules(archive: &mut Archive, source: &Path, target: &str) -> Result<(), InitramfsError> {
     archive.directory(target);
     let order_path = source.join(init::MODULE_ORDER);
@@ -216,23 +216,24 @@ fn pack_modules(archive: &mut Archive, source: &Path, target: &str) -> Result<()
     Ok(())
 }
 
-/// Returns the directory that boot images are cached in: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.
+/// Returns the cache directory of boot images: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.
 ///
 /// # Errors
-/// [`InitramfsError::NoCache`] when the environment names neither.
+/// [`InitramfsError::NoCache`] if the environment defines neither.
 pub fn cache_directory() -> Result<PathBuf, InitramfsError> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     cache.map(|path| path.join("tombolo")).ok_or(InitramfsError::NoCache)
 }
 
-/// Puts `archive` into the cache under a name made from its content, unless it is there, and returns its
+/// Stores `archive` in the cache under a name derived from its content, unless it is there, and returns its
 /// path.
 ///
-/// A file under such a name is whole: it is written under another name first. Archives long unused go.
+/// A file under such a name is complete: it is written under a temporary name and renamed. Evicts archives
+/// that were not used for long.
 ///
 /// # Errors
-/// [`InitramfsError::Cache`].
+/// [`InitramfsError::Cache`] if it cannot be written.
 pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError> {
     let digest: String = Sha256::digest(archive).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = directory.join(format!("{PREFIX}{digest}{SUFFIX}"));
@@ -245,15 +246,14 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
     Ok(path)
 }
 
-/// Returns whether an archive that was [kept](keep) still is, and marks it as used.
+/// Returns whether an archive that was [stored](keep) still exists, and marks it as used.
 #[must_use]
 pub fn use_again(path: &Path) -> bool {
     File::options().append(true).open(path).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())
 }
 
-/// Removes archives, and drafts of processes that were killed, not used for [`KEEP`], and those that were
-/// used longest ago where there is more than [`KEEP_BYTES`]. What cannot be removed stays: a full cache is no
-/// reason not to start a machine.
+/// Removes archives and leftover drafts not used for [`KEEP`], and the least recently used archives beyond
+/// [`KEEP_BYTES`]. Ignores failures: a full cache must not prevent a machine from starting.
 fn forget_unused(directory: &Path, now: SystemTime) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let ours = entries
@@ -271,11 +271,11 @@ fn forget_unused(directory: &Path, now: SystemTime) {
     }
 }
 
-/// Those that go, of archives with when they were used last and their lengths, the last first.
+/// Returns the archives to evict, given their times of last use and lengths in order of decreasing time.
 fn unused(found: &[(SystemTime, u64, PathBuf)], now: SystemTime) -> Vec<&Path> {
     let mut together = 0_u64;
     let goes = |(index, (time, length, _)): &(usize, &(SystemTime, u64, PathBuf))| {
-        // Another machine may be starting from the one that was used last.
+        // Another machine may be booting from the most recently used one.
         together = if *index == 0 { 0 } else { together.saturating_add(*length) };
         together > KEEP_BYTES || now.duration_since(*time).is_ok_and(|age| age > KEEP)
     };

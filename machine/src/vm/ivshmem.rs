@@ -1,12 +1,12 @@
-//! The window: shared memory with doorbells, and the `ivshmem` server protocol that hands them to QEMU.
+//! Shared-memory windows with doorbells, and the `ivshmem` server protocol that passes them to QEMU.
 //!
 //! The protocol is a stream of little-endian 64-bit numbers, some with a descriptor: version 0; the client's
 //! own number; -1 with the memory; then for every other peer its number with one event counter per vector,
-//! and last the client's own number with its own counters. Everything is written before QEMU starts and waits
-//! in the socket, so no thread serves it. Later, a peer that comes for the first time is announced in the
-//! same way. The protocol can also say that a peer has gone. It is not said: QEMU 7.2 frees the peer's
-//! counters then, and writes to that memory when the peer comes again. Counters stay the same, so nothing is
-//! lost.
+//! and last the client's own number with its own counters. Everything is written before QEMU starts and stays
+//! in the socket buffer, so no thread serves it. A peer that connects later for the first time is announced
+//! in the same way. The protocol also has a message for a peer that left. It is not sent: QEMU 7.2 then frees
+//! the peer's counters, and writes to that memory when the peer returns. Counters stay the same, so nothing
+//! is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,28 +14,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::{Errno, OsError, event, memory};
 
-/// Most vectors that a window has. Their descriptors wait in a socket until QEMU takes them.
+/// Maximum number of vectors of a window. Their descriptors stay in a socket buffer until QEMU receives them.
 pub const MAX_VECTORS: u16 = 64;
 
-/// Most vectors of all peers of a window together, for the same reason.
+/// Maximum number of vectors of all peers of a window together, for the same reason.
 pub const MAX_ANNOUNCED: u16 = 2 * MAX_VECTORS;
 
-/// Smallest window, in bytes.
+/// Minimum size of a window, in bytes.
 pub const MIN_WINDOW_BYTES: u64 = 64 << 10;
 
-/// Largest window, in bytes.
+/// Maximum size of a window, in bytes.
 pub const MAX_WINDOW_BYTES: u64 = 16 << 30;
 
 const PROTOCOL_VERSION: i64 = 0;
 const SHARED_MEMORY: i64 = -1;
 
-/// Why a window could not be made.
+/// Reason why a window could not be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WindowError {
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// A PCI window has a size that is a power of two.
+    /// The size is not valid for a PCI window: not a power of two, or out of range.
     #[error(
         "{0} bytes are not a valid window; its size must be a power of two from {MIN_WINDOW_BYTES} to {MAX_WINDOW_BYTES}"
     )]
@@ -49,30 +49,30 @@ pub enum WindowError {
     Vectors { vectors: u16, peers: u16 },
 }
 
-/// Makes a window and hands it to the emulators that have it: the `ivshmem` server.
+/// The `ivshmem` server: creates a window and passes it to the emulators that share it.
 ///
 /// The host is a peer without a connection: it has the memory and all counters already.
 #[derive(Debug)]
 pub struct Server {
     memory: OwnedFd,
     length_bytes: u64,
-    /// By peer, then by vector: what rings the peer.
+    /// Event counters that ring the peer, by peer and vector.
     bells: Vec<Vec<OwnedFd>>,
-    /// The host's number, if it is a peer.
+    /// Peer number of the host, if it is a peer.
     host: Option<u16>,
-    /// Our ends of the connections of emulators, by peer.
+    /// The server's ends of the emulators' connections, by peer.
     clients: BTreeMap<u16, OwnedFd>,
-    /// Which peers each connected emulator knows, itself apart: pairs of client and peer.
+    /// Pairs of a connected emulator and a peer announced to it.
     known: BTreeSet<(u16, u16)>,
 }
 
 impl Server {
-    /// Makes a zeroed window of `length_bytes`, a power of two from [`MIN_WINDOW_BYTES`] to
+    /// Creates a zeroed window of `length_bytes`, a power of two from [`MIN_WINDOW_BYTES`] to
     /// [`MAX_WINDOW_BYTES`], with `vectors` doorbells for each of `peers` peers: 1 to [`MAX_VECTORS`] each,
     /// [`MAX_ANNOUNCED`] together. `host` is the number of the host, if it is one of them.
     ///
     /// # Errors
-    /// [`WindowError`].
+    /// [`WindowError`] if a value is out of range or the kernel refuses.
     pub fn new(length_bytes: u64, vectors: u16, peers: u16, host: Option<u16>) -> Result<Self, WindowError> {
         if !length_bytes.is_power_of_two() || !(MIN_WINDOW_BYTES..=MAX_WINDOW_BYTES).contains(&length_bytes) {
             return Err(WindowError::Size(length_bytes));
@@ -87,11 +87,11 @@ impl Server {
         })
     }
 
-    /// Returns a window of memory that exists already: a file or a device of `length_bytes`. Its doorbells
-    /// are event counters of this kernel, which something has to pass on.
+    /// Creates a window over existing memory: a file or a device of `length_bytes`. Its doorbells are event
+    /// counters of this kernel, which the caller must forward.
     ///
     /// # Errors
-    /// [`WindowError`].
+    /// [`WindowError`] if a value is out of range or the kernel refuses.
     pub fn over(memory: OwnedFd, length_bytes: u64, vectors: u16, peers: u16) -> Result<Self, WindowError> {
         Ok(Server {
             memory,
@@ -103,32 +103,31 @@ impl Server {
         })
     }
 
-    /// Returns the shared memory: a file whose size is sealed, or what [`over`](Self::over) was given.
+    /// Returns the shared memory: a file whose size is sealed, or the memory passed to [`over`](Self::over).
     #[must_use]
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
 
-    /// Its size in bytes.
+    /// Returns the size of the window, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// Returns the counter by which a peer is rung on a vector: of the host, what becomes readable when it is
-    /// rung.
+    /// Returns the event counter that rings a peer on a vector; for the host, the counter becomes readable
+    /// when it is rung.
     #[must_use]
     pub fn bell(&self, peer: u16, vector: u16) -> Option<BorrowedFd<'_>> {
         Some(self.bells.get(usize::from(peer))?.get(usize::from(vector))?.as_fd())
     }
 
-    /// Makes the connection that the emulator of `peer` takes the window from, for
-    /// [`Qemu::launch`](super::Qemu::launch), and announces the peer to the emulators that are connected.
-    /// The counters of a peer stay the same when it comes again.
+    /// Creates the connection for the emulator of `peer`, for [`Qemu::launch`](super::Qemu::launch), and
+    /// announces the peer to the connected emulators. A peer that reconnects keeps its counters.
     ///
     /// # Errors
-    /// What the kernel refused: too many descriptors in flight, out of memory; another emulator does not
-    /// read its announcements.
+    /// An error of the kernel: too many descriptors in flight, out of memory; another emulator does not read
+    /// its announcements.
     pub fn connect(&mut self, peer: u16) -> Result<OwnedFd, OsError> {
         let own = self.bells.get(usize::from(peer));
         let own = own.ok_or_else(|| OsError::new("connect a peer that a window has not", Errno::INVAL))?;
@@ -143,14 +142,14 @@ impl Server {
             announce(&ours, other, &self.bells[usize::from(other)])?;
             self.known.insert((peer, other));
         }
-        // Its own come last: then it knows that all others can be rung.
+        // The peer's own counters come last: it then knows that all others can be rung.
         announce(&ours, peer, own)?;
         for (number, client) in self.clients.iter().filter(|(other, _)| **other != peer) {
             if !self.known.insert((*number, peer)) {
                 continue;
             }
             match announce(client, peer, own) {
-                // That emulator has ended, which shows elsewhere.
+                // That emulator has ended, which is detected elsewhere.
                 Err(OsError { errno: Errno::PIPE | Errno::CONNRESET, .. }) => {}
                 told => told?,
             }
@@ -159,13 +158,14 @@ impl Server {
         Ok(theirs)
     }
 
-    /// The emulator of `peer` has ended. The others go on to ring counters that no process reads.
+    /// Removes the connection of an emulator that has ended. The others continue to ring counters that no
+    /// process reads.
     pub fn disconnect(&mut self, peer: u16) {
         self.clients.remove(&peer);
     }
 }
 
-/// Returns the counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
+/// Creates the counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
 fn counters(vectors: u16, peers: u16) -> Result<Vec<Vec<OwnedFd>>, WindowError> {
     let announced = peers.checked_mul(vectors).is_some_and(|all| all <= MAX_ANNOUNCED);
     if !(1..=MAX_VECTORS).contains(&vectors) || !announced {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use tombolo_platform::event::{Interest, poll};
 
-    /// What a client reads: numbers, each with the descriptor that came with it.
+    /// Reads everything that a client receives: numbers, each with its descriptor.
     fn read_all(socket: &OwnedFd) -> Vec<(i64, Option<OwnedFd>)> {
         let mut messages = Vec::new();
         let mut bytes = [0; 8];

@@ -1,4 +1,4 @@
-//! What a virtual machine node is made of.
+//! Parts of a virtual machine node.
 
 use std::path::{Path, PathBuf};
 
@@ -8,44 +8,44 @@ use tombolo_platform::guest::init;
 use super::architecture::Architecture;
 use crate::kit::host_tombolod;
 
-/// The file that lists the kernel modules, one name a line, each after those it needs.
+/// File that lists the kernel modules, one name per line, each after its dependencies.
 const MODULE_ORDER: &str = "order";
 
-/// The folder of the modules for a network.
+/// Folder of the network modules.
 const NETWORK_MODULES: &str = "network-modules";
 
-/// The folder of the modules for devices that a program provides.
+/// Folder of the modules for devices that a program provides.
 const DEVICE_MODULES: &str = "device-modules";
 
-/// A part of the kit is missing.
+/// Error for a missing part of the kit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `{remedy}`", path = path.display())]
 pub struct KitError {
-    /// The instruction set of the node.
+    /// Instruction set of the node.
     pub isa: Isa,
-    /// The part that is missing.
+    /// Name of the missing part.
     pub what: &'static str,
-    /// Where it was looked for.
+    /// Path that was searched.
     pub path: PathBuf,
-    /// The command that adds it.
+    /// Command that adds the part.
     pub remedy: &'static str,
 }
 
-/// The files that a virtual machine node is made of.
+/// Files that a virtual machine node consists of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VmKit {
-    /// The kernel, as QEMU boots it.
+    /// Kernel that QEMU boots.
     pub kernel: PathBuf,
-    /// The kernel's modules for the window's interrupts, and the file `order` that lists them.
+    /// Folder of the kernel modules for the window's interrupts, and the file `order` that lists them.
     pub modules_dir: PathBuf,
-    /// The folders of modules that the node has, and where it has them: with those for devices that a program
+    /// Folders of the node's modules with their paths on the node, including those for devices that a program
     /// provides.
     pub modules: Vec<(PathBuf, &'static str)>,
-    /// The shell and tools of the node's console, one static program.
+    /// Shell and tools of the node's console, one static program.
     pub busybox: PathBuf,
-    /// The node's monitor: a static program, or the host's own with its libraries in `root`.
+    /// Monitor of the node: a static program, or the host's own with its libraries in `root`.
     pub tombolod: PathBuf,
-    /// The folder with the libraries of programs, for the node's root; `None` where all programs are static.
+    /// Folder with shared libraries for the node's root; `None` if all programs are static.
     pub root: Option<PathBuf>,
     pub(super) isa: Isa,
     pub(super) remedy: &'static str,
@@ -66,7 +66,8 @@ impl VmKit {
         };
         let has_root = architecture.is_some_and(|architecture| architecture.has_root);
         let monitor = || match host_tombolod() {
-            // With its libraries there, a machine of the host's own instruction set runs the host's monitor.
+            // If the libraries are present, a machine with the host's instruction set runs the host's
+            // monitor.
             Ok(path) if has_root && isa == Isa::current() => Ok(path),
             _ => part("tombolod", "its monitor"),
         };
@@ -88,10 +89,10 @@ impl VmKit {
         Ok(kit)
     }
 
-    /// Returns the same with another kernel, and its modules: none are loaded of a kernel without any.
+    /// Replaces the kernel and its modules; without a folder no modules are loaded.
     ///
     /// # Errors
-    /// The file or folder that is not there.
+    /// The missing file or folder.
     pub fn with_kernel(self, kernel: &Path, modules: Option<&Path>) -> Result<VmKit, String> {
         if !kernel.is_file() {
             return Err(format!("its kernel {} is not there, or is not a file", kernel.display()));
@@ -111,10 +112,10 @@ impl VmKit {
         })
     }
 
-    /// Returns the same with the modules that its disks need, unless another kernel has brought its own.
+    /// Adds the modules for the node's disks, unless the kernel was replaced.
     ///
     /// # Errors
-    /// [`KitError`] when they are missing.
+    /// [`KitError`] if they are missing.
     pub fn with_disks(mut self) -> Result<VmKit, KitError> {
         if self.modules.iter().any(|(source, _)| *source == self.modules_dir) {
             let network = self.network_modules_dir()?;
@@ -123,11 +124,11 @@ impl VmKit {
         Ok(self)
     }
 
-    /// Returns the kernel's modules for a network, with their own order: for
+    /// Returns the folder of the kernel's network modules, with a separate order, for
     /// [`pack_program`](super::initramfs::pack_program).
     ///
     /// # Errors
-    /// [`KitError`] when they are missing.
+    /// [`KitError`] if it is missing.
     pub fn network_modules_dir(&self) -> Result<PathBuf, KitError> {
         let path = self.modules_dir.with_file_name(NETWORK_MODULES);
         let what = "the kernel's modules for a network";

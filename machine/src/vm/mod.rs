@@ -1,10 +1,10 @@
-//! Virtual machine nodes and boards: what boots them, and the window that joins them to their host.
+//! Virtual machine nodes and boards: their boot files, and the window that joins them to their host.
 //!
 //! A virtual machine is started in four steps: [`VmKit::locate`] finds its parts, [`initramfs`] packs its
-//! boot image (cached by content) with the [`Files`] of the node, [`Server`] makes the shared memory and the
-//! doorbells of its windows, and [`Qemu::launch`] gives the command with its descriptors. A board boots one
-//! file of the kit as it is, by [`Board::launch`]. Only the cached boot image has a path in the file system,
-//! so a machine that is killed leaves nothing behind.
+//! boot image (cached by content) with the [`Files`] of the node, [`Server`] creates the shared memory and
+//! the doorbells of its windows, and [`Qemu::launch`] returns the command with its descriptors. A board boots
+//! one file of the kit unchanged, by [`Board::launch`]. Only the cached boot image has a path in the file
+//! system, so a machine that is killed leaves no files behind.
 
 pub mod architecture;
 pub mod board;

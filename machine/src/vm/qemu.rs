@@ -1,4 +1,4 @@
-//! The command line of a virtual machine.
+//! Command line of a virtual machine.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -10,34 +10,34 @@ use super::architecture::Architecture;
 use super::hardware::{Hardware, Launch};
 use crate::model::Accelerator;
 
-/// The default memory, in MiB. The emulator takes of its host what the machine has touched and about 180 MiB
-/// more.
+/// Default memory, in MiB. The emulator allocates only the memory that the machine has touched and about 180
+/// MiB more.
 pub const DEFAULT_MEMORY_MIB: u32 = 512;
 
-/// The least memory, in MiB: with less the kernel does not reach the monitor.
+/// Minimum memory, in MiB: with less the kernel does not reach the monitor.
 pub const MIN_MEMORY_MIB: u32 = 64;
 
-/// The most memory, in MiB.
+/// Maximum memory, in MiB.
 pub const MAX_MEMORY_MIB: u32 = 64 << 10;
 
-/// The default number of doorbell vectors.
+/// Default number of doorbell vectors.
 pub const DEFAULT_VECTORS: u16 = 32;
 
-/// The most processors: Arm's interrupt controller (version 2) serves no more.
+/// Maximum number of processors: Arm's interrupt controller (version 2) supports no more.
 pub const MAX_PROCESSORS: u8 = 8;
 
-/// Most bytes of the kernel's command line, with the zero that ends it.
+/// Maximum length of the kernel's command line, including the terminating zero.
 const MAX_KERNEL_LINE_BYTES: usize = 2048;
 
-/// The kernel's parameters on every instruction set.
+/// Kernel parameters common to all instruction sets.
 ///
-/// `quiet`: printing over an emulated serial line is slow. `panic=-1`: a kernel that fails ends the machine
-/// at once. `cryptomgr.notests`: its ciphers test themselves for a quarter of the whole boot. `pci=`: the
-/// registers of each window begin on a page of their own, so that a program that may ring in one window
-/// reaches no other's.
+/// `quiet`: printing over an emulated serial line is slow. `panic=-1`: a kernel panic ends the machine
+/// immediately. `cryptomgr.notests`: self-tests of the ciphers take a quarter of the whole boot. `pci=`: the
+/// registers of each window begin on a separate page, so that a program that may ring in one window cannot
+/// access another's.
 const KERNEL_LINE: &str = "quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110";
 
-/// Why a virtual machine cannot be started as described.
+/// Reason why a virtual machine cannot be started as described.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum QemuError {
     /// The memory is out of range.
@@ -48,14 +48,14 @@ pub enum QemuError {
     /// The number of processors is out of range.
     #[error("{0} processors are out of range for a virtual machine; give it 1 to {MAX_PROCESSORS}")]
     Processors(u8),
-    /// A parameter that would not be one word of the kernel's command line.
+    /// A parameter is not a single word of the kernel's command line.
     #[error(
         "invalid kernel parameter {key}={value:?}; it must not have spaces, quotes or control characters"
     )]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         key: String,
-        /// Its value.
+        /// Value of the parameter.
         value: String,
     },
     /// The command line is longer than the kernel reads.
@@ -63,7 +63,7 @@ pub enum QemuError {
     KernelLine(usize),
 }
 
-/// Describes a virtual machine.
+/// Description of a virtual machine.
 #[derive(Clone, Debug)]
 pub struct Qemu {
     architecture: &'static Architecture,
@@ -77,8 +77,8 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Returns a machine that `program` (the [program](Architecture::program) of the architecture) emulates
-    /// and that boots `kernel` with `initramfs`, of default memory and vectors and one processor.
+    /// Creates a machine that `program` (the [program](Architecture::program) of the architecture) emulates
+    /// and that boots `kernel` with `initramfs`, with default memory and vectors and one processor.
     #[must_use]
     pub fn new(
         architecture: &'static Architecture,
@@ -103,15 +103,15 @@ impl Qemu {
         }
     }
 
-    /// Sets what executes its instructions. With [`Accelerator::Kvm`] the processor model is the host's
-    /// unless one is set.
+    /// Sets the execution engine. With [`Accelerator::Kvm`] the processor model is the host's unless one is
+    /// set.
     #[must_use]
     pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
         self.accelerator = accelerator;
         self
     }
 
-    /// Sets the processor model, one that the emulator has; the [architecture's](Architecture::cpu) if
+    /// Sets the processor model, which the emulator must support; the [architecture's](Architecture::cpu) if
     /// `None`.
     #[must_use]
     pub fn cpu(mut self, cpu: Option<String>) -> Self {
@@ -140,7 +140,7 @@ impl Qemu {
         self
     }
 
-    /// Sets the raw images that are its disks, `/dev/vda` and so on.
+    /// Sets the raw images of its disks, `/dev/vda` and so on.
     #[must_use]
     pub fn disks(mut self, images: Vec<PathBuf>) -> Self {
         self.disks = images;
@@ -149,7 +149,8 @@ impl Qemu {
 
     /// Adds `key=value` to the kernel's command line, where the node's monitor reads it.
     ///
-    /// A key has a dot, as in `tombolo.node`: the kernel would pass any other to process 1 as well.
+    /// The key must contain a dot, as in `tombolo.node`: the kernel would pass any other to process 1 as
+    /// well.
     #[must_use]
     pub fn parameter(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.parameters.push((key.into(), value.into()));
@@ -170,12 +171,12 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited })
     }
 
-    /// Returns the same with streams of bytes in place of windows, each a socket with the name by which the
-    /// machine finds its end of it: a port of a serial device, which needs no network. No other process can
-    /// reach them.
+    /// Returns the command with byte streams in place of windows, each a socket with the name by which the
+    /// machine finds its end: a port of a serial device, which needs no network. No other process can access
+    /// them.
     ///
     /// # Errors
-    /// [`QemuError`].
+    /// [`QemuError`] if the description is invalid.
     pub fn launch_with_ports(
         &self,
         serial: OwnedFd,
@@ -188,7 +189,7 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited })
     }
 
-    /// Port 0 would be a console.
+    /// Returns the devices for ports, numbered from 1: port 0 would be a console.
     fn ports(ports: impl ExactSizeIterator<Item = (&'static str, i32)>) -> Vec<String> {
         let device = format!("-device virtio-serial-pci,id=ports,max_ports={}", ports.len() + 1);
         let ports = (1..).zip(ports).flat_map(|(number, (name, fd))| {
@@ -200,14 +201,14 @@ impl Qemu {
         [device].into_iter().chain(ports).collect()
     }
 
-    /// Returns the same with a network in place of the window, for benchmarks.
+    /// Returns the command with a network in place of the window, for benchmarks.
     ///
-    /// The emulator itself provides the network. The machine reaches nothing through it; a port of the host's
-    /// loopback, which the kernel picks, is forwarded to `port` of the machine's `address`. The emulator
-    /// tells the port at `control`, by its monitor protocol (QMP).
+    /// The emulator itself provides the network, which is isolated except for one forwarded port: a port of
+    /// the host's loopback, chosen by the kernel, leads to `port` of the machine's `address`. The emulator
+    /// reports the port at `control`, by its monitor protocol (QMP).
     ///
     /// # Errors
-    /// [`QemuError`].
+    /// [`QemuError`] if the description is invalid.
     pub fn launch_with_network(
         &self,
         serial: OwnedFd,
@@ -219,10 +220,10 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, control] })
     }
 
-    /// Returns the same with a tap device of the host in place of the window, for benchmarks.
+    /// Returns the command with a tap device of the host in place of the window, for benchmarks.
     ///
     /// # Errors
-    /// [`QemuError`].
+    /// [`QemuError`] if the description is invalid.
     pub fn launch_with_tap(&self, serial: OwnedFd, device: &str) -> Result<Launch, QemuError> {
         let devices = [
             format!("-netdev tap,id=network,ifname={device},script=no,downscript=no"),
@@ -232,7 +233,7 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial] })
     }
 
-    /// Without its boot ROM, which is in another Debian package.
+    /// Network card without its boot ROM, which is in another Debian package.
     const NETWORK_CARD: &str = "-device virtio-net-pci,netdev=network,romfile=";
 
     fn network(control: i32, (address, port): (Ipv4Addr, u16)) -> [String; 3] {
@@ -284,7 +285,7 @@ impl Qemu {
     }
 }
 
-/// Returns a path as a value of an option: a comma would end it.
+/// Returns a path as a value of an option, with commas escaped.
 fn escaped(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes().iter();
     let doubled = bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));

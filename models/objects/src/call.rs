@@ -1,4 +1,4 @@
-//! Remote calls: a rank has another do something to a shared object.
+//! Remote method calls on shared objects.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,28 +11,28 @@ use crate::job::{Calls, Job};
 use crate::plain::{Plain, shape, shape_of_name};
 use crate::shared::{Pointer, Shared};
 
-/// The first byte of an answer: the result follows, or a text that says why there is none.
+/// First byte of a reply: the result follows, or the text of an error.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// How long a rank that serves waits for a call, before it looks whether it is to go on.
+/// How long a serving rank waits for a call before it checks whether to continue.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// What a rank does to a shared object when another calls it.
+/// A method of a shared object that other ranks can call.
 pub trait Method {
-    /// Its name: ranks that call and serve it have the same.
+    /// Name of the method, the same at callers and servers.
     const NAME: &'static str;
-    /// The value of the object.
+    /// Type of the object's value.
     type Object: Plain;
-    /// What the caller gives.
+    /// Type of the arguments.
     type Arguments: Plain;
-    /// What it gets.
+    /// Type of the result.
     type Returned: Plain;
 
-    /// Does it, at the rank that is called.
+    /// Runs the method at the called rank.
     ///
     /// # Errors
-    /// Any; the caller gets its text.
+    /// Any error; the caller receives its text.
     fn call(
         job: &Job,
         object: &mut Shared<Self::Object>,
@@ -40,7 +40,7 @@ pub trait Method {
     ) -> Result<Self::Returned, ObjectError>;
 }
 
-/// What calls and answers have before their data: stands for name and types.
+/// Returns the number that identifies a method in messages: a hash of its name and types.
 fn number<M: Method>() -> u64 {
     let types = shape(shape(M::Object::SHAPE, M::Arguments::SHAPE), M::Returned::SHAPE);
     shape(shape_of_name(M::NAME.as_bytes()), types)
@@ -48,7 +48,7 @@ fn number<M: Method>() -> u64 {
 
 type Handler = fn(&Job, &mut Objects, Pointer<()>, &[u8]) -> Result<Vec<u8>, ObjectError>;
 
-/// The objects that were called, by their numbers.
+/// Handles of called objects, by object id.
 type Objects = BTreeMap<u64, Box<dyn Any>>;
 
 /// The methods that a rank serves, with the handles of the objects that they were called for.
@@ -65,13 +65,13 @@ impl std::fmt::Debug for Methods {
 }
 
 impl Methods {
-    /// None yet.
+    /// Creates an empty set of methods.
     #[must_use]
     pub fn new() -> Methods {
         Methods::default()
     }
 
-    /// The same methods, and `M`.
+    /// Adds the method `M`.
     #[must_use]
     pub fn with<M: Method>(mut self) -> Methods {
         self.handlers.insert(number::<M>(), handle::<M>);
@@ -123,11 +123,11 @@ fn name(job: &Job, rank: u32) -> String {
 }
 
 impl Job {
-    /// Has `rank`, which [serves](Self::serve) it, do something to an object, and returns the result.
+    /// Calls a method of an object at `rank`, which must [serve](Self::serve) it, and returns the result.
     ///
     /// # Errors
-    /// [`ObjectError::CallFailed`] with what the rank says; [`ObjectError::RankEnded`];
-    /// [`ObjectError::TimedOut`]: it does not serve.
+    /// [`ObjectError::CallFailed`] with the text of the rank's error; [`ObjectError::RankEnded`];
+    /// [`ObjectError::TimedOut`] if it does not serve.
     pub fn call<M: Method>(
         &self,
         rank: u32,
@@ -157,7 +157,7 @@ impl Job {
         channel.within(timeout).send(&message).map_err(failed)?;
         let mut answer = Vec::new();
         channel.recv_into(&mut answer).map_err(failed)?;
-        // A channel whose call was not answered is not used again: the answer may still come.
+        // A channel without a reply is not reused: the reply may still arrive.
         calls.to.insert(rank, channel);
         let why = match answer.split_first() {
             Some((&DONE, result)) if result.len() == M::Returned::BYTES => {
@@ -169,11 +169,11 @@ impl Job {
         Err(ObjectError::CallFailed { rank, method: M::NAME, why })
     }
 
-    /// Answers calls of other ranks, as long as `goes_on` says, which is asked after each call and every
-    /// millisecond. Returns how many there were.
+    /// Serves calls of other ranks as long as `goes_on` returns true; it is called after each call and every
+    /// millisecond. Returns the number of calls served.
     ///
     /// # Errors
-    /// [`ObjectError::Domain`]: the monitor has ended. A caller that ends, or sends nonsense, is none.
+    /// [`ObjectError::Domain`] if the monitor has ended. Callers that end or send garbage are not an error.
     pub fn serve(
         &self,
         methods: &mut Methods,
@@ -195,7 +195,7 @@ impl Job {
         outcome
     }
 
-    /// Answers the calls that are there, or waits a little for the next.
+    /// Serves pending calls, or waits briefly for the next one.
     fn serve_once(
         &self,
         methods: &mut Methods,
@@ -232,7 +232,7 @@ impl Job {
             match listener.accept() {
                 Ok(channel) => from.push(channel),
                 Err(error @ tombolo::Error::Monitor { .. }) => return Err(error.into()),
-                // None has called, or one that has is gone.
+                // No call, or the caller is gone.
                 Err(_) => {}
             }
         }

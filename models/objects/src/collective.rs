@@ -1,4 +1,4 @@
-//! Collectives.
+//! Collective operations.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use crate::job::{Job, Pause, refused};
 use crate::plain::Plain;
 use crate::tree::{Tree, WHAT, decode, is_not_there, rank_of};
 
-/// Collectives: all [members](Job::members) call the same one. None has a guard meanwhile.
+/// Collectives: all [members](Job::members) call the same one, without holding guards.
 impl Job {
-    /// Returns when all ranks have called it.
+    /// Waits until all ranks have called it.
     ///
     /// # Errors
-    /// [`ObjectError::RankEnded`]: a rank has, and no collective can take place until those that are left
-    /// [shrink](Self::shrink); the collective may have ended well on others. [`ObjectError::TimedOut`].
+    /// [`ObjectError::RankEnded`] if a rank has ended; no collective can succeed until the remaining ranks
+    /// [shrink](Self::shrink), though this one may have succeeded on others. [`ObjectError::TimedOut`].
     pub fn barrier(&mut self) -> Result<(), ObjectError> {
         self.all_reduce((), |(), ()| ())
     }
 
-    /// Returns the value of rank `root` on all ranks. That of others is not looked at.
+    /// Returns the value of rank `root` on all ranks, and ignores that of the others.
     ///
     /// # Errors
     /// As [`barrier`](Self::barrier); [`ObjectError::Unequal`].
@@ -30,10 +30,10 @@ impl Job {
         decode(root, &bytes)
     }
 
-    /// As [`broadcast`](Self::broadcast), of bytes, of which only `root` knows how many there are.
+    /// Like [`broadcast`](Self::broadcast), for bytes whose length only `root` knows.
     ///
     /// # Errors
-    /// As [`barrier`](Self::barrier); [`ObjectError::Refused`]: there is no rank `root`.
+    /// As [`barrier`](Self::barrier); [`ObjectError::Refused`] if there is no rank `root`.
     pub fn broadcast_bytes(&mut self, root: u32, bytes: Vec<u8>) -> Result<Vec<u8>, ObjectError> {
         if root >= self.size() {
             let why = format!("there is no rank {root}; it has ranks 0 to {}", self.size() - 1);
@@ -60,7 +60,7 @@ impl Job {
         self.collective(|tree| tree.reduce(value, &mut combine, timeout))
     }
 
-    /// As [`reduce`](Self::reduce), but all ranks get the result.
+    /// Like [`reduce`](Self::reduce), but all ranks get the result.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).
@@ -74,36 +74,36 @@ impl Job {
         self.broadcast(0, result.unwrap_or(own))
     }
 
-    /// The ranks that take part in collectives, in order: at first all of the job.
+    /// Returns the ranks that take part in collectives, in order: initially all ranks of the job.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         self.tree.members.ranks().iter().map(|rank| u32::from(rank.0)).collect()
     }
 
-    /// Goes on without ranks that have ended, after a collective or this has failed with
-    /// [`ObjectError::RankEnded`]: all that are left call it, and take part in collectives from then on.
-    /// Returns who they are, the same on all of them.
+    /// Removes ended ranks from the members, after a collective or this call has failed with
+    /// [`ObjectError::RankEnded`]. All remaining ranks call it and are the members from then on. Returns
+    /// them, the same on all.
     ///
     /// # Errors
-    /// [`ObjectError::RankEnded`]: another member has ended meanwhile; call it again, unless it is rank 0,
-    /// with which the memory ends. [`ObjectError::TimedOut`] names a member that has neither called it nor
-    /// ended.
+    /// [`ObjectError::RankEnded`] if another member has ended meanwhile; call it again, unless that is
+    /// rank 0, which owns the memory. [`ObjectError::TimedOut`] names a member that has neither called it
+    /// nor ended.
     pub fn shrink(&mut self) -> Result<Vec<u32>, ObjectError> {
         let before = self.tree.members;
-        // Those that are still in a collective learn that it does not take place.
+        // Aborts the collective of members that are still in one.
         if let Some(ended) = self.ended_of(before)?.first() {
             self.tree.end(u32::from(ended.0));
         }
         let generation = self.generation + 1;
         let members = if self.rank() == 0 { self.decide(before, generation)? } else { self.ask(generation)? };
-        // What timed out is asked again; what was decided is not.
+        // A request that timed out is repeated with the same generation; a decision is final.
         self.generation = generation;
         let domain = self.domain.within(self.timeout());
         let opened = Tree::open(&domain, &self.job, members, generation, || self.all_are_there(members));
         self.tree = match opened {
             Ok(tree) => tree,
             Err(error) => {
-                // The next call starts from what was decided, as that of the others does.
+                // The next call starts from the decided members, like that of the others.
                 self.tree.members = members;
                 return Err(error);
             }
@@ -111,7 +111,7 @@ impl Job {
         Ok(self.members())
     }
 
-    /// The members that have ended, by the evidence of the monitor.
+    /// Returns the members that have ended according to the monitor.
     fn ended_of(&self, members: Members) -> Result<Ranks, ObjectError> {
         Ok(Ranks(self.gone()?.0 & members.ranks().0))
     }
@@ -123,8 +123,9 @@ impl Job {
         }
     }
 
-    /// A part of a collective. A channel may end before the monitor says whose end it was, and also because
-    /// the rank at its other end goes on without another: the rank that has ended by evidence is named.
+    /// Runs this rank's part of a collective. A channel may end before the monitor reports an ended rank, and
+    /// also because the rank at its other end shrank without another one: the error names a rank that has
+    /// ended according to the monitor.
     fn collective<R>(
         &mut self,
         part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>,
@@ -139,12 +140,12 @@ impl Job {
         }
     }
 
-    /// Rank 0 decides, once all that are left have asked.
+    /// Decides on the members once all remaining ranks have asked; called by rank 0.
     fn decide(&self, before: Members, generation: u32) -> Result<Members, ObjectError> {
         let query = self.job.name(&format!("objects/shrink/{generation}/*"));
         let started = Instant::now();
         loop {
-            // Who asked is looked up before who has ended: a record ends with its rank.
+            // Look up requests before ended ranks: a record vanishes with its rank.
             let mut asked = Ranks::of(Rank(0));
             for record in self.domain.names().find(&query)? {
                 let rank = record.name.rsplit('/').next().and_then(|rank| rank.parse().ok());
@@ -170,7 +171,7 @@ impl Job {
         }
     }
 
-    /// The others ask, and wait for what rank 0 decides.
+    /// Asks rank 0 for its decision and waits for it; called by the other ranks.
     fn ask(&self, generation: u32) -> Result<Members, ObjectError> {
         let asks = self.job.name(&format!("objects/shrink/{generation}/{}", self.rank()));
         self.domain.names().set(&NewRecord::new(&asks))?;

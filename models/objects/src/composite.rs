@@ -1,4 +1,4 @@
-//! Guards of several objects at once.
+//! Acquisition of several objects at once.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use crate::mapping::{Mapping, MappingReader, MappingWriter};
 use crate::plain::Plain;
 use crate::shared::{ReadGuard, Shared, WriteGuard};
 
-/// An object to be acquired to read. From [`Shared::reading`] and [`Mapping::reading`].
+/// An object to acquire for reading. Created by [`Shared::reading`] and [`Mapping::reading`].
 #[derive(Debug)]
 pub struct Reading<'a, H>(&'a mut H);
 
-/// An object to be acquired to write. From [`Shared::writing`] and [`Mapping::writing`].
+/// An object to acquire for writing. Created by [`Shared::writing`] and [`Mapping::writing`].
 #[derive(Debug)]
 pub struct Writing<'a, H>(&'a mut H);
 
 /// A part of a composite acquisition.
 pub trait Part<'a> {
-    /// What comes of it.
+    /// Guard that the acquisition returns.
     type Guard;
 
-    /// Its place in the order in which all ranks acquire objects.
+    /// Returns its position in the global order in which ranks acquire objects.
     fn place(&self) -> usize;
 
-    /// Acquires it.
+    /// Acquires this single part.
     ///
     /// # Errors
     /// As [`Shared::read_within`].
@@ -34,12 +34,12 @@ pub trait Part<'a> {
 macro_rules! parts {
     ($($handle:ident: $reader:ident, $writer:ident;)*) => {$(
         impl<T: Plain> $handle<T> {
-            /// This object as a part of [`Job::acquire_all`], to read.
+            /// Makes this object a part of [`Job::acquire_all`], for reading.
             pub fn reading(&mut self) -> Reading<'_, Self> {
                 Reading(self)
             }
 
-            /// This object as a part of [`Job::acquire_all`], to write.
+            /// Makes this object a part of [`Job::acquire_all`], for writing.
             pub fn writing(&mut self) -> Writing<'_, Self> {
                 Writing(self)
             }
@@ -76,15 +76,15 @@ parts! {
     Mapping: MappingReader, MappingWriter;
 }
 
-/// Parts that are acquired together: a tuple of two to six.
+/// Parts to acquire together: a tuple of two to six.
 pub trait Parts<'a> {
-    /// What comes of them, in their order.
+    /// Guards of the parts, in their order.
     type Guards;
 
     /// Acquires all of them, or none.
     ///
     /// # Errors
-    /// As [`Shared::read_within`], of the first that fails.
+    /// As [`Shared::read_within`], for the first that fails.
     fn acquire(self, job: &'a Job, timeout: Duration) -> Result<Self::Guards, ObjectError>;
 }
 
@@ -108,7 +108,7 @@ macro_rules! composites {
                 }
                 match ($($name,)+) {
                     ($(Some($name),)+) => Ok(($($name,)+)),
-                    // Each index is in the order once.
+                    // Each index occurs in the order exactly once.
                     _ => unreachable!("a part was not acquired"),
                 }
             }
@@ -125,9 +125,8 @@ composites! {
 }
 
 impl Job {
-    /// Acquires several objects, or none of them, within the time of the job. All ranks acquire them in the
-    /// order of their places, so that ranks which name the same objects in other orders do not wait for each
-    /// other for ever.
+    /// Acquires several objects, or none of them, within the timeout of the job. All ranks acquire them in
+    /// the same global order, so ranks that list the same objects in different orders do not deadlock.
     ///
     /// ```no_run
     /// # use tombolo_objects::{Job, ObjectError, Shared};

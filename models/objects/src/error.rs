@@ -1,4 +1,4 @@
-//! Errors.
+//! Errors of operations on shared objects.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tombolo_onesided::NoSpace;
 use tombolo_placement::NoCommonWindow;
 use tombolo_sharing::Fault;
 
-/// Why an operation did not happen.
+/// Error of an operation that was not performed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -15,9 +15,9 @@ pub enum ObjectError {
     TimedOut {
         /// What did not happen.
         what: String,
-        /// The time that it had.
+        /// Timeout of the operation.
         timeout: Duration,
-        /// The rank that it waited for at the end.
+        /// The rank that it was waiting for.
         rank: Option<u32>,
     },
     /// A rank died while it wrote the object, which may be half written.
@@ -28,7 +28,7 @@ pub enum ObjectError {
         /// The rank; the lowest of several.
         rank: u32,
     },
-    /// A rank that has ended is needed.
+    /// The operation needs a rank that has ended.
     #[error("rank {rank} has ended; {what} needs it")]
     RankEnded {
         /// The rank.
@@ -36,7 +36,7 @@ pub enum ObjectError {
         /// What needs it.
         what: &'static str,
     },
-    /// This rank has the object already.
+    /// This rank holds a guard of the object already.
     #[error("this rank has a guard of the object already, by another handle; drop that first")]
     AlreadyHeld,
     /// The object cannot be used.
@@ -48,7 +48,7 @@ pub enum ObjectError {
     /// An index space is full.
     #[error("the index space has room for {capacity} indexes; create it with more")]
     SpaceFull {
-        /// The most indexes that it can have.
+        /// Maximum number of indices.
         capacity: u64,
     },
     /// A rank sent a value of another length.
@@ -58,25 +58,25 @@ pub enum ObjectError {
     Unequal {
         /// The rank.
         rank: u32,
-        /// The length of what it sent.
+        /// Length of the value that it sent.
         length_bytes: usize,
-        /// The length of this rank's.
+        /// Length of this rank's value.
         expected_bytes: usize,
     },
-    /// A rank failed while it did what it was called for.
+    /// A remote call failed at the called rank.
     #[error("rank {rank} could not do '{method}': {why}")]
     CallFailed {
         /// The rank.
         rank: u32,
         /// The method.
         method: &'static str,
-        /// What it said.
+        /// Text of its error.
         why: String,
     },
     /// The job cannot start.
     #[error("the job cannot share objects: {why}")]
     Refused {
-        /// What is wrong, in words.
+        /// Explanation of the problem.
         why: String,
     },
     /// The ranks have no memory in common.

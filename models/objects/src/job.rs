@@ -1,4 +1,4 @@
-//! A rank of a job that shares objects.
+//! Ranks of a job that shares objects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +16,21 @@ use crate::error::ObjectError;
 use crate::ranks::{self, Presence};
 use crate::tree::Tree;
 
-/// Changes with the formats of records, objects and messages: ranks of different versions do not join.
+/// Version of the formats of records, objects and messages. Ranks of different versions cannot join.
 const VERSION: i64 = 1;
 
-/// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
+/// Startup timeout for other ranks: emulated nodes are slow to start programs.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How a rank joins.
+/// Options of a rank that joins a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
-    /// Room for the objects that this rank creates, with their control lines, in bytes.
+    /// Memory for the objects that this rank creates, including control lines, in bytes.
     pub memory_bytes: usize,
-    /// How long operations wait that name no time of their own.
+    /// Default timeout of operations.
     pub timeout: Duration,
-    /// Rank 0: the window in which the memory lies, by its name or that of its node; without one the first
-    /// that all ranks reach, and none if they run on one kernel.
+    /// Rank 0 only: the window for the memory, by its name or that of its node. By default the first one
+    /// that all ranks can map; no window if they run on one kernel.
     pub window: Option<String>,
 }
 
@@ -43,8 +43,8 @@ impl Default for JoinOptions {
 
 /// A rank of a job whose ranks share objects.
 ///
-/// Guards borrow it, and collectives need it whole: a guard that is kept across a collective does not
-/// compile, as it would keep others from what they have to do before they come to it.
+/// Guards borrow it, and collectives borrow it mutably: a guard held across a collective does not compile,
+/// as it could block ranks that have not reached the collective yet.
 ///
 /// ```compile_fail,E0502
 /// # fn example(mut job: tombolo_objects::Job) -> Result<(), tombolo_objects::ObjectError> {
@@ -59,15 +59,15 @@ pub struct Job {
     pub(crate) domain: Domain,
     pub(crate) job: tombolo::Job,
     pub(crate) memory: Box<dyn Memory>,
-    /// Where the objects of this rank lie.
+    /// Offset of this rank's objects in the memory.
     arena: usize,
     heap: RefCell<SymmetricHeap>,
     last_id: Cell<u64>,
     presence: RefCell<Presence>,
-    /// Objects of which there is a guard, by their offsets.
+    /// Offsets of the objects that have a guard.
     held: RefCell<BTreeSet<usize>>,
     pub(crate) tree: Tree,
-    /// How often it has shrunk.
+    /// Number of times that the members have shrunk.
     pub(crate) generation: u32,
     pub(crate) calls: RefCell<Calls>,
     timeout: Duration,
@@ -81,11 +81,11 @@ impl std::fmt::Debug for Job {
 }
 
 impl Job {
-    /// Joins the job that this program was started in. All of its ranks do.
+    /// Joins the job that this program was started in. All of its ranks must do so.
     ///
     /// # Errors
-    /// [`ObjectError::TimedOut`] names a rank that did not join; [`ObjectError::NoWindow`], if no window is
-    /// reached by all; [`ObjectError::Refused`].
+    /// [`ObjectError::TimedOut`] names a rank that did not join; [`ObjectError::NoWindow`] if there is no
+    /// window that all can map; [`ObjectError::Refused`].
     pub fn join(domain: &Domain, options: JoinOptions) -> Result<Job, ObjectError> {
         let domain = domain.within(JOIN_TIMEOUT);
         let job = domain.job()?.within(JOIN_TIMEOUT);
@@ -109,7 +109,7 @@ impl Job {
         if arena.checked_add(memory_bytes).is_none_or(|end| end > memory.len_bytes()) {
             return refused("rank 0 assigned memory that there is not".into());
         }
-        // 64 at most, as was checked.
+        // At most 64, as checked above.
         let members = Members::new(Ranks::below(job.size() as u8));
         let tree = Tree::open(&domain, &job, members, 0, || Ok(()))?;
         Ok(Job {
@@ -129,28 +129,28 @@ impl Job {
         })
     }
 
-    /// The number of this rank.
+    /// Returns the number of this rank.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.job.rank()
     }
 
-    /// How many ranks the job has.
+    /// Returns the number of ranks of the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.job.size()
     }
 
-    /// How long operations wait that name no time of their own.
+    /// Returns the default timeout of operations.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Ranks that have ended, in order, as far as this rank's monitor knows.
+    /// Returns the ranks that have ended, in order, as far as this rank's monitor knows.
     ///
     /// # Errors
-    /// [`ObjectError::Domain`]: the monitor has ended.
+    /// [`ObjectError::Domain`] if the monitor has ended.
     pub fn ended(&self) -> Result<Vec<u32>, ObjectError> {
         Ok(self.gone()?.iter().map(|rank| u32::from(rank.0)).collect())
     }
@@ -161,14 +161,14 @@ impl Job {
         Ok(presence.gone())
     }
 
-    /// Room for an object, and a number for it.
+    /// Allocates memory and an id for an object. Returns offset and id.
     pub(crate) fn allocate(&self, length_bytes: usize) -> Result<(usize, u64), ObjectError> {
         let offset = self.heap.borrow_mut().allocate(length_bytes.next_multiple_of(LINE_BYTES))?;
         self.last_id.set(self.last_id.get() + 1);
         Ok((self.arena + offset.next_multiple_of(LINE_BYTES), self.last_id.get()))
     }
 
-    /// Acquires an object, or leaves it as it is.
+    /// Acquires an object; on error its state is unchanged.
     pub(crate) fn acquire(
         &self,
         object: &mut Object<Consistency>,
@@ -213,7 +213,7 @@ impl Job {
                     }
                     if pause.wait() {
                         gone = self.gone()?;
-                        // The memory is rank 0's, and ends with it.
+                        // Rank 0 owns the memory, which ends with it.
                         if gone.has(Rank(0)) && self.rank() != 0 {
                             return Err(ObjectError::RankEnded { rank: 0, what: "the memory of the job" });
                         }
@@ -223,7 +223,7 @@ impl Job {
         }
     }
 
-    /// Releases an object. A failure could only be that of memory that ends too early, which was checked.
+    /// Releases an object. It can fail only if the memory is too short, which was checked before.
     pub(crate) fn release(&self, object: &mut Object<Consistency>) {
         let at_bytes = object.layout().at_bytes();
         if object.release().is_ok() {
@@ -232,7 +232,7 @@ impl Job {
         self.held.borrow_mut().remove(&at_bytes);
     }
 
-    /// Releases an object as it was before, if it was not written through.
+    /// Releases an object without publishing changes, unless they were written through.
     pub(crate) fn abandon(&self, object: &mut Object<Consistency>) {
         let at_bytes = object.layout().at_bytes();
         let _ = object.withdraw(&*self.memory);
@@ -240,12 +240,12 @@ impl Job {
     }
 }
 
-/// The channels of a rank's calls.
+/// Channels for a rank's remote calls.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// To ranks that this one has called.
+    /// Channels to ranks that this one has called.
     pub(crate) to: BTreeMap<u32, Channel>,
-    /// Where others call this one, once it serves.
+    /// Listener for callers, once this rank serves.
     pub(crate) listener: Option<Listener>,
     pub(crate) from: Vec<Channel>,
 }
@@ -254,12 +254,12 @@ type Parts = (Mapping, Option<Region>, usize, Presence);
 
 const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
 
-/// The name under which rank 0 tells a rank what it gets.
+/// Returns the name of the record in which rank 0 passes a rank its memory.
 fn memory_name(job: &tombolo::Job, rank: u32) -> String {
     job.name(&format!("objects/memory/{rank}"))
 }
 
-/// What rank 0 does: waits for all, and makes the memory where all reach it.
+/// Waits for all ranks, and creates memory that all can map; called by rank 0.
 fn found(domain: &Domain, job: &tombolo::Job, window: Option<String>) -> Result<Parts, ObjectError> {
     let mut presence = Presence::new(domain, job)?;
     presence.gather(JOIN_TIMEOUT)?;
@@ -290,7 +290,7 @@ pub(crate) fn refused(why: impl ToString) -> ObjectError {
     ObjectError::Refused { why: why.to_string() }
 }
 
-/// Makes the region; returns where in it the objects of each rank lie.
+/// Creates the region. Returns the offset of each rank's objects in it.
 fn make(
     domain: &Domain,
     presence: &Presence,
@@ -319,7 +319,7 @@ fn make(
     Ok((region, mapping, arenas))
 }
 
-/// What every other rank does.
+/// Waits for rank 0 and maps the memory; called by the other ranks.
 fn follow(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
     let record = domain.names().wait_for(&memory_name(job, job.rank()), JOIN_TIMEOUT)?;
     if let Ok(why) = record.text("why") {
@@ -328,19 +328,19 @@ fn follow(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
     let capability = record.integer("capability").map_err(refused)?.cast_unsigned();
     let arena = usize::try_from(record.integer("start").map_err(refused)?).map_err(refused)?;
     let mapping = domain.capability(CapabilityId(capability))?.map_with(Rights::READ_WRITE, MAP)?;
-    // All were there when the memory was made: one that is missing now has ended.
+    // All ranks were present when the memory was created: one that is missing now has ended.
     Ok((mapping, None, arena, Presence::new(domain, job)?))
 }
 
-/// Polls that only spin.
+/// Number of polls that only spin.
 const SPINS: u32 = 200;
-/// Polls after these that yield the processor; later ones sleep.
+/// Number of polls after these that yield the processor; later ones sleep.
 const YIELDS: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(50);
-/// Polls between two looks at the monitor, which are system calls.
+/// Polls between two queries of the monitor, which are syscalls.
 const POLLS_PER_LOOK: u32 = 64;
 
-/// A wait for another rank: it spins, yields, and then sleeps.
+/// A wait for another rank, which spins, yields, and then sleeps.
 #[derive(Debug)]
 pub(crate) struct Pause {
     deadline: Option<Instant>,
@@ -348,22 +348,22 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Between two questions to the monitor that are answered at once.
+    /// Interval between two queries of the monitor that return at once.
     pub(crate) const SLICE: Duration = Duration::from_millis(2);
-    /// How long the monitor is waited for, before one looks who has ended.
+    /// Length of a wait at the monitor before ended ranks are checked.
     pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
     pub(crate) fn new(timeout: Duration) -> Pause {
         Pause { deadline: Instant::now().checked_add(timeout), polls: 0 }
     }
 
-    /// Whether the time is over; looked at now and then.
+    /// Returns whether the deadline has passed. Reads the clock only periodically.
     pub(crate) fn is_over(&self) -> bool {
         let looks = self.polls.is_multiple_of(POLLS_PER_LOOK) || self.polls > SPINS + YIELDS;
         looks && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Waits a little. Returns whether it is time to look at who has ended.
+    /// Waits briefly. Returns whether it is time to check for ended ranks.
     pub(crate) fn wait(&mut self) -> bool {
         self.polls = self.polls.saturating_add(1);
         if self.polls < SPINS {

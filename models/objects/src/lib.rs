@@ -1,5 +1,5 @@
-//! Shared objects for the ranks of a job, on any nodes that have memory in common, coherent or not:
-//! TACO-MESH's model (Rotta, Prescher, Traue, Nolte, MARC 2012) with its three consistency controllers.
+//! Shared objects for the ranks of a job, on any nodes with common memory, coherent or not: the model of
+//! TACO-MESH (Rotta, Prescher, Traue, Nolte, MARC 2012) with its three consistency controllers.
 //!
 //! ```no_run
 //! use tombolo::Domain;
@@ -15,21 +15,21 @@
 //! }
 //! ```
 //!
-//! - [`Shared`] is a handle of an object with a value of a [`Plain`] type. A guard is access: many ranks
-//!   read, or one writes. Every guard has a deadline.
-//! - [`Job::acquire_all`] acquires several objects in one order.
-//! - [`Space`] and [`Mapping`]: index spaces, and values for their indexes, cached or not.
-//! - [`Method`] and [`Job::call`]: calls on objects at other ranks.
+//! - [`Shared`] is a handle of an object with a value of a [`Plain`] type. Access requires a guard: many
+//!   ranks read, or one writes. Acquiring a guard has a timeout.
+//! - [`Job::acquire_all`] acquires several objects in a global order.
+//! - [`Space`] and [`Mapping`]: index spaces, and values for their indices, cached or not.
+//! - [`Method`] and [`Job::call`]: remote method calls on objects.
 //! - [`Job::barrier`], [`broadcast`](Job::broadcast), [`reduce`](Job::reduce): collectives along a tree.
-//! - [`Pointer`] names an object on all ranks.
+//! - [`Pointer`] identifies an object on all ranks.
 //!
-//! **A rank that dies** is passed over as soon as its monitor says that it has ended. An object that it was
-//! writing then answers [`ObjectError::WriterDied`], until a rank writes all of it anew with
-//! [`Shared::repair`]. Collectives need all members; those that are left after a death go on with
-//! [`Job::shrink`]. Rank 0 owns the memory: when it dies, the job ends.
+//! **A rank that dies** is skipped as soon as its monitor reports its end. Acquiring an object that it was
+//! writing then fails with [`ObjectError::WriterDied`], until a rank rewrites it with [`Shared::repair`].
+//! Collectives need all members; the survivors of a death continue after [`Job::shrink`]. Rank 0 owns the
+//! memory: when it dies, the job ends.
 //!
-//! Access is not possible without a guard, and a guard cannot be kept across a collective: neither compiles.
-//! [`tombolo_sharing`] has the protocol and `docs/specs/objects.md` the bytes.
+//! Access without a guard, and guards held across a collective, do not compile. [`tombolo_sharing`]
+//! implements the protocol, and `docs/specs/objects.md` specifies the memory format.
 #![forbid(unsafe_code)]
 
 mod call;

@@ -1,4 +1,4 @@
-//! Index spaces and mappings from their indexes to values.
+//! Index spaces and mappings from their indices to values.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::job::Job;
 use crate::plain::Plain;
 use crate::shared::{Held, Pointer, Shared, mapping_shape};
 
-/// An index space: the indexes from 0 to a bound that grows, TACO-MESH's `RangeSpace`. Mappings of the space
-/// have room for all indexes that it can ever have, so that no mapping has to be moved when it grows.
+/// An index space: the indices from 0 to a bound that can grow, TACO-MESH's `RangeSpace`. Mappings of the
+/// space have room for its full capacity, so no mapping has to be moved when it grows.
 #[derive(Debug)]
 pub struct Space {
-    /// How many indexes there are, and how many there can be.
+    /// Number of indices, and capacity.
     bounds: Shared<(u64, u64)>,
     capacity: u64,
 }
 
-/// What other ranks open an index space by.
+/// Pointer with which other ranks open an index space.
 pub type SpacePointer = Pointer<(u64, u64)>;
 
 impl Job {
-    /// Makes an index space with `count` indexes, which can grow to `capacity`.
+    /// Creates an index space with `count` indices, which can grow to `capacity`.
     ///
     /// # Errors
-    /// [`ObjectError::SpaceFull`]: there are more than it can have; [`ObjectError::NoSpace`].
+    /// [`ObjectError::SpaceFull`] if `count` exceeds `capacity`; [`ObjectError::NoSpace`].
     pub fn create_space(
         &self,
         count: u64,
@@ -40,10 +40,10 @@ impl Job {
         Ok(Space { bounds: self.create(&(count, capacity), consistency)?, capacity })
     }
 
-    /// Opens an index space that a rank made.
+    /// Opens an index space that a rank created.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and those of a guard to read.
+    /// As [`open`](Self::open), and those of a read guard.
     pub fn open_space(&self, pointer: SpacePointer) -> Result<Space, ObjectError> {
         let mut bounds = self.open(pointer)?;
         let capacity = bounds.read(self)?.1;
@@ -52,30 +52,30 @@ impl Job {
 }
 
 impl Space {
-    /// What other ranks open it by.
+    /// Returns the pointer with which other ranks open it.
     #[must_use]
     pub fn pointer(&self) -> SpacePointer {
         self.bounds.pointer()
     }
 
-    /// How many indexes it can have.
+    /// Returns the maximum number of indices.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The indexes that there are now.
+    /// Returns the current indices.
     ///
     /// # Errors
-    /// Those of a guard to read.
+    /// Those of a read guard.
     pub fn indexes(&mut self, job: &Job) -> Result<Range<u64>, ObjectError> {
         Ok(0..self.bounds.read(job)?.0)
     }
 
-    /// Adds indexes, and returns them. What mappings have for them is as their creator initialised it.
+    /// Adds indices, and returns them. In mappings they have the initial values given by the creator.
     ///
     /// # Errors
-    /// [`ObjectError::SpaceFull`], or those of a guard to write.
+    /// [`ObjectError::SpaceFull`], or those of a write guard.
     pub fn grow(&mut self, job: &Job, by: u64) -> Result<Range<u64>, ObjectError> {
         let mut bounds = self.bounds.write(job)?;
         let (count, capacity) = *bounds;
@@ -86,17 +86,17 @@ impl Space {
     }
 }
 
-/// This rank's handle of a mapping: a value of `T` for each index of a [`Space`]. Values are reached by
-/// guards, one by one, in one of three ways, which the creator chooses by how the mapping is used:
+/// This rank's handle of a mapping: a value of `T` for each index of a [`Space`]. Guards access values one by
+/// one, in one of three caching modes, which the creator chooses to suit the access pattern:
 ///
-/// - [`Caching::Cached`]: each rank has a copy, of which an acquisition fetches the chunks of 4 KiB that were
-///   written since. For what many read often and few write.
-/// - [`Caching::WriteThrough`]: the same, but a write goes to the shared memory at once, so that a release
-///   has nothing left to write back. For single writes to much data.
-/// - [`Caching::Uncached`]: no copy; each access reaches the shared memory. For what changes between any two
+/// - [`Caching::Cached`]: each rank has a copy, and an acquisition fetches the 4 KiB chunks that were written
+///   since the last one. For data that is read often and written rarely.
+/// - [`Caching::WriteThrough`]: the same, but a write goes to shared memory at once, so a release has nothing
+///   to write back. For few writes to large data.
+/// - [`Caching::Uncached`]: no copy; each access goes to shared memory. For data that changes between any two
 ///   accesses.
 ///
-/// A program that chooses for each of its mappings has what TACO-MESH calls *Mix*.
+/// A program that chooses a mode per mapping implements what TACO-MESH calls *Mix*.
 #[derive(Debug)]
 pub struct Mapping<T> {
     pub(crate) object: Object<Consistency>,
@@ -104,7 +104,7 @@ pub struct Mapping<T> {
 }
 
 impl Job {
-    /// Makes a mapping of a space, with these values for all indexes that it can have.
+    /// Creates a mapping of a space, with initial values for its full capacity.
     ///
     /// # Errors
     /// [`ObjectError::NoSpace`].
@@ -116,7 +116,7 @@ impl Job {
         caching: Caching,
     ) -> Result<Mapping<T>, ObjectError> {
         let bytes = usize::try_from(space.capacity).ok().and_then(|count| count.checked_mul(T::BYTES));
-        // More than fits the address space has no room either.
+        // A length beyond the address space counts as no room as well.
         let bytes = bytes.filter(|bytes| *bytes <= self.memory.len_bytes()).ok_or_else(|| {
             let length_bytes = self.memory.len_bytes();
             tombolo_onesided::NoSpace { wanted_bytes: usize::MAX, longest_bytes: length_bytes, length_bytes }
@@ -129,23 +129,23 @@ impl Job {
         Ok(Mapping { object, pointer })
     }
 
-    /// Opens a mapping that a rank made.
+    /// Opens a mapping that a rank created.
     ///
     /// # Errors
-    /// [`ObjectError::Fault`]: there is no such mapping.
+    /// [`ObjectError::Fault`] if there is no such mapping.
     pub fn open_mapping<T: Plain>(&self, pointer: Pointer<[T]>) -> Result<Mapping<T>, ObjectError> {
         Ok(Mapping { object: pointer.open(self, mapping_shape::<T>())?, pointer })
     }
 }
 
 impl<T: Plain> Mapping<T> {
-    /// What other ranks open it by.
+    /// Returns the pointer with which other ranks open it.
     #[must_use]
     pub fn pointer(&self) -> Pointer<[T]> {
         self.pointer
     }
 
-    /// Acquires the mapping to read, together with others, within the time of the job.
+    /// Acquires the mapping for shared reading, within the timeout of the job.
     ///
     /// # Errors
     /// As [`Shared::read_within`].
@@ -153,7 +153,7 @@ impl<T: Plain> Mapping<T> {
         self.read_within(job, job.timeout())
     }
 
-    /// Acquires the mapping to read.
+    /// Acquires the mapping for shared reading.
     ///
     /// # Errors
     /// As [`Shared::read_within`].
@@ -166,7 +166,7 @@ impl<T: Plain> Mapping<T> {
         Ok(MappingReader { held, of: std::marker::PhantomData })
     }
 
-    /// Acquires the mapping to write, alone, within the time of the job.
+    /// Acquires the mapping for exclusive writing, within the timeout of the job.
     ///
     /// # Errors
     /// As [`Shared::read_within`].
@@ -174,7 +174,7 @@ impl<T: Plain> Mapping<T> {
         self.write_within(job, job.timeout())
     }
 
-    /// Acquires the mapping to write, alone.
+    /// Acquires the mapping for exclusive writing.
     ///
     /// # Errors
     /// As [`Shared::read_within`].
@@ -186,7 +186,7 @@ impl<T: Plain> Mapping<T> {
         self.write_as(job, Access::Write, timeout)
     }
 
-    /// Acquires the mapping to write after a writer died, as [`Shared::repair`].
+    /// Acquires the mapping for writing after a writer died, like [`Shared::repair`].
     ///
     /// # Errors
     /// As [`Shared::repair`].
@@ -205,7 +205,7 @@ impl<T: Plain> Mapping<T> {
     }
 }
 
-/// A mapping that this rank reads, until this is dropped.
+/// Read guard of a mapping; dropping it releases the mapping.
 #[derive(Debug)]
 pub struct MappingReader<'a, T> {
     held: Held<'a>,
@@ -213,19 +213,19 @@ pub struct MappingReader<'a, T> {
 }
 
 impl<T: Plain> MappingReader<'_, T> {
-    /// How many values there are: one for each index that the space can have.
+    /// Returns the number of values: the capacity of the space.
     #[must_use]
     pub fn len(&self) -> u64 {
         (self.held.object.layout().length_bytes() / T::BYTES.max(1)) as u64
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of an index; `None` beyond the last.
+    /// Returns the value of an index; `None` beyond the last.
     #[inline]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<T> {
@@ -246,13 +246,13 @@ impl<T: Plain> MappingReader<'_, T> {
         Some(T::decode(room))
     }
 
-    /// The values of all indexes, in order.
+    /// Returns the values of all indices, in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         (0..self.len()).map_while(|index| self.get(index))
     }
 }
 
-/// A mapping that this rank alone has, until this is dropped.
+/// Exclusive write guard of a mapping; dropping it publishes the changes.
 #[derive(Debug)]
 pub struct MappingWriter<'a, T> {
     reader: MappingReader<'a, T>,
@@ -270,7 +270,7 @@ impl<T: Plain> MappingWriter<'_, T> {
     /// Sets the value of an index.
     ///
     /// # Errors
-    /// [`ObjectError::Fault`]: there is no such index.
+    /// [`ObjectError::Fault`] if there is no such index.
     pub fn set(&mut self, index: u64, value: &T) -> Result<(), ObjectError> {
         let Held { object, job } = &mut self.reader.held;
         let available_bytes = object.layout().length_bytes();

@@ -1,26 +1,26 @@
-//! Data that lies in shared memory.
+//! Data types that can be stored in shared memory.
 
-/// Plain data: a value of a fixed number of bytes, that any bytes are one of. What another rank wrote is
-/// therefore never an invalid value, whatever it wrote.
+/// Plain data: a type with values of a fixed length for which all byte patterns are valid. So no bytes that
+/// another rank writes are an invalid value.
 ///
-/// In memory numbers are little-endian, and the parts of a value follow each other without gaps, so that
-/// ranks of all processors see the same. Numbers, `bool` (any byte but 0 is true), arrays and tuples of plain
-/// data are plain; [`plain!`](crate::plain!) declares structures that are. Pointers and references are not:
-/// TACO-MESH follows them with a method of the object that flushes what it points to.
+/// In memory numbers are little-endian, and the parts of a value are packed without padding, so the format is
+/// the same on all processors. Numbers, `bool` (any byte but 0 is true), arrays and tuples of plain data are
+/// plain; [`plain!`](crate::plain!) declares plain structures. Pointers and references are not plain;
+/// TACO-MESH supports them with a method of the object that flushes the data they point to.
 pub trait Plain: Clone + 'static {
-    /// The length of a value, in bytes.
+    /// Length of a value, in bytes.
     const BYTES: usize;
 
-    /// A hash of the type. Ranks whose types differ in it do not share objects.
+    /// Hash of the type. Ranks can share objects only of types with equal hashes.
     const SHAPE: u64;
 
-    /// Writes the value to `bytes`, which has its length.
+    /// Encodes the value into `bytes`, which has [`BYTES`](Self::BYTES) bytes.
     fn encode(&self, bytes: &mut [u8]);
 
-    /// The value of `bytes`, which has its length.
+    /// Decodes a value from `bytes`, which has [`BYTES`](Self::BYTES) bytes.
     fn decode(bytes: &[u8]) -> Self;
 
-    /// The bytes of the value.
+    /// Returns the encoded bytes of the value.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::BYTES];
         self.encode(&mut bytes);
@@ -28,7 +28,7 @@ pub trait Plain: Clone + 'static {
     }
 }
 
-/// The hash of a type that is made of a type with the hash `first` and more.
+/// Combines the hash `first` of a type's first part with that of the rest.
 #[doc(hidden)]
 #[must_use]
 pub const fn shape(first: u64, rest: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Which ranks of a job are there, by evidence of their monitors.
+//! Presence of a job's ranks, as reported by their monitors.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use tombolo_sharing::{Rank, Ranks};
 
 use crate::error::ObjectError;
 
-/// The kind of a record by which a rank says that it is there. The record ends with its domain.
+/// Kind of the record with which a rank announces itself. The record vanishes with its domain.
 const KIND: &str = "objects/rank";
 
-/// The name of a rank's record.
+/// Returns the name of a rank's record.
 pub(crate) fn name(job: &tombolo::Job, rank: u32) -> String {
     job.name(&format!("{KIND}/{rank}"))
 }
@@ -19,7 +19,7 @@ fn rank_of(record: &Record) -> Option<u32> {
     record.name.rsplit('/').next()?.parse().ok()
 }
 
-/// The records of all ranks, watched.
+/// Watched records of all ranks.
 #[derive(Debug)]
 pub(crate) struct Presence {
     watch: Watch,
@@ -27,7 +27,7 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Of a job that this domain is one of.
+    /// Starts to watch the ranks of the job that this domain belongs to.
     pub(crate) fn new(domain: &tombolo::Domain, job: &tombolo::Job) -> Result<Presence, ObjectError> {
         let query = job.name(&format!("{KIND}/*"));
         let watch = domain.names().watch(&query, WatchOptions::default())?;
@@ -48,7 +48,7 @@ impl Presence {
         match change {
             Change::Set(record) => self.put(rank_of(&record), Some(record)),
             Change::Deleted(record, _) => self.put(rank_of(&record), None),
-            // Fewer changes than notices can wait: two of each rank.
+            // The queue of notices cannot overflow: there are at most two changes per rank.
             _ => {
                 return Err(ObjectError::Refused {
                     why: "the names of its ranks are no longer watched".into(),
@@ -58,7 +58,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Takes in what has happened.
+    /// Processes pending notices.
     pub(crate) fn update(&mut self) -> Result<(), ObjectError> {
         while let Some(notice) = self.watch.try_next()? {
             self.take(notice.change)?;
@@ -66,7 +66,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Waits until all ranks are there.
+    /// Waits until all ranks have announced themselves.
     pub(crate) fn gather(&mut self, timeout: Duration) -> Result<(), ObjectError> {
         let deadline = Instant::now() + timeout;
         while let Some(absent) = self.records.iter().position(Option::is_none) {
@@ -83,7 +83,7 @@ impl Presence {
         Ok(())
     }
 
-    /// The ranks that have ended, once all were there.
+    /// Returns the ranks that have ended, given that all were present before.
     pub(crate) fn gone(&self) -> Ranks {
         let mut gone = Ranks::NONE;
         for (rank, record) in (0..).zip(&self.records) {

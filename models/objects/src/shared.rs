@@ -1,4 +1,4 @@
-//! Shared objects and their guards.
+//! Shared objects and guards for access.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,8 @@ use crate::error::ObjectError;
 use crate::job::Job;
 use crate::plain::{Plain, shape, shape_of_name};
 
-/// A shared object or mapping by its place and number, the same on all ranks: plain data that can be
-/// broadcast, an argument of a call, or a part of another object.
+/// Location and id of a shared object or mapping, valid on all ranks: plain data that can be broadcast,
+/// passed to a call, or stored in another object.
 #[derive(Debug)]
 pub struct Pointer<T: ?Sized> {
     pub(crate) at_bytes: u64,
@@ -24,9 +24,9 @@ impl<T: ?Sized> Pointer<T> {
         Pointer { at_bytes: at_bytes as u64, id, of: PhantomData }
     }
 
-    /// The end of this rank, whose data has the hash `shape`.
+    /// Opens this rank's handle of an object whose data has the hash `shape`.
     pub(crate) fn open(self, job: &Job, shape: u64) -> Result<Object<Consistency>, ObjectError> {
-        // An offset that does not fit names no memory of this processor.
+        // An offset beyond this processor's address space is out of bounds.
         let at_bytes = usize::try_from(self.at_bytes).unwrap_or(usize::MAX);
         let (header, layout) = Header::read(&*job.memory, at_bytes, job.size() as usize, self.id, shape)?;
         Ok(Object::new(layout, Rank(job.rank() as u8), header.consistency, header.caching))
@@ -61,7 +61,7 @@ impl<T: ?Sized + 'static> Plain for Pointer<T> {
     }
 }
 
-/// This rank's handle of a shared object with a value of `T`. The value is reached by guards only:
+/// This rank's handle of a shared object with a value of `T`. The value is accessible only through guards:
 ///
 /// ```compile_fail,E0368
 /// # fn example(job: &tombolo_objects::Job) -> Result<(), tombolo_objects::ObjectError> {
@@ -105,7 +105,7 @@ pub struct Shared<T> {
 }
 
 impl Job {
-    /// Makes an object of `data`, and opens it.
+    /// Creates an object with `data`, and opens it.
     pub(crate) fn make<T: ?Sized>(
         &self,
         data: &[u8],
@@ -122,7 +122,7 @@ impl Job {
         Ok((pointer.open(self, shape)?, pointer))
     }
 
-    /// Makes a shared object with this value. Others [open](Self::open) it by its pointer.
+    /// Creates a shared object with a value. Other ranks [open](Self::open) it by its pointer.
     ///
     /// # Errors
     /// [`ObjectError::NoSpace`].
@@ -131,15 +131,15 @@ impl Job {
         Ok(Shared { object, pointer })
     }
 
-    /// Opens an object that a rank made.
+    /// Opens an object that a rank created.
     ///
     /// # Errors
-    /// [`ObjectError::Fault`]: there is no such object.
+    /// [`ObjectError::Fault`] if there is no such object.
     pub fn open<T: Plain>(&self, pointer: Pointer<T>) -> Result<Shared<T>, ObjectError> {
         Ok(Shared { object: pointer.open(self, T::SHAPE)?, pointer })
     }
 
-    /// Makes an object of rank `root`'s value on all ranks: a collective.
+    /// Creates an object with rank `root`'s value and opens it on all ranks: a collective.
     ///
     /// # Errors
     /// As [`create`](Self::create) and [`broadcast`](Self::broadcast).
@@ -160,13 +160,13 @@ impl Job {
 }
 
 impl<T: Plain> Shared<T> {
-    /// What other ranks open it by.
+    /// Returns the pointer with which other ranks open it.
     #[must_use]
     pub fn pointer(&self) -> Pointer<T> {
         self.pointer
     }
 
-    /// Acquires the object to read, together with others, within the time of the job.
+    /// Acquires the object for shared reading, within the timeout of the job.
     ///
     /// # Errors
     /// As [`read_within`](Self::read_within).
@@ -174,7 +174,7 @@ impl<T: Plain> Shared<T> {
         self.read_within(job, job.timeout())
     }
 
-    /// Acquires the object to read.
+    /// Acquires the object for shared reading.
     ///
     /// # Errors
     /// [`ObjectError::TimedOut`], [`ObjectError::WriterDied`], [`ObjectError::AlreadyHeld`],
@@ -188,7 +188,7 @@ impl<T: Plain> Shared<T> {
         Ok(ReadGuard { value: value(&held)?, _held: held })
     }
 
-    /// Acquires the object to write, alone, within the time of the job.
+    /// Acquires the object for exclusive writing, within the timeout of the job.
     ///
     /// # Errors
     /// As [`read_within`](Self::read_within).
@@ -196,7 +196,7 @@ impl<T: Plain> Shared<T> {
         self.write_within(job, job.timeout())
     }
 
-    /// Acquires the object to write, alone.
+    /// Acquires the object for exclusive writing.
     ///
     /// # Errors
     /// As [`read_within`](Self::read_within).
@@ -208,11 +208,11 @@ impl<T: Plain> Shared<T> {
         self.write_as(job, Access::Write, timeout)
     }
 
-    /// Acquires the object to write after a writer died, within the time of the job. The value may be half
-    /// of one and half of another; what this guard leaves is valid for all.
+    /// Acquires the object for writing after a writer died, within the timeout of the job. The value may be a
+    /// mix of old and new bytes; the value that this guard leaves is valid for all ranks.
     ///
     /// # Errors
-    /// As [`read_within`](Self::read_within), but for [`ObjectError::WriterDied`].
+    /// As [`read_within`](Self::read_within), except [`ObjectError::WriterDied`].
     pub fn repair<'a>(&'a mut self, job: &'a Job) -> Result<WriteGuard<'a, T>, ObjectError> {
         self.write_as(job, Access::Repair, job.timeout())
     }
@@ -227,10 +227,10 @@ impl<T: Plain> Shared<T> {
         Ok(WriteGuard { value: value(&held)?, is_modified: false, held })
     }
 
-    /// Ends the object for all ranks; its memory is used again once the job has ended.
+    /// Destroys the object for all ranks. Its memory is not reused while the job runs.
     ///
     /// # Errors
-    /// As [`write`](Self::write): a rank has it.
+    /// As [`write`](Self::write), for example if another rank holds it.
     pub fn destroy(mut self, job: &Job) -> Result<(), ObjectError> {
         job.acquire(&mut self.object, Access::Write, job.timeout())?;
         let destroyed = self.object.destroy(&*job.memory);
@@ -239,7 +239,7 @@ impl<T: Plain> Shared<T> {
     }
 }
 
-/// An object that this rank has; dropping it releases it.
+/// An acquired object; dropping it releases the object.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     pub(crate) object: &'a mut Object<Consistency>,
@@ -260,7 +260,7 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // What a panic leaves half done is not published, except where it is already.
+        // After a panic changes are not published, unless they were written through.
         if std::thread::panicking() && self.object.caching() == Caching::Cached {
             self.job.abandon(self.object);
         } else {
@@ -269,14 +269,14 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The value of an object that is held.
+/// Decodes the value of an acquired object.
 fn value<T: Plain>(held: &Held<'_>) -> Result<T, ObjectError> {
-    // The length is of the header, which another rank wrote.
+    // The length comes from the header, which another rank wrote.
     let bytes = held.object.bytes().filter(|bytes| bytes.len() == T::BYTES);
     Ok(T::decode(bytes.ok_or(Fault::BadHeader { at_bytes: held.object.layout().at_bytes() })?))
 }
 
-/// A shared object that this rank reads, until this is dropped. Others may read it too, and none writes.
+/// Shared read guard of an object; dropping it releases the object.
 #[derive(Debug)]
 pub struct ReadGuard<'a, T: Plain> {
     value: T,
@@ -291,7 +291,7 @@ impl<T: Plain> Deref for ReadGuard<'_, T> {
     }
 }
 
-/// A shared object that this rank alone has, until this is dropped: then what it wrote is published.
+/// Exclusive write guard of an object; dropping it publishes the changes.
 #[derive(Debug)]
 pub struct WriteGuard<'a, T: Plain> {
     value: T,
@@ -317,13 +317,14 @@ impl<T: Plain> DerefMut for WriteGuard<'_, T> {
 impl<T: Plain> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         if self.is_modified && !std::thread::panicking() {
-            // The object has the length of the value, and is held to write. Then it is released.
+            // Cannot fail: the lengths match, and the object is held for writing. Dropping `held` releases
+            // it.
             let _ = self.held.object.write(&*self.held.job.memory, 0, &self.value.to_bytes());
         }
     }
 }
 
-/// The hash of a mapping with values of `T`.
+/// Returns the hash of a mapping with values of `T`.
 pub(crate) const fn mapping_shape<T: Plain>() -> u64 {
     shape(shape_of_name(b"mapping"), T::SHAPE)
 }

@@ -1,4 +1,4 @@
-//! The tree of channels that collectives take; [`Members`] says who is where in it.
+//! Tree of channels for collectives; [`Members`] determines its structure.
 
 use std::time::{Duration, Instant};
 
@@ -9,45 +9,45 @@ use tombolo_sharing::{Members, Rank};
 use crate::error::ObjectError;
 use crate::plain::Plain;
 
-/// The first byte of a message: the last piece of a value.
+/// First byte of a message: the last piece of a value.
 const LAST: u8 = 0;
-/// A piece that others follow.
+/// A piece that is followed by others.
 const MORE: u8 = 1;
-/// A rank has ended: no collective can take place among these members.
+/// A rank has ended: no collective among these members can succeed.
 const ENDED: u8 = 2;
 
-/// How long is waited for a channel, before one looks who has ended meanwhile.
+/// Length of a wait for a channel before ended ranks are checked.
 const SLICE: Duration = Duration::from_millis(50);
 
 pub(crate) const WHAT: &str = "a collective";
 
-/// A rank's place in the tree, with its channels.
+/// This rank's node of the tree, with its channels.
 #[derive(Debug)]
 pub(crate) struct Tree {
     rank: u32,
     pub(crate) members: Members,
     parent: Option<(u32, Channel)>,
-    /// In the order of their ranks.
+    /// Children, ordered by rank.
     children: Vec<(u32, Channel)>,
-    /// The rank that ended.
+    /// The rank that ended, if one did.
     ended: Option<u32>,
 }
 
-/// A rank; a job that shares objects has 64 at most.
+/// Converts a rank number; a job that shares objects has at most 64.
 pub(crate) fn rank_of(rank: u32) -> Rank {
     Rank(rank.try_into().unwrap_or(u8::MAX))
 }
 
-/// What channels of a tree are for. Each shrinking makes another tree.
+/// Returns the kind of a tree's channels. Each shrink creates a new tree.
 fn kind(generation: u32) -> String {
     if generation == 0 { "objects/tree".to_owned() } else { format!("objects/tree/{generation}") }
 }
 
 impl Tree {
-    /// Opens the channels of a rank among members, in the time that the domain has.
+    /// Opens the channels of this rank to other members, within the timeout of the domain.
     ///
     /// # Errors
-    /// What `is_complete` says, which is asked while it waits: a member may have ended.
+    /// Also those of `is_complete`, which is called during waits and checks whether a member has ended.
     pub(crate) fn open(
         domain: &Domain,
         job: &tombolo::Job,
@@ -70,8 +70,8 @@ impl Tree {
         if let Some(parent) = members.parent(rank_of(rank)) {
             let parent = u32::from(parent.0);
             let name = name(parent)?;
-            // Only the wait for the name is cut into slices. A parent whose end is open already would be left
-            // with a channel that closes.
+            // Only the wait for the name is split into slices. If a connect were cut off, a parent that had
+            // accepted it would be left with a closing channel.
             wait.until(|slice| match domain.names().wait_for(&name, slice) {
                 Err(error) if is_not_there(&error) => Ok(None),
                 record => record.map(Some),
@@ -89,7 +89,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Does a part of a collective; if that fails for good, tells the others.
+    /// Runs this rank's part of a collective. On a permanent failure notifies the others.
     pub(crate) fn run<R>(
         &mut self,
         part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>,
@@ -104,12 +104,12 @@ impl Tree {
         outcome
     }
 
-    /// No collective takes place any more: `rank` has ended, which the others are told.
+    /// Ends all collectives of this tree because `rank` has ended, and notifies the others.
     pub(crate) fn end(&mut self, rank: u32) {
         self.ended = Some(rank);
         let message = [&[ENDED][..], &rank.to_le_bytes()].concat();
         for (_, channel) in self.parent.iter_mut().chain(&mut self.children) {
-            // One that is gone needs no message.
+            // Errors are ignored: a rank that is gone needs no message.
             let _ = channel.try_send(&message);
         }
     }
@@ -127,7 +127,7 @@ impl Tree {
     ) -> Result<Vec<u8>, ObjectError> {
         let mut value = value;
         let members = self.members;
-        // Up to rank 0 first.
+        // First up to rank 0.
         if self.rank == root {
             if let Some((rank, parent)) = &mut self.parent {
                 send(*rank, parent, &value, timeout)?;
@@ -144,14 +144,14 @@ impl Tree {
         if let Some((rank, parent)) = &mut self.parent {
             value = receive(*rank, parent, timeout)?;
         }
-        // The rank with most below it first.
+        // The child with the largest subtree first.
         for (rank, child) in self.children.iter_mut().rev() {
             send(*rank, child, &value, timeout)?;
         }
         Ok(value)
     }
 
-    /// Combines values; the result is rank 0's.
+    /// Combines values; rank 0 gets the result.
     pub(crate) fn reduce<T: Plain>(
         &mut self,
         value: T,
@@ -177,12 +177,12 @@ pub(crate) fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError
     Ok(T::decode(bytes))
 }
 
-/// Whether a name was waited for in vain.
+/// Returns whether the error is that a name does not exist.
 pub(crate) fn is_not_there(error: &Error) -> bool {
     matches!(error.name_fault(), Some(NameFault::NoSuchName { .. }))
 }
 
-/// A wait for others to open their ends, during which a member may end.
+/// A wait for other members to open their channel ends, during which a member may end.
 struct Wait<'a> {
     deadline: Instant,
     timeout: Duration,
@@ -194,7 +194,8 @@ impl Wait<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Tries until there is something, for a slice of the time each; looks in between whether all are there.
+    /// Calls `once` with slices of the remaining time until it succeeds, and checks for ended members in
+    /// between.
     fn until<T>(&self, once: impl Fn(Duration) -> Result<Option<T>, Error>) -> Result<T, ObjectError> {
         loop {
             let left = self.left();
@@ -209,7 +210,7 @@ impl Wait<'_> {
         }
     }
 
-    /// The one at the other end may have ended just now: then that is the error, which others get, too.
+    /// Replaces an error by that of an ended member, if one has ended, so that all members get the same one.
     fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, ObjectError> {
         match outcome {
             Ok(value) => Ok(value),
@@ -232,7 +233,8 @@ fn ended(rank: u32, error: Error) -> ObjectError {
     }
 }
 
-/// What a send failed with. The last message of a rank that is gone may say who ended before.
+/// Returns the error of a failed send. The last message of a rank that is gone may name one that ended
+/// before.
 fn not_sent(rank: u32, channel: &mut Channel, error: Error) -> ObjectError {
     if error.is_peer_gone() {
         let mut message = Vec::new();

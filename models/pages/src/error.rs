@@ -1,67 +1,67 @@
-//! What can go wrong with pages.
+//! Errors of shared pages.
 
 use std::time::Duration;
 
 use tombolo_platform::OsError;
 use tombolo_platform::memory::Unavailable;
 
-/// What becomes of an access to a lost page.
+/// Decision about an access to a lost page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LostAccess {
-    /// It ends the program with SIGBUS.
+    /// The access ends the program with SIGBUS.
     Ends,
-    /// It waits as long again.
+    /// The access waits for the same time again.
     Waits,
 }
 
-/// After how long of an access to a lost page what is called.
+/// Waiting time of an access to a lost page, and the callback that is called afterwards.
 pub(crate) type OnLoss = (Duration, fn(&LostPage) -> LostAccess);
 
-/// A page that is lost.
+/// A page whose content is lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("page {page} ({address:#x}) existed only at rank {rank} on {node}, which ended")]
 pub struct LostPage {
-    /// The page, from the start of the range.
+    /// Index of the page in the range.
     pub page: u32,
-    /// Where it is.
+    /// Address of the page.
     pub address: usize,
-    /// The rank that it was lost with.
+    /// Rank that held the only copy.
     pub rank: u32,
-    /// The node of that rank.
+    /// Node of that rank.
     pub node: String,
 }
 
-/// Why pages cannot be opened or used.
+/// Error of opening or using pages.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This node cannot have such memory.
+    /// This node does not support such memory.
     #[error("this node cannot have pages in common with others: {0}")]
     Unavailable(#[from] Unavailable),
     /// A channel to another rank could not be opened.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
-    /// The kernel refused something.
+    /// A syscall failed.
     #[error(transparent)]
     Os(#[from] OsError),
     /// The job has too many members.
     #[error("a job of {size} domains cannot have pages in common: use up to 64")]
     TooManyRanks {
-        /// Its size.
+        /// Number of members.
         size: u32,
     },
-    /// The length of the range.
+    /// The length of the range is not supported.
     #[error("{bytes} bytes cannot be in common: use 1 byte to {max_bytes} bytes")]
     Length {
-        /// The length that was given.
+        /// The requested length.
         bytes: u64,
-        /// The most.
+        /// The maximum length.
         max_bytes: u64,
     },
-    /// The range cannot be as it was asked for.
+    /// The parameters of the range are not supported.
     #[error("these pages cannot be in common: {0}")]
     Unusable(#[from] tombolo_directory::Unusable),
-    /// Two ranks open different ranges, or their nodes have pages of different sizes.
+    /// Two ranks opened different ranges, or their nodes have different page sizes.
     #[error(
         "rank {rank} on {node} opens the range with another {what}: {theirs}, and this rank with {ours}; use the same"
     )]
@@ -77,10 +77,10 @@ pub enum Error {
         /// The value here.
         ours: u64,
     },
-    /// The content is gone.
+    /// The content of a page is lost.
     #[error(transparent)]
     Lost(#[from] LostPage),
-    /// A rank ended that others wait for.
+    /// A rank that this one waits for has ended.
     #[error("rank {rank} on {node} ended, which this rank waits for")]
     RankEnded {
         /// The rank.
@@ -88,7 +88,7 @@ pub enum Error {
         /// Its node.
         node: String,
     },
-    /// A rank sent what the protocol does not allow. What it had a part in cannot be relied on.
+    /// A rank violated the protocol. Pages that it took part in cannot be trusted.
     #[error("rank {rank} on {node} broke the protocol of pages: {what}")]
     Violation {
         /// The rank.
@@ -98,7 +98,7 @@ pub enum Error {
         /// What it sent.
         what: String,
     },
-    /// A range takes no such rank.
+    /// The range cannot admit this rank.
     #[error("rank {rank} cannot come to these pages: ranks 1 to 63 can, each once, if rank 0 opened them so")]
     NoSuchRank {
         /// The rank.
@@ -115,12 +115,12 @@ pub enum Error {
     /// The deadline passed.
     #[error("{what} did not happen within {timeout:?}")]
     TimedOut {
-        /// What was waited for.
+        /// Operation that did not complete.
         what: &'static str,
-        /// For how long.
+        /// Timeout of the operation.
         timeout: Duration,
     },
-    /// The thread that serves the pages has ended.
+    /// The service thread of the pages has ended.
     #[error("the pages are not served any more: {0}")]
     NotServed(String),
 }

@@ -1,18 +1,18 @@
 //! One address range over the separate memories of a job.
 //!
-//! The programs of a job that call [`PagesOptions::open`] get a range at the same address, on whichever nodes
-//! they run. Each page is where it is used: a thread that accesses a page that is not here is stopped
-//! (userfaultfd), a second thread of the program fetches the page by messages to the other ranks, and the
-//! first goes on. Programs use loads, stores and atomic operations, as on memory that is shared. The protocol
-//! is `protocol/directory`; memory is sequentially consistent, or [as weak as the program
+//! The programs of a job that call [`PagesOptions::open`] get a range at the same address, on any nodes.
+//! Pages migrate to where they are used: a thread that accesses an absent page faults (userfaultfd), a
+//! service thread of the program fetches the page by messages to the other ranks, and the first thread
+//! resumes. Programs use loads, stores and atomic operations, as on shared memory. `protocol/directory`
+//! implements the protocol; memory is sequentially consistent, or [as weak as the program
 //! needs](PagesOptions::consistency).
 //!
-//! A page whose only copy was at a program that died is lost, and no other: [`Pages::acquire`] returns an
-//! error that names page and rank, and an access without that ends the program with SIGBUS, after the same
-//! words on standard error.
+//! If a program dies, exactly the pages of which it had the only copy are lost: [`Pages::acquire`] returns an
+//! error that names page and rank, and a plain access ends the program with SIGBUS, after printing the same
+//! message to standard error.
 //!
-//! Needs Linux 6.4 on each node, and permission to use userfaultfd. A node under user-mode emulation has
-//! none; what is missing is named by [`Error::Unavailable`].
+//! Needs Linux 6.4 on each node, and permission to use userfaultfd, which user-mode emulation does not
+//! support; [`Error::Unavailable`] names what is missing.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,4 +1,4 @@
-//! How pages are opened.
+//! Options for opening pages.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tombolo_directory::Consistency;
 use crate::error::{Error, LostAccess, LostPage, OnLoss};
 use crate::pages::Pages;
 
-/// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
-/// and far from where they put anything by themselves. With addresses of 32 bits there is no such place, and
-/// ranks of both widths have to agree on another.
+/// Default start address of the range: within the user address space of every 64-bit kernel, and far from
+/// its default mappings. 32-bit address spaces do not contain it; jobs with ranks of both widths have to
+/// choose another address.
 const DEFAULT_ADDRESS: usize = if usize::BITS >= 64 { 0x1000_0000_0000_u64 as usize } else { 0x9000_0000 };
 
-/// The most bytes of a range: 16 GiB. What each rank keeps of each page is about 1/30 of it.
+/// Maximum length of a range: 16 GiB. Metadata of a rank takes about 1/30 of the range.
 pub(crate) const MAX_BYTES: u64 = 16 << 30;
 
-/// How a range is opened. Name, address, length and [`block_pages`](Self::block_pages) must be the same at
-/// all ranks.
+/// Options for opening a range. Name, address, length and [`block_pages`](Self::block_pages) must be the same
+/// at all ranks.
 #[derive(Clone, Debug)]
 pub struct PagesOptions {
     pub(crate) name: String,
@@ -33,8 +33,8 @@ pub struct PagesOptions {
 }
 
 impl PagesOptions {
-    /// A range that goes by this name in the job, at 0x100000000000 (with 32 bits at 0x90000000), in blocks
-    /// of 16 pages, that fetches the 3 pages after one that is read, and keeps pages for 100 µs at least.
+    /// Creates options with defaults for a range with this name in the job: at 0x100000000000 (0x90000000 on
+    /// 32-bit systems), in blocks of 16 pages, with 3 pages of read-ahead and a hold time of 100 µs.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         PagesOptions {
@@ -51,59 +51,58 @@ impl PagesOptions {
         }
     }
 
-    /// Where the range begins: a multiple of the page size, where the program has nothing, in 48 bits.
+    /// Sets the start address: a multiple of the page size below 2^48, where the program has nothing mapped.
     #[must_use]
     pub fn address(mut self, address: usize) -> Self {
         self.address = address;
         self
     }
 
-    /// Pages in a row with the same home, the rank that directs them; blocks go to the ranks in turn. At
-    /// least 1.
+    /// Sets the number of consecutive pages with the same home, the rank that manages them; blocks are
+    /// assigned to ranks round-robin. At least 1.
     #[must_use]
     pub fn block_pages(mut self, pages: u32) -> Self {
         self.block_pages = pages.max(1);
         self
     }
 
-    /// How long a page that was fetched stays at least: long enough for the thread that waited for it to use
-    /// it, or two ranks that write to one page take it from each other before either has. It delays the
-    /// rank that wants the page next by as much.
+    /// Sets how long a fetched page stays at least. It has to be long enough for the waiting thread to use
+    /// the page; otherwise two ranks that write to it take it from each other before either makes progress.
+    /// The next rank that wants the page is delayed by as much.
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
         self.hold = hold;
         self
     }
 
-    /// How many pages after one that is read are fetched with it, if they have the same home and are at hand
-    /// there.
+    /// Sets the number of pages to read ahead, if they have the same home and are available there.
     #[must_use]
     pub fn ahead(mut self, pages: u8) -> Self {
         self.ahead = pages;
         self
     }
 
-    /// The processors for the thread that serves the pages; all that the program may use, unless given. On
-    /// the processor of the thread that faults it is woken soonest.
+    /// Sets the processors of the service thread; by default all that the program may use. It wakes up
+    /// fastest on the processor of the faulting thread.
     #[must_use]
     pub fn service_cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// How long the thread that serves the pages looks for answers before it sleeps, in nanoseconds: 50,000
-    /// unless given, about the cost of being woken.
+    /// Sets how long the service thread polls for replies before it sleeps, in nanoseconds. The default of
+    /// 50,000 is about the cost of a wake-up.
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = spin_ns;
         self
     }
 
-    /// What the ranks see of each other's writes: each at once unless given. With
-    /// [`Consistency::Release`], which all ranks must choose, several write to one page at the same time,
-    /// each to other bytes, and see what the others wrote after [`Pages::barrier`], or after
-    /// [`Pages::release`] there and [`Pages::refresh`] here. Then the homes of pages do not change, and one
-    /// that dies takes its pages with it.
+    /// Sets the memory consistency, sequential by default. With [`Consistency::Release`], which all ranks
+    /// must choose, several ranks may write different bytes of one page at the same time, and see each
+    /// other's writes after [`Pages::barrier`], or after [`Pages::release`] at the writer and
+    /// [`Pages::refresh`] at the reader. In this mode pages stay at their homes, and a home that dies takes
+    /// its pages with it.
     #[must_use]
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.consistency = consistency;
@@ -111,10 +110,10 @@ impl PagesOptions {
     }
 
     /// Opens the range, together with all other domains of the job, and waits for them up to the domain's
-    /// timeout. The length is rounded up to whole pages, which are zero.
+    /// timeout. The length is rounded up to whole pages, which are zeroed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]: this node has no such memory, or the range is in use. [`Error::Mismatch`],
+    /// [`Error::Unavailable`] if this node does not support it, or the range is in use. [`Error::Mismatch`],
     /// [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be opened.
     pub fn open(&self, domain: &Domain, job: &Job, bytes: u64) -> Result<Pages, Error> {
         let mut pages = Pages::open(self, domain, job, bytes)?;
@@ -122,8 +121,8 @@ impl PagesOptions {
         Ok(pages)
     }
 
-    /// The job that `tombolo pages` shows a range under that [`open_center`](Self::open_center) or
-    /// [`open_around`](Self::open_around) opens, without which it shows none of these. The same at all ranks.
+    /// Sets the job under which `tombolo pages` lists a range opened by [`open_center`](Self::open_center) or
+    /// [`open_around`](Self::open_around). Without it such ranges are not listed. The same at all ranks.
     #[must_use]
     pub fn shown_under(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
@@ -137,20 +136,20 @@ impl PagesOptions {
         pages
     }
 
-    /// What is called when the program has accessed a lost page and waited for as long, and says what becomes
-    /// of the access: for programs that learn of a rank's death in another way too, or have an end of their
-    /// own. It is called by the thread that serves the pages, so it may access none.
+    /// Sets a callback for accesses to lost pages, called after the access has waited for `after`. It decides
+    /// about the access: for programs that also learn of a rank's death in another way, or have their own way
+    /// of ending. The service thread calls it, so it must not access any page.
     #[must_use]
     pub fn on_loss(mut self, after: Duration, call: fn(&LostPage) -> LostAccess) -> Self {
         self.on_loss = Some((after, call));
         self
     }
 
-    /// Opens a range as its rank 0, which is the home of all its pages, without waiting for other ranks: up
-    /// to 63 come later by [`open_around`](Self::open_around), each by a channel of
-    /// [`channel_options`](Self::channel_options) that is given to [`Pages::admit`]. They have no channels to
-    /// each other, so the range ends with rank 0, and [`Pages::barrier`] and [`Pages::close`] are not for
-    /// it.
+    /// Opens a range as its rank 0, which is the home of all its pages, without waiting for other ranks. Up
+    /// to 63 ranks join later with [`open_around`](Self::open_around), each over a channel with
+    /// [`channel_options`](Self::channel_options) that is passed to [`Pages::admit`]. They have no channels
+    /// to each other, so the range ends with rank 0, and does not support [`Pages::barrier`] and
+    /// [`Pages::close`].
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -159,7 +158,7 @@ impl PagesOptions {
         Ok(self.show(pages, domain, 0))
     }
 
-    /// Opens a range as another rank than 0 of one that was opened by [`open_center`](Self::open_center).
+    /// Joins a range that was opened with [`open_center`](Self::open_center), as a rank other than 0.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`Error::NoSuchRank`].
@@ -174,7 +173,7 @@ impl PagesOptions {
         Ok(self.show(pages, domain, rank))
     }
 
-    /// Options of the channel between rank 0 and another of such a range.
+    /// Returns the options of the channel between rank 0 and another rank of such a range.
     ///
     /// # Errors
     /// None that depends on the caller.

@@ -1,17 +1,17 @@
-//! Errors, as numbers of the header and as texts.
+//! Errors, as the header's numbers and as texts.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
 
-/// Errors have numbers from here on, as in RCCE 1.x and 2.0.
+/// Base of the error numbers, as in RCCE 1.x and 2.0.
 const BASE: i32 = 1_234_321;
 
-/// The longest text of an error with its final zero, `RCCE_MAX_ERROR_STRING`.
+/// Maximum length of an error text with its final zero, `RCCE_MAX_ERROR_STRING`.
 pub const MAX_ERROR_STRING: usize = 64;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:expr, $text:literal;)*) => {
-        /// What a call returns that did not do what it is for.
+        /// Error number that a failed call returns.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(i32)]
         pub enum Code {
@@ -19,7 +19,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// The text of an error number, if it is one.
+            /// Returns the text of an error number; `None` for an unknown one.
             #[must_use]
             pub fn text(number: i32) -> Option<&'static str> {
                 match number {
@@ -77,33 +77,33 @@ codes! {
     NoPowerManagement = BASE + 100, "this machine has no power management for programs";
 }
 
-/// Why a call did not do what it is for.
+/// Error of a call, with an explanation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// What the call returns.
+    /// Error number that the call returns.
     pub code: Code,
-    /// What happened, and what to do about it.
+    /// What happened, and how to fix it.
     pub text: String,
-    /// Whether no later call can do what it is for either, so that the program ends.
+    /// Whether the error is fatal, so that the program ends.
     pub ends: bool,
 }
 
 impl Failure {
-    /// A mistake in a call, which returns a number.
+    /// Creates an error that the call returns as a number.
     #[must_use]
     pub fn new(code: Code, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into(), ends: false }
     }
 
-    /// The end of the job.
+    /// Creates a fatal error, which ends the program.
     #[must_use]
     pub fn end(text: impl Into<String>) -> Failure {
         Failure { code: Code::Error, text: text.into(), ends: true }
     }
 }
 
-/// A failure whose text is that of its number.
+/// Creates a failure with the standard text of its number.
 impl From<Code> for Failure {
     fn from(code: Code) -> Failure {
         Failure::new(code, Code::text(code as i32).unwrap_or("an error"))

@@ -1,25 +1,25 @@
-//! Where in the memory of a job everything lies: `docs/specs/rcce.md`.
+//! Layout of a job's memory, as specified in `docs/specs/rcce.md`.
 
 use tombolo_base::LINE_BYTES;
 
-/// The smallest message buffer and the unit of its length, in bytes: two halves of whole cache lines.
+/// Minimum length of a message buffer and granularity of its length, in bytes: two halves of whole cache
+/// lines.
 pub const BUFFER_UNIT_BYTES: usize = 128;
 
-/// The message buffer of the Single-chip Cloud Computer, in bytes for each rank.
+/// Length of a rank's message buffer on the Single-chip Cloud Computer, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 8 << 10;
 
-/// The largest message buffer, in bytes.
+/// Maximum length of a message buffer, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 16 << 20;
 
-/// The most shared memory of a job, in bytes: 1 TiB, or with addresses of 32 bits a quarter of what these
-/// reach.
+/// Maximum shared memory of a job, in bytes: 1 TiB, or a quarter of a 32-bit address space.
 pub const MAX_SHARED_BYTES: usize = if usize::BITS > 40 { (1_u64 << 40) as usize } else { usize::MAX / 4 };
 
-/// The most ranks of a job, `RCCE_MAXNP` of the header.
+/// Maximum number of ranks of a job, `RCCE_MAXNP` in the header.
 pub const MAX_RANKS: usize = 256;
 
-/// Which of two independent sets of flags and staging buffers a message takes, so that messages of
-/// collectives do not meet those of programs.
+/// One of two independent sets of flags and staging buffers, which separate messages of collectives from
+/// those of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneKind {
     /// Send and receive.
@@ -28,19 +28,19 @@ pub enum LaneKind {
     Collectives,
 }
 
-/// The layout of a job's memory: an area for each rank, then the memory that `RCCE_shmalloc` gives out.
+/// The layout of a job's memory: an area for each rank, then the memory for `RCCE_shmalloc`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Ranks of the job.
+    /// Number of ranks of the job.
     pub ranks: usize,
-    /// The message buffer of each rank, and each of its two staging buffers, in bytes.
+    /// Length of each rank's message buffer, and of each of its two staging buffers, in bytes.
     pub buffer_bytes: usize,
     /// Memory for `RCCE_shmalloc`, in bytes.
     pub shared_bytes: usize,
 }
 
 impl Layout {
-    /// Whether all numbers are in their ranges; what comes from another rank is checked by this.
+    /// Returns whether all numbers are in range. Validates layouts received from other ranks.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         (1..=MAX_RANKS).contains(&self.ranks)
@@ -50,43 +50,44 @@ impl Layout {
             && self.shared_bytes <= MAX_SHARED_BYTES
     }
 
-    /// The memory of a whole job, in bytes.
+    /// Returns the length of the whole memory, in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.shared() + self.shared_bytes
     }
 
-    /// The memory that `RCCE_shmalloc` gives out.
+    /// Returns the offset of the memory for `RCCE_shmalloc`.
     #[must_use]
     pub fn shared(&self) -> usize {
         self.ranks * self.area_bytes()
     }
 
-    /// The message buffer of a rank, which `RCCE_malloc` gives out.
+    /// Returns the offset of a rank's message buffer, which `RCCE_malloc` allocates from.
     #[must_use]
     pub fn buffer(&self, rank: usize) -> usize {
         self.area(rank) + self.lines_bytes() + 2 * self.buffer_bytes
     }
 
-    /// The staging buffer of a rank, from which others get its messages.
+    /// Returns the offset of a rank's staging buffer, from which others get its messages.
     #[must_use]
     pub fn staging(&self, lane: LaneKind, rank: usize) -> usize {
         self.area(rank) + self.lines_bytes() + lane as usize * self.buffer_bytes
     }
 
-    /// The flag by which `from` says that a piece of a message for `to` is there. It lies with its reader.
+    /// Returns the offset of the flag with which `from` signals a piece of a message for `to`. It lies in the
+    /// area of its reader.
     #[must_use]
     pub fn sent(&self, lane: LaneKind, from: usize, to: usize) -> usize {
         self.line(to, 2 * lane as usize, from)
     }
 
-    /// The flag by which `to` says that it has taken a piece of a message of `from`.
+    /// Returns the offset of the flag with which `to` acknowledges a piece of a message from `from`.
     #[must_use]
     pub fn taken(&self, lane: LaneKind, from: usize, to: usize) -> usize {
         self.line(from, 2 * lane as usize + 1, to)
     }
 
-    /// The flag by which `from` says that it is in a barrier.
+    /// Returns the offset of the flag with which `from` signals `to` in a barrier.
     #[must_use]
     pub fn signal(&self, from: usize, to: usize) -> usize {
         self.line(to, 4, from)
@@ -104,7 +105,7 @@ impl Layout {
         self.lines_bytes() + 3 * self.buffer_bytes
     }
 
-    /// Flags of five kinds from every rank.
+    /// Returns the length of a rank's flags: five kinds, one line per kind and other rank.
     fn lines_bytes(&self) -> usize {
         5 * self.ranks * LINE_BYTES
     }

@@ -2,16 +2,15 @@
 //! Clauss and others 2011), for C programs on the nodes of a machine.
 //!
 //! Every rank of a job has a message buffer in memory that all ranks map. `include/RCCE.h` and `iRCCE.h`
-//! declare what programs call; their names and meanings are those of RCCE 1.x and 2.0, so that programs
-//! compile unchanged.
+//! declare the interface; names and semantics are those of RCCE 1.x and 2.0, so programs compile unchanged.
 //!
-//! - [`engine`]: messages, flags and collectives of one rank, over [`tombolo_onesided`], for memory that is
-//!   coherent and for memory that is not. It does no I/O: what happens while a call waits is its caller's.
-//! - [`layout`]: where in the memory everything lies.
-//! - [`job`]: how the ranks of a job come by one memory, and notice that one of them has ended.
+//! - [`engine`]: messages, flags and collectives of one rank, over [`tombolo_onesided`], for coherent and
+//!   non-coherent memory. It does no I/O; the caller decides how a call waits.
+//! - [`layout`]: layout of the memory.
+//! - [`job`]: setup of the memory shared by the ranks of a job, and detection of ended ranks.
 //! - [`abi`]: the functions of the headers.
 //!
-//! Ranks run on boards without an operating system too; `system` is what differs there.
+//! Ranks also run on boards without an operating system; `system` contains the differences.
 #![cfg_attr(target_os = "none", no_std)]
 
 extern crate alloc;
@@ -24,8 +23,9 @@ pub mod layout;
 mod system;
 mod world;
 
-// The library has what programs of `tombolo.h` call as well: two libraries in Rust do not link together.
+// The library also exports the functions of `tombolo.h`: two static libraries in Rust cannot be linked
+// together.
 use tombolo_c as _;
-// What starts a C program on a board, and what its C library asks of a system.
+// Startup code for C programs on boards, and the system interface of their C library.
 #[cfg(target_os = "none")]
 use tombolo_bare_c as _;

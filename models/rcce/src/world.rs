@@ -1,4 +1,4 @@
-//! The one rank that a program is, and how calls reach it.
+//! Global state of the rank that the program is, and access to it from calls.
 
 use alloc::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::system::{self, Global, Instant};
 #[derive(Debug)]
 pub(crate) struct Borrowed {
     address: *mut u8,
-    /// Its length, in bytes; `None` if it is as long as what comes.
+    /// Length in bytes; `None` if it is that of the received message.
     length: Option<usize>,
 }
 
-// SAFETY: the address is only used by the one thread that is in a call of the library at a time; the program
-// keeps the memory until the request is complete, whichever of its threads asks.
+// SAFETY: only one thread at a time is in a call of the library and uses the address; the program keeps the
+// memory valid until the request is complete, whichever thread makes the calls.
 unsafe impl Send for Borrowed {}
 
 impl Borrowed {
-    /// `length` bytes at `address`, or as many as a message has that is received there.
+    /// Borrows `length` bytes at `address`, or as many as the message that is received there has.
     ///
     /// # Safety
-    /// They are valid for reads, and for writes if the request receives into them, and used by nothing else
-    /// until the request is complete or withdrawn.
+    /// They must be valid for reads, and for writes if the request receives into them, and must not be
+    /// accessed otherwise until the request is complete or withdrawn.
     pub(crate) unsafe fn new(address: *mut u8, length: Option<usize>) -> Self {
         Borrowed { address, length }
     }
@@ -42,7 +42,7 @@ impl PrivateBytes for Borrowed {
     fn bytes(&self) -> &[u8] {
         match self.length {
             None | Some(0) => &[],
-            // SAFETY: by the contract of `new`; an empty range may have no address.
+            // SAFETY: by the contract of `new`; the address of an empty range may be null.
             Some(length) => unsafe { core::slice::from_raw_parts(self.address, length) },
         }
     }
@@ -50,20 +50,20 @@ impl PrivateBytes for Borrowed {
     fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
         match self.length.unwrap_or(length).min(length) {
             0 => &mut [],
-            // SAFETY: as above; it is no longer than what the program said, or than the message.
+            // SAFETY: as above; at most as long as the program stated, or as the message.
             length => unsafe { core::slice::from_raw_parts_mut(self.address, length) },
         }
     }
 }
 
-/// The rank over memory of either kind.
+/// The engine, over either kind of memory.
 #[derive(Debug)]
 pub(crate) enum AnyEngine {
     Coherent(Engine<Coherent, Borrowed>),
     Flushed(Engine<Flushed, Borrowed>),
 }
 
-/// Does something with the engine, whatever its memory.
+/// Evaluates an expression with the engine, for either kind of memory.
 macro_rules! with_engine {
     ($any:expr, $engine:ident => $body:expr) => {
         match $any {
@@ -74,27 +74,27 @@ macro_rules! with_engine {
 }
 pub(crate) use with_engine;
 
-/// The rank that this program is.
+/// State of the rank that this program is.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) engine: AnyEngine,
     pub(crate) keeper: Keeper,
     pub(crate) layout: Layout,
     pub(crate) rank: usize,
-    /// What `iRCCE_get_source` and `iRCCE_get_length` return without a request.
+    /// Last received message, for `iRCCE_get_source` and `iRCCE_get_length` without a request.
     pub(crate) recent: Option<Arrived>,
     pub(crate) locks: BTreeMap<usize, LockGuard>,
     pub(crate) domain: tombolo::Domain,
     pub(crate) job: String,
-    /// The first byte of the memory in this program.
+    /// Address of the job's memory in this program.
     base: usize,
     _region: Option<tombolo::region::Capability>,
 }
 
-/// Where an address of the program lies.
+/// Location of an address range of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// In memory of the program alone.
+    /// In private memory of the program.
     Private,
     /// In the memory of the job, at this offset.
     Shared(usize),
@@ -118,10 +118,10 @@ impl World {
         Ok(World { engine, keeper, layout, rank, recent, locks, domain, job, base, _region: region })
     }
 
-    /// Where `length` bytes at an address lie.
+    /// Locates `length` bytes at an address.
     ///
     /// # Errors
-    /// They are partly in the job's memory.
+    /// [`Failure`] if only a part of them is in the job's memory.
     pub(crate) fn place(&self, address: usize, length: usize) -> Result<Place, Failure> {
         let total = self.layout.total_bytes();
         if address.saturating_add(length) <= self.base || address >= self.base + total {
@@ -133,19 +133,19 @@ impl World {
         offset.map(Place::Shared).ok_or_else(partly)
     }
 
-    /// The address in this program of an offset of the job's memory.
+    /// Returns the address in this program of an offset in the job's memory.
     pub(crate) fn address(&self, offset: usize) -> *mut u8 {
         let memory = with_engine!(&self.engine, engine => engine.memory().words().as_ptr());
         memory.cast::<u8>().cast_mut().wrapping_add(offset)
     }
 
-    /// The offset in this rank's message buffer of an address in it.
+    /// Returns the offset of an address within this rank's message buffer; `None` if it is outside.
     pub(crate) fn buffer_offset(&self, address: usize) -> Option<usize> {
         let offset = address.checked_sub(self.base + self.layout.buffer(self.rank))?;
         (offset < self.layout.buffer_bytes).then_some(offset)
     }
 
-    /// A rank of the job, as C names it.
+    /// Validates a rank number from C.
     pub(crate) fn rank_of(&self, number: i32) -> Result<usize, Failure> {
         let ranks = self.layout.ranks;
         let rank = usize::try_from(number).ok().filter(|rank| *rank < ranks);
@@ -155,7 +155,7 @@ impl World {
     }
 }
 
-/// From the first call to the last.
+/// Lifecycle of the rank.
 #[derive(Debug)]
 enum State {
     Before,
@@ -181,7 +181,7 @@ impl From<CollectiveError<Failure>> for Failure {
     }
 }
 
-/// Starts the rank.
+/// Joins the job, once. Returns rank and number of ranks.
 pub(crate) fn start(join: impl FnOnce() -> Result<Joined, Failure>) -> Result<(usize, usize), Failure> {
     let mut state = STATE.lock();
     if !matches!(*state, State::Before) {
@@ -193,7 +193,7 @@ pub(crate) fn start(join: impl FnOnce() -> Result<Joined, Failure>) -> Result<(u
     Ok(numbers)
 }
 
-/// Ends the rank.
+/// Runs `body` as the last call, and leaves the job.
 pub(crate) fn finish(body: impl FnOnce(&mut World) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut state = STATE.lock();
     let State::Running(world) = &mut *state else { return Err(not_running(&state)) };
@@ -208,8 +208,8 @@ fn not_running(state: &State) -> Failure {
     Failure::new(Code::Error, format!("called {when}"))
 }
 
-/// Does what a call is for, and returns what C gets: what `body` says, or `otherwise` made of an error's
-/// number. The error is written to the standard error; one that ends the job ends the program.
+/// Runs `body` for a call, and returns its result or, on error, `otherwise` of the error number. Errors are
+/// printed to standard error; a fatal one ends the program.
 pub(crate) fn call<T>(
     name: &str,
     otherwise: impl FnOnce(i32) -> T,
@@ -221,7 +221,7 @@ pub(crate) fn call<T>(
     })
 }
 
-/// As [`call`], of what needs no rank.
+/// Like [`call`], for calls that need no rank.
 pub(crate) fn guard<T>(
     name: &str,
     otherwise: impl FnOnce(i32) -> T,
@@ -240,13 +240,13 @@ pub(crate) fn guard<T>(
     }
 }
 
-/// One line on the standard error that names rank and call.
+/// Prints one line to standard error that names rank and call.
 fn report(name: &str, failure: &Failure) {
     let variable = |name| system::variable(name).unwrap_or_else(|| "?".to_owned());
     eprintln!("RCCE: rank {} of {}: {name}: {failure}", variable("TOMBOLO_RANK"), variable("TOMBOLO_SIZE"));
 }
 
-/// Seconds since the first call of this.
+/// Returns the seconds since the first call of this function.
 pub(crate) fn seconds() -> f64 {
     static START: Global<Option<Instant>> = Global::new(None);
     let mut start = START.lock();

@@ -1,4 +1,4 @@
-//! The headers compile as C and C++, and say what the library has.
+//! Tests that the headers compile as C and C++, and match the library's exports.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Compiles a text with the headers, without a warning.
+/// Compiles a source text that includes the headers, and fails on warnings.
 fn compiles(compiler: &str, standard: &str, extension: &str, text: &str) {
     let source = std::env::temp_dir().join(format!("rcce-{}-{standard}.{extension}", std::process::id()));
     fs::write(&source, text).expect("a file");
@@ -86,7 +86,7 @@ fn both_interfaces_compile_in_both_languages() {
     }
 }
 
-/// The functions that a header declares: the word before a parenthesis, at the start of a declaration.
+/// Returns the functions that a header declares: the word before a parenthesis at the start of a declaration.
 fn declared(header: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(folder().join("include").join(header)).expect("the header");
     let names = text

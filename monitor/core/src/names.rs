@@ -1,6 +1,6 @@
-//! The names of a scope as a monitor serves them: clients in, messages to them out.
+//! Names of a scope as a monitor serves them: requests of clients in, messages to them out.
 //!
-//! The root has one for the machine, every agent one for its node. No I/O: see [`tombolo_naming`].
+//! The root has one desk for the machine, every agent one for its node. No I/O: see [`tombolo_naming`].
 
 use std::collections::BTreeMap;
 
@@ -26,19 +26,19 @@ pub fn limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
 /// Serves the names of one scope.
 #[derive(Debug)]
 pub struct NameDesk {
-    /// The node whose names these are; the machine's if none.
+    /// Node of these names; `None` for the machine's.
     origin: Option<NodeId>,
     naming: Naming,
     clients: BTreeMap<Client, DomainId>,
-    /// What is not the naming's to say.
+    /// Messages that do not come from the naming core.
     said: Vec<(Client, MonitorMessage)>,
-    /// Names of a node that are exported no more, of which the root is to be told.
+    /// Withdrawn names of a node, to be reported to the root.
     withdrawn: Vec<String>,
     next_listener: u32,
 }
 
 impl NameDesk {
-    /// Without names. `generation` is that of the node.
+    /// Creates a desk without names. `generation` is that of the node.
     #[must_use]
     pub fn new(origin: Option<NodeId>, limits: Limits, generation: u16) -> Self {
         NameDesk {
@@ -51,13 +51,13 @@ impl NameDesk {
         }
     }
 
-    /// Returns the node whose names these are; the host for the machine's, whose node it runs on.
+    /// Returns the node of these names; for the machine's the host, on which it runs.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.origin.unwrap_or(NodeId::HOST)
     }
 
-    /// Returns the size of every table, by what is in it.
+    /// Returns the size of every table by name, for leak tests.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let own = [
@@ -68,34 +68,34 @@ impl NameDesk {
         own.into_iter().chain(self.naming.held()).collect()
     }
 
-    /// A client is this domain from now on.
+    /// Registers the domain of a client.
     pub fn admit(&mut self, client: Client, domain: DomainId) {
         let (node, connection) = client;
         self.clients.insert(client, domain);
         self.naming.open(Session::of_client(node, connection), domain);
     }
 
-    /// Who a client is.
+    /// Returns the domain of a client.
     #[must_use]
     pub fn domain_of(&self, client: Client) -> Option<DomainId> {
         self.clients.get(&client).copied()
     }
 
-    /// A client is gone, and with it everything that it had.
+    /// Removes a client that has left, with everything that it owned.
     pub fn left(&mut self, (node, connection): Client) {
         if self.clients.remove(&(node, connection)).is_some() {
             self.naming.close(Session::of_client(node, connection));
         }
     }
 
-    /// A domain has ended; a process that still holds its connections open does not count.
+    /// Handles the end of a domain, even if a process still holds its connections open.
     pub fn domain_ended(&mut self, domain: DomainId) {
         let theirs: Vec<Client> =
             self.clients.iter().filter(|(_, of)| **of == domain).map(|(client, _)| *client).collect();
         theirs.into_iter().for_each(|client| self.left(client));
     }
 
-    /// A client asks for something.
+    /// Handles a request of a client.
     pub fn ask(&mut self, now: Nanos, client: Client, request: u32, operation: Operation) {
         if self.clients.contains_key(&client) {
             let number = MonitorMessage::number_of(request);
@@ -106,25 +106,25 @@ impl NameDesk {
         }
     }
 
-    /// Says something that is not the naming's to say.
+    /// Queues a message that does not come from the naming core.
     pub fn say(&mut self, client: Client, request: u32, body: Reply) {
         if request != 0 {
             self.said.push((client, MonitorMessage { request, body }));
         }
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Returns the time when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         self.naming.next_tick()
     }
 
-    /// Does what is due.
+    /// Runs the work due at `now`.
     pub fn tick(&mut self, now: Nanos) {
         self.naming.tick(now);
     }
 
-    /// What is to be told to clients, in order.
+    /// Returns the pending messages to clients, in order.
     pub fn take_messages(&mut self) -> Vec<(Client, MonitorMessage)> {
         let mut messages = std::mem::take(&mut self.said);
         let (origin, withdrawn) = (self.origin, &mut self.withdrawn);
@@ -153,16 +153,15 @@ impl NameDesk {
         messages
     }
 
-    /// Returns the names of a node that are exported no more, as far as
-    /// [`take_messages`](Self::take_messages) has seen it.
+    /// Returns the withdrawn names of a node, as of the last [`take_messages`](Self::take_messages).
     pub fn take_withdrawn(&mut self) -> Vec<String> {
         std::mem::take(&mut self.withdrawn)
     }
 
-    /// Exports a name for a client under a number of this desk.
+    /// Exports a name for a client and assigns the listener's number.
     ///
     /// # Errors
-    /// [`Fault`].
+    /// [`Fault`] if the name cannot be exported.
     pub fn export_numbered(&mut self, client: Client, name: &str) -> Result<u32, Fault> {
         let listener = self.next_listener;
         self.export(client, name, listener).map_err(|fault| match fault {
@@ -177,12 +176,12 @@ impl NameDesk {
     /// Exports a name for a client.
     ///
     /// # Errors
-    /// [`NameFault`].
+    /// [`NameFault`] if the name cannot be exported.
     pub fn export(&mut self, (node, connection): Client, name: &str, listener: u32) -> Result<(), NameFault> {
         self.naming.export(Session::of_client(node, connection), name, listener, Attributes::new())
     }
 
-    /// Takes back what a client exports under its number for it.
+    /// Withdraws the name that a client exports under this listener number.
     pub fn withdraw(&mut self, (node, connection): Client, listener: u32) {
         self.naming.withdraw(Session::of_client(node, connection), listener);
     }
@@ -193,19 +192,19 @@ impl NameDesk {
         self.naming.exported_as(Session::of_client(node, connection), listener).is_some()
     }
 
-    /// Who exports a name.
+    /// Returns the exporter of a name.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
         self.naming.endpoint(name)
     }
 
-    /// What is known under a name.
+    /// Returns the record of a name.
     #[must_use]
     pub fn record(&self, name: &str) -> Option<Record> {
         self.naming.record(name)
     }
 
-    /// Records whose names begin so.
+    /// Returns the records whose names begin with a prefix.
     pub fn records_under<'a>(
         &'a self,
         prefix: &'a str,
@@ -213,7 +212,7 @@ impl NameDesk {
         self.naming.records_under(prefix)
     }
 
-    /// Records that go with a client.
+    /// Returns the number of records that are removed with a client.
     #[must_use]
     pub fn records_of(&self, (node, connection): Client) -> usize {
         self.naming.records_of(Session::of_client(node, connection))
@@ -237,7 +236,7 @@ mod tests {
                 let _ = desk.take_messages();
                 assert_eq!(desk.take_withdrawn().len(), usize::from(origin.is_some()));
             }
-            // Who serves the machine's names takes none.
+            // The desk of the machine's names keeps no list of withdrawn names.
             desk.admit((NodeId(3), 9), DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, 9));
             desk.export_numbered((NodeId(3), 9), "service").unwrap();
             desk.left((NodeId(3), 9));

@@ -1,4 +1,4 @@
-//! The processes of the domains that this agent started, and their pipes.
+//! Processes of the domains that this agent started, and their pipes.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -20,14 +20,14 @@ use super::watched::Watched;
 use super::{Agent, Subject, Token};
 use tombolo_monitor_core::agent::PIECE_BYTES;
 
-/// Variables that belong to the monitor, not to the domains that it starts.
+/// Variables for the monitor itself, removed from the environment of domains.
 const OWN_VARIABLES: [&str; 5] =
     ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
 
 /// Descriptors of a process's streams, by number.
 type Streams = Vec<(u8, OwnedFd)>;
 
-/// A process, as what its end is shown by.
+/// A process, watched by the descriptor that reports its end.
 #[derive(Debug)]
 struct Running(Process);
 
@@ -37,13 +37,13 @@ impl AsFd for Running {
     }
 }
 
-/// The process of a domain that this agent started, and its pipes.
+/// Process and pipes of a domain that this agent started.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
     process: Watched<Running>,
-    /// Its output streams that are open, by number.
+    /// Open output streams, by number.
     outputs: Vec<(u8, Watched<OwnedFd>)>,
-    /// Its inputs that are open, by number. A side stream is here too, by a descriptor of its own.
+    /// Open input streams, by number. Includes the side stream, with a separate descriptor.
     inputs: Vec<(u8, Watched<OwnedFd>)>,
 }
 
@@ -102,11 +102,11 @@ impl Agent {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         place(&mut command, &spec.cpus)?;
         process::end_first_without_memory(&mut command);
-        // The emulator opens the program itself, after it has been executed, so it must inherit it.
+        // The emulator opens the program itself after exec, so it must inherit the file.
         let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| file.as_fd()).collect();
         let side = spec.side.as_ref().map(|_| socket::pair(SocketKind::Stream)).transpose()?;
         if let (Some((_, theirs)), Some(variable)) = (&side, &spec.side) {
-            // The program reads it as it would a pipe.
+            // The program reads it like a pipe.
             rustix::io::ioctl_fionbio(theirs, false).context("make a side stream")?;
             command.env(variable, theirs.as_raw_fd().to_string());
             inherit.push(theirs.as_fd());
@@ -138,7 +138,7 @@ impl Agent {
         self.watch_child(domain, process, (outputs, inputs))
     }
 
-    /// Waits for the end of a process; for its streams once [`arm_child`](Self::arm_child) says so.
+    /// Waits for the end of a process; for its streams only after [`arm_child`](Self::arm_child).
     fn watch_child(
         &self,
         domain: DomainId,
@@ -158,7 +158,7 @@ impl Agent {
         })
     }
 
-    /// Waits for what can be read from a child and written to it now.
+    /// Updates the events to wait for on a child's streams.
     pub(super) fn arm_child(&mut self, domain: DomainId) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let (mut mute, mut deaf) = (Vec::new(), Vec::new());
@@ -174,7 +174,7 @@ impl Agent {
                 deaf.push(*number);
             }
         }
-        // What cannot be waited for has ended.
+        // Streams that cannot be waited for count as ended.
         mute.into_iter().for_each(|number| self.close_output(domain, number));
         deaf.into_iter().for_each(|number| self.core.input_refused(domain, number));
     }
@@ -187,7 +187,7 @@ impl Agent {
         }
     }
 
-    /// Reads one piece of output; at the end of the stream, closes it. Whether there was any, or the end.
+    /// Reads one piece of output; closes the stream at its end. Returns whether there was output, or the end.
     pub(super) fn read_output(&mut self, domain: DomainId, number: u8) -> bool {
         let Some(child) = self.children.get_mut(&domain) else { return false };
         let Some((_, pipe)) = child.outputs.iter().find(|(of, _)| *of == number) else { return false };
@@ -227,7 +227,7 @@ impl Agent {
         if number == streams::SIDE
             && let Some(side) = child.input(number)
         {
-            // It may still be read by the other descriptor. One whose far end is closed has ended already.
+            // The other descriptor may still be read. A stream whose far end is closed has ended already.
             let _ = rustix::net::shutdown(side, rustix::net::Shutdown::Write);
         }
         child.inputs.retain(|(of, _)| *of != number);
@@ -239,11 +239,11 @@ impl Agent {
             Ok(Some(Ended::Exited(status))) => Exit::Exited { status },
             Ok(Some(Ended::Signalled(signal))) => Exit::Signalled { signal },
             Ok(None) => return,
-            // It cannot be reaped, so nothing more will be learned of it.
+            // It cannot be reaped, so its exit status stays unknown.
             Err(_) => Exit::Signalled { signal: 0 },
         };
         self.core.ended(domain, exit);
-        // What it wrote last is still in the pipes, and no more than they hold.
+        // Its last output is still in the pipes, bounded by their capacity.
         for number in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, number) {}
             if self.has_output(domain, number) {
@@ -259,8 +259,8 @@ impl Agent {
     }
 }
 
-/// Has a program run where it was asked to. Refused here is what would only fail in the new process, without
-/// a word.
+/// Sets the requested placement. Detects errors here that would otherwise only occur in the new process,
+/// without a message.
 fn place(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError> {
     let priority = placement.real_time_priority;
     if priority > CpuPlacement::MAX_PRIORITY {
@@ -281,9 +281,9 @@ fn place(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError>
     Ok(())
 }
 
-/// Explains an error of a start that is about the CPU placement or the program's loader.
+/// Explains a start error caused by the CPU placement or the program's loader.
 fn explain(error: OsError, placement: &CpuPlacement, emulated: bool) -> OsError {
-    // The program itself is there, and so is the folder to start it in.
+    // The program itself exists, and so does its working directory, so the loader is missing.
     if error.errno == Errno::NOENT && !emulated {
         let what = "start a program that is linked dynamically where its loader is missing (link it statically; or \
                     let `files` of the node in the machine file bring its loader and libraries)";

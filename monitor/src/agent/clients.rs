@@ -1,4 +1,4 @@
-//! The sockets of the domains of this node.
+//! Sockets of the domains of this node.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,16 +12,16 @@ use super::watched::Watched;
 use super::{Agent, Subject, Token};
 use tombolo_monitor_core::agent::Item;
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     socket: Watched<OwnedFd>,
-    /// What it has not taken yet.
+    /// Messages that the client has not accepted yet.
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
 impl ClientConnection {
-    /// What to wait for, if it is heard; `None` when there is nothing.
+    /// Returns the events to wait for; `is_heard` enables requests. `None` if there are none.
     fn interest(&self, is_heard: bool) -> Option<Interest> {
         match (is_heard, self.queue.is_empty()) {
             (true, true) => Some(Interest::Read),
@@ -31,7 +31,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends one message if it takes it; false when there is none or it takes none now.
+    /// Sends one message. Returns false if the queue is empty or the socket is full.
     fn flush_one(&mut self) -> Result<bool, Errno> {
         let Some((message, fds)) = self.queue.front() else { return Ok(false) };
         let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
@@ -46,7 +46,7 @@ impl ClientConnection {
     }
 }
 
-/// Returns a descriptor to be given up when there is no other.
+/// Opens a spare descriptor, to be released when no other is left.
 pub(super) fn spare() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
@@ -67,27 +67,27 @@ impl Agent {
                     self.clients.insert(number, ClientConnection { socket, queue: VecDeque::new() });
                     self.changed.insert(Subject::Client(number));
                 }
-                // It sees the end.
+                // The client sees the end of the stream.
                 Err(_) => self.core.client_gone(number),
             }
         }
     }
 
-    /// This process has no descriptor for another connection. A waiting client would keep waiting, and this
-    /// process be woken for it, without end: a descriptor kept for this case takes it, says so, and ends it.
+    /// Refuses a connection for lack of descriptors. Otherwise the waiting client would stay in the backlog
+    /// and wake this process without end: a spare descriptor accepts it, sends the error, and closes it.
     fn turn_away(&mut self) {
         drop(self.spare.take());
         if let Ok(Some(connection)) = socket::accept(&self.listener) {
             let what =
                 "the monitor of this node has no descriptors left for another connection (see `ulimit -n`)";
             let body = Reply::TurnedAway { fault: Fault::Limit { what: what.into() } };
-            // If it does not take that, it sees the end.
+            // If the client does not accept it, it sees the end of the stream.
             let _ = socket::send(&connection, &told(&MonitorMessage { request: 0, body }), &[]);
         }
         self.spare = spare();
     }
 
-    /// Waits for what can be done for a client now.
+    /// Updates the events to wait for on a client's socket.
     pub(super) fn arm_client(&mut self, number: u32) {
         let is_heard = self.core.is_client_heard(number);
         let Some(client) = self.clients.get_mut(&number) else { return };
@@ -105,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// Passes on what a client asks.
+    /// Reads and forwards a client's requests.
     fn read_client(&mut self, number: u32) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(socket::MAX_PACKET_BYTES, 0);
@@ -114,7 +114,7 @@ impl Agent {
     }
 
     fn read_client_into(&mut self, number: u32, buffer: &mut [u8]) {
-        // Not until it is empty: others want to be served too.
+        // Bounded, so that other clients get their turn.
         for _ in 0..16 {
             let Some(client) = self.clients.get(&number) else { return };
             match socket::receive(&client.socket, buffer) {
@@ -122,7 +122,7 @@ impl Agent {
                     let message = buffer[..received.length.min(buffer.len())].to_vec();
                     let file = received.fds.into_iter().next();
                     self.core.client_asked(number, message, received.truncated, file);
-                    // An empty message is the end of the stream, and one that is too long is one too.
+                    // An empty message is the end of the stream; one that is too long also ends it.
                     self.perform();
                 }
                 Err(errno) if is_gone(errno) => return self.core.client_gone(number),
@@ -140,7 +140,7 @@ impl Agent {
     ) {
         let fds = self.attach(channel, items);
         let Some(client) = self.clients.get_mut(&number) else { return };
-        // Without what belongs to it a grant is of no use: the client says so when it opens the channel.
+        // A grant without its descriptors is useless: the client reports that when it opens the channel.
         client.queue.push_back((message, fds.unwrap_or_default()));
         self.flush_client(number);
     }
@@ -156,7 +156,7 @@ impl Agent {
     }
 }
 
-/// Returns whether an error of a socket means that its other end is gone.
+/// Returns whether a socket error means that the other end is closed.
 fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
 }

@@ -1,4 +1,4 @@
-//! The descriptors that go to domains beside messages.
+//! Descriptors that are sent to domains with messages.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,13 +15,13 @@ use crate::streams::LinkStreams;
 use tombolo_monitor_core::agent::Item;
 
 impl Agent {
-    /// Makes what is to go to a domain.
+    /// Creates the descriptors for a domain.
     pub(super) fn attach(
         &mut self,
         channel: ChannelId,
         items: Vec<Item<OwnedFd>>,
     ) -> Result<Vec<OwnedFd>, OsError> {
-        // All of them, whatever becomes of one: the far end of a pair must not wait for nothing.
+        // Creates all of them even if one fails: the far end of a pair must not wait forever.
         let made: Vec<_> = items.into_iter().map(|item| self.make(channel, item)).collect();
         made.into_iter().collect()
     }
@@ -54,7 +54,7 @@ impl Agent {
                 copy(self.window(window)?.bells.ringer(vector).ok_or_else(missing)?)
             }
             Item::SharedBell { window, offset_bytes, accepting, group } => {
-                // It is kept for as long as the lifeline.
+                // Kept as long as the lifeline.
                 self.lifelines.get(&channel).ok_or_else(missing)?;
                 let made = self.window(window)?;
                 let memory = memory::map(&made.memory, offset_bytes, WATCHED_BYTES)?;

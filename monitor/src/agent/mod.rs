@@ -1,7 +1,7 @@
-//! What a node's monitor does with its own hands: serve clients, run processes, keep lifelines.
+//! The acting part of a node's monitor: serves clients, runs processes, keeps lifelines.
 //!
 //! The same code is the host's own part of the root monitor, the monitor of a `user` node and that of a
-//! virtual machine. [`tombolo_monitor_core::agent`] decides what it does.
+//! virtual machine. [`tombolo_monitor_core::agent`] makes the decisions.
 
 mod children;
 mod clients;
@@ -38,47 +38,47 @@ use watched::{Watch, Watched};
 use crate::shared_bells::SharedBells;
 use crate::streams::LinkStreams;
 
-/// What foreign programs are run by.
+/// Emulator that runs foreign programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Emulator {
-    /// The program.
+    /// Path of the emulator.
     pub program: PathBuf,
-    /// What it is told before the program: its processor, and where the program's files are.
+    /// Options before the program: its processor model, and the location of the program's files.
     pub options: Vec<String>,
 }
 
-/// What a virtual machine's agent has of a window, to hand to domains.
+/// A window as held by a virtual machine's agent, to be passed to domains.
 #[derive(Debug)]
 pub struct GuestWindow {
-    /// The memory.
+    /// Memory of the window.
     pub memory: OwnedFd,
-    /// How its sides keep their views of the memory; `None` where it is coherent.
+    /// Caches between its sides and the memory; `None` if it is coherent.
     pub caches: Option<tombolo_base::coherence::Caches>,
-    /// How it is rung and rings.
+    /// Doorbells of the window.
     pub bells: GuestBells,
 }
 
-/// The doorbells of a window, as its node has them.
+/// Doorbells of a window on its node.
 #[derive(Debug)]
 pub enum GuestBells {
-    /// Of a device: programs ring by its registers and are rung by interrupts.
+    /// Doorbells of a device: programs ring through its registers and are rung by interrupts.
     Device {
-        /// The device's registers.
+        /// Registers of the device.
         registers: OwnedFd,
-        /// The event counters of its interrupt vectors.
+        /// Event counters of its interrupt vectors.
         interrupts: tombolo_platform::guest::interrupts::Interrupts,
     },
-    /// Event counters that the monitor passes on, by vector.
+    /// Event counters that the monitor forwards, by vector.
     Polled {
         /// Signalled when the other side rings.
         incoming: Vec<OwnedFd>,
-        /// Signalled by programs, to ring the other side.
+        /// Signalled by programs to ring the other side.
         outgoing: Vec<OwnedFd>,
     },
 }
 
 impl GuestBells {
-    /// Returns the event counter that shows that the other side rang.
+    /// Returns the event counter that is signalled when the other side rings.
     #[must_use]
     pub fn incoming(&self, vector: u16) -> Option<BorrowedFd<'_>> {
         let counters = match self {
@@ -103,87 +103,87 @@ impl GuestBells {
     }
 }
 
-/// One of the agent's descriptors.
+/// Identifies one of the agent's descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
-    /// New clients.
+    /// Listening socket for new clients.
     Listener,
-    /// A client.
+    /// Socket of a client.
     Client(u32),
-    /// The end of a domain.
+    /// Process descriptor that reports the end of a domain.
     ChildEnd(DomainId),
-    /// A domain's output.
+    /// Output stream of a domain.
     ChildOutput(DomainId, u8),
-    /// A domain's input.
+    /// Input stream of a domain.
     ChildInput(DomainId, u8),
-    /// A lifeline.
+    /// Lifeline of a channel.
     Lifeline(ChannelId),
-    /// The end of an orphan.
+    /// Process descriptor of an orphan.
     Orphan(i32),
-    /// The vector of a window that channels share.
+    /// Vector of a window that channels share.
     SharedBell(WindowId),
 }
 
-/// Whose descriptors may have to be waited for in another way.
+/// Object whose descriptors may need a different set of events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Subject {
     Client(u32),
     Child(DomainId),
 }
 
-/// The hands of a monitor.
+/// The acting part of a monitor.
 #[derive(Debug)]
 pub struct Agent {
     core: AgentCore<OwnedFd>,
     socket_name: String,
     watch: Watch,
-    /// What has happened, while it is handled.
+    /// Events of the last wait, while they are handled.
     events: Events,
-    /// Who may want other events since the last sleep.
+    /// Objects whose events may have changed since the last sleep.
     changed: BTreeSet<Subject>,
     /// Whether clients were heard before the last sleep.
     heard: bool,
     listener: Watched<OwnedFd>,
     emulator: Option<Emulator>,
     windows: BTreeMap<WindowId, GuestWindow>,
-    /// The window that it shares with the host.
+    /// Window shared with the host.
     own_window: Option<WindowId>,
-    /// The counters of the vectors that channels share.
+    /// Event counters of the vectors that channels share.
     shared_vectors: Vec<Watched<OwnedFd>>,
     shared_bells: SharedBells,
-    /// The streams of channels on the link with the host, of a virtual machine without a window.
+    /// Streams of channels on the link with the host, for a virtual machine without a window.
     streams: Option<LinkStreams>,
     clients: HashMap<u32, ClientConnection>,
-    /// What a client says, while it is read.
+    /// Receive buffer for a client's requests.
     buffer: Vec<u8>,
     /// See [`clients::spare`].
     spare: Option<OwnedFd>,
     children: HashMap<DomainId, ChildProcess>,
-    /// What the root sent, or why it could not be kept.
+    /// Programs sent by the root, or the errors of storing them.
     programs: HashMap<[u8; 32], Result<OwnedFd, OsError>>,
-    /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the
-    /// domain has let go of the channel or died.
+    /// The agent's ends of lifelines. The domain's end hangs up when the peer is gone; this one when the
+    /// domain has released the channel or died.
     lifelines: HashMap<ChannelId, Watched<OwnedFd>>,
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
-    /// Memory that domains trace to, also of dead ones that the root wants kept.
+    /// Memory that domains trace to, including that of dead ones that the root retains.
     traces: HashMap<DomainId, TracePage>,
-    /// What the control words of their pages say.
+    /// Control word of their pages.
     trace_word: u64,
-    /// The memory of the regions of this kernel.
+    /// Memory of the regions of this kernel.
     regions: HashMap<RegionId, RegionMemory>,
-    /// Killed, not yet reaped, by process id.
+    /// Killed processes that are not reaped yet, by process id.
     orphans: HashMap<i32, Watched<OwnedFd>>,
     sensing: Sensing,
 }
 
 impl Agent {
-    /// Returns an agent that serves the clients of `node`, or of the machine's host if none is named. Before
-    /// it changes the frequencies of processors, it writes the former ones to `ledger`, a memory file, for
+    /// Creates an agent that serves the clients of `node`, or of the machine's host if none is named. Before
+    /// it changes the frequencies of processors, it records the former values in `ledger`, a memory file, for
     /// the process that outlives it and restores them.
     ///
     /// # Errors
-    /// `EADDRINUSE` when another serves them already; `EMFILE`.
+    /// `EADDRINUSE` if another agent serves them already; `EMFILE`.
     pub fn new(
         machine: &str,
         node: Option<&str>,
@@ -192,7 +192,7 @@ impl Agent {
     ) -> Result<Self, OsError> {
         let socket_name = socket_name(process::user_id(), machine, node);
         process::adopt_orphans();
-        // What runs under an emulator runs on the host's kernel.
+        // Programs under an emulator run on the host's kernel.
         let shares_kernel = emulator.is_some();
         let watch = Watch::new()?;
         let listener = socket::listen(&socket_name)?;
@@ -225,7 +225,7 @@ impl Agent {
         })
     }
 
-    /// Gives it the windows of its virtual machine, and says which one it shares with the host.
+    /// Sets the windows of its virtual machine, and which one it shares with the host.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -246,12 +246,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Gives it the streams of its link with the host.
+    /// Sets the streams of its link with the host.
     pub fn set_streams(&mut self, streams: LinkStreams) {
         self.streams = Some(streams);
     }
 
-    /// Says whether the root takes what clients ask for; while it does not, they are not heard.
+    /// Sets whether the root accepts requests of clients; otherwise clients are not read.
     pub fn let_clients_ask(&mut self, may_ask: bool) {
         self.core.let_clients_ask(may_ask);
     }
@@ -263,20 +263,19 @@ impl Agent {
         report
     }
 
-    /// When [`tick`](Self::tick) is due, in nanoseconds of the monotonic clock.
+    /// Returns the time when [`tick`](Self::tick) is due, in nanoseconds of the monotonic clock.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
         self.core.next_tick()
     }
 
-    /// Takes note of the time, and does what is due.
+    /// Updates the time and runs due work.
     pub fn tick(&mut self) {
         self.core.tick(now_ns());
         self.perform();
     }
 
-    /// Has the kernel wait for what this agent can serve now. To be called before a sleep on
-    /// [`ready_fd`](Self::ready_fd).
+    /// Updates the events that the kernel waits for. Call before sleeping on [`ready_fd`](Self::ready_fd).
     pub fn arm(&mut self) {
         loop {
             let may_ask = self.core.may_clients_ask();
@@ -293,14 +292,13 @@ impl Agent {
         }
     }
 
-    /// Readable when something has happened that [`serve`](Self::serve) takes note of.
+    /// Returns a descriptor that is readable when there are events for [`serve`](Self::serve).
     #[must_use]
     pub fn ready_fd(&self) -> BorrowedFd<'_> {
         self.watch.fd()
     }
 
-    /// Takes note of what has happened: of a part of it when it is much, so that the root's other sources
-    /// have their turn.
+    /// Handles events, at most a bounded number, so that the root's other sources get their turn.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -308,7 +306,7 @@ impl Agent {
         let mut events = std::mem::take(&mut self.events);
         let outcome = self.watch.happened(&mut events);
         for (key, ready) in events.iter() {
-            // What an earlier one has ended is told no more.
+            // Skip events of a descriptor that an earlier event closed.
             if let Some(token) = self.watch.token(key) {
                 self.handle(token, ready);
             }
@@ -340,10 +338,10 @@ impl Agent {
         self.perform();
     }
 
-    /// Does what the root says; descriptors that came along are in order.
+    /// Executes an order of the root; its descriptors are in order.
     ///
     /// # Errors
-    /// When the order is to stop: the error says so and the process should end.
+    /// [`Stopped`] for the stop order; the process should then end.
     pub fn execute(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), Stopped> {
         if let Order::OutputTaken { domain, .. } = &order {
             self.changed.insert(Subject::Child(*domain));
@@ -356,7 +354,7 @@ impl Agent {
         outcome
     }
 
-    /// The shared vector of a window was rung.
+    /// Handles the shared vector of a window.
     fn forward_rings(&mut self, id: WindowId) {
         let Some(window) = self.windows.get(&id) else { return };
         if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
@@ -412,7 +410,7 @@ impl Agent {
         }
     }
 
-    /// Kills every domain and waits until they are gone.
+    /// Kills every domain and waits for their ends.
     pub fn destroy_children(&mut self) {
         for child in self.children.values_mut() {
             child.destroy();

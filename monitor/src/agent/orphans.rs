@@ -1,4 +1,4 @@
-//! What domains leave behind is found, killed and reaped.
+//! Finds, kills and reaps processes that domains leave behind.
 
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
@@ -8,18 +8,18 @@ use tombolo_platform::event::Interest;
 use super::{Agent, Token};
 use crate::orphans;
 
-/// Tells every domain its id, and the monitor which domain an orphan comes from.
+/// Environment variable with a domain's id, by which the monitor finds the domain of an orphan.
 pub(super) const DOMAIN_VARIABLE: &str = "TOMBOLO_DOMAIN";
 
 impl Agent {
-    /// Some process has ended whose own children may have become this monitor's.
+    /// Records that a process has ended whose children may have become this monitor's.
     pub fn expect_orphans(&mut self) {
         self.core.expect_orphans();
     }
 
-    /// If orphans are expected: kills those that come from no living domain. `nodes` are children of this
-    /// process that are no domains; `lives` tells whether a domain of another agent of this kernel lives.
-    /// They are reaped as they end, which this does not wait for.
+    /// Kills expected orphans: children that come from no living domain. `nodes` are children of this process
+    /// that are not domains; `lives` returns whether a domain of another agent of this kernel is alive. Does
+    /// not wait: they are reaped as they end.
     pub fn end_orphans(&mut self, nodes: &[i32], lives: impl Fn(DomainId) -> bool) {
         if !self.core.take_orphans_expected() {
             return;
@@ -31,7 +31,7 @@ impl Agent {
                 continue;
             }
             orphans::kill(kin);
-            // Where it cannot be watched it stays a zombie until the next time.
+            // A process that cannot be watched stays a zombie until the next scan.
             if let Some(pid) = Pid::from_raw(kin.pid)
                 && let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
                 && let Ok(watched) = self.watch.add(pidfd, Token::Orphan(kin.pid), Some(Interest::Read))
@@ -45,7 +45,7 @@ impl Agent {
         let ended = Pid::from_raw(number).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         if !matches!(ended, Some(Ok(None))) {
             self.orphans.remove(&number);
-            // What it had started has become this monitor's.
+            // Its children have become this monitor's.
             self.expect_orphans();
         }
     }

@@ -1,4 +1,4 @@
-//! Programs that the root sent, kept in memory files without a name.
+//! Programs sent by the root, stored in anonymous memory files.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::Agent;
 use crate::streams::read_whole;
 use tombolo_monitor_core::agent::ProgramSource;
 
-/// Bytes copied out of the window at a time.
+/// Number of bytes copied out of the window at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// How long a program may take over the link with the host: megabytes, beside what others send.
+/// Timeout of receiving a program over the link with the host: megabytes, beside other traffic.
 const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Agent {
-    /// Keeps a program that came as a descriptor or lies in the window. Where that fails, keeps the error,
-    /// which the start of the program reports.
+    /// Stores a program that arrived as a descriptor or lies in the window. On failure stores the error,
+    /// which is reported when the program is started.
     pub(super) fn keep_program(&mut self, hash: [u8; 32], source: ProgramSource<OwnedFd>) {
         let kept = match source {
-            // Where the root could not keep the program, it has answered the client that waits; else this
-            // process could not take the descriptor.
+            // If the root could not store the program, it has answered the waiting client; otherwise this
+            // process could not receive the descriptor.
             ProgramSource::Passed(file) => {
                 file.ok_or_else(|| OsError::new("take the descriptor of a program", Errno::MFILE))
             }
@@ -40,16 +40,16 @@ impl Agent {
         self.programs.insert(hash, kept);
     }
 
-    /// Keeps the program that this process runs, which the root never sends.
+    /// Stores the program that this process runs, which the root never sends.
     pub(super) fn keep_own_program(&mut self) {
         self.programs.entry(OWN_PROGRAM).or_insert_with(|| {
-            // What was replaced on disk since then is still what this process runs.
+            // Opens the running program even if its file has been replaced on disk.
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             rustix::fs::open("/proc/self/exe", flags, Mode::empty()).context("open the monitor's own program")
         });
     }
 
-    /// The file of a program that was kept.
+    /// Returns the file of a stored program.
     pub(super) fn program(&self, hash: &[u8; 32]) -> Result<&OwnedFd, OsError> {
         let missing = || OsError::new("start a program that was not sent", Errno::NOENT);
         self.programs.get(hash).ok_or_else(missing)?.as_ref().map_err(Clone::clone)
@@ -78,7 +78,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// Takes a program in a stream of the link with the host.
+    /// Receives a program in a stream of the link with the host.
     fn take_from_stream(&self, stream: ChannelId, length_bytes: u64) -> Result<OwnedFd, OsError> {
         let socket = self.streams()?.open(stream)?;
         let file = program_file()?;
@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-/// Returns a memory file that holds a program.
+/// Creates a memory file with a program.
 ///
 /// # Errors
 /// Out of memory.
@@ -105,8 +105,8 @@ fn program_file() -> Result<OwnedFd, OsError> {
 }
 
 /// Seals a program against all changes. It has no mappings yet, so it is enough to refuse future ones:
-/// `SealFlags::WRITE` would first wait until no other holder has one of the pages, and fail with `EBUSY`
-/// after a while. The kernel itself holds pages while it looks for some to reclaim or to move.
+/// `SealFlags::WRITE` would first wait until no other holder has a reference to its pages, and fail with
+/// `EBUSY` after a while. The kernel itself holds references during reclaim and migration.
 fn seal(file: &OwnedFd) -> Result<(), OsError> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file, seals).context("seal a program")

@@ -1,5 +1,5 @@
-//! The memory of regions of this kernel. The agent makes and keeps it, so that only the root decides which
-//! domain may have it, and with which rights.
+//! Memory of the regions of this kernel. The agent creates and keeps it, so that only the root decides which
+//! domain gets it, and with which rights.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,11 +12,11 @@ use tombolo_platform::{Errno, OsError};
 use super::Agent;
 use tombolo_monitor_core::agent::RegionSource;
 
-/// The memory of a region.
+/// Memory of a region.
 #[derive(Debug)]
 pub(super) struct RegionMemory {
     file: OwnedFd,
-    /// The same for reading, once it was asked for.
+    /// Read-only descriptor of the file, once requested.
     to_read: Option<OwnedFd>,
 }
 
@@ -65,7 +65,7 @@ impl Agent {
     }
 }
 
-/// Returns a file that a domain passed: whether it can be read only.
+/// Checks a file that a domain passed. Returns it and whether it is read-only.
 fn checked(file: OwnedFd, length_bytes: u64) -> Result<(OwnedFd, bool), OsError> {
     let unfit = |what: &str| OsError::new(what.to_owned(), Errno::INVAL);
     let found = rustix::fs::fstat(&file).context("look at a file")?;

@@ -1,5 +1,5 @@
-//! The memory that domains trace to. It is made and kept here, so that it outlives the domain: what a domain
-//! did just before it was killed can be read.
+//! Memory that domains trace to. It is created and kept here, so that it outlives the domain: the last events
+//! before its death can be read.
 
 use std::os::fd::OwnedFd;
 
@@ -12,11 +12,11 @@ use tombolo_trace::{Shape, page};
 
 use super::Agent;
 
-/// A domain's page. Nothing that is read of it is believed: the domain can write all of it.
+/// Trace page of a domain. Its content is untrusted: the domain can write all of it.
 #[derive(Debug)]
 pub(super) struct TracePage {
     file: OwnedFd,
-    /// The part with the control word. The rest is read through the file, so as not to be mapped.
+    /// Mapping of the part with the control word. The rest is read through the file instead of a mapping.
     head: SharedMemory,
 }
 
@@ -32,27 +32,27 @@ impl TracePage {
 }
 
 impl TracePage {
-    /// All of it, as its domain has it.
+    /// Maps the whole page, as its domain does.
     #[cfg(test)]
     pub(super) fn map_to_write(&self) -> SharedMemory {
         memory::map(&self.file, 0, Shape::default().length_bytes()).expect("it is as long as that")
     }
 
-    /// How many rows are or were in use, as the domain says; never more than there are.
+    /// Returns the number of rows that are or were in use according to the domain, clamped to the maximum.
     pub(super) fn rows_in_use(&self) -> usize {
         page::rows_in_use(&self.head, &Shape::default())
     }
 
-    /// Copies rows from `first` on to `rows`; how many bytes of them there are.
+    /// Copies rows from `first` on to `rows`. Returns the number of bytes.
     pub(super) fn read_rows(&self, first: usize, rows: &mut [u8]) -> usize {
         let offset_bytes = Shape::default().rows_offset() + first * ROW_BYTES;
-        // Of memory it comes whole. What is not read is not compared.
+        // A memory file is read in one call. Unread bytes are not compared.
         rustix::io::pread(&self.file, rows, offset_bytes as u64).unwrap_or(0)
     }
 }
 
 impl Agent {
-    /// Returns the page of a domain, which a second connection of it shares.
+    /// Returns the page of a domain; a second connection of the domain shares it.
     pub(super) fn trace_page(&mut self, domain: DomainId) -> Result<OwnedFd, OsError> {
         if !self.traces.contains_key(&domain) {
             self.traces.insert(domain, TracePage::create(self.trace_word)?);

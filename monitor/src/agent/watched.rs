@@ -1,5 +1,5 @@
-//! Which descriptors of an agent are ready. The kernel keeps the list, so that a wake-up costs what happened,
-//! however many domains the node has.
+//! Ready descriptors of an agent. The kernel keeps the list, so that the cost of a wake-up depends on the
+//! events, not on the number of domains of the node.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,20 +13,20 @@ use tombolo_platform::{Deadline, OsError};
 
 use super::Token;
 
-/// The descriptors of an agent.
+/// Set of the agent's descriptors.
 #[derive(Clone, Debug)]
 pub(super) struct Watch(Rc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     set: Epoll,
-    /// What each key of the set is about. A key is given once.
+    /// Object of each key in the set. Keys are not reused.
     tokens: RefCell<HashMap<u64, Token>>,
     last_key: Cell<u64>,
 }
 
 impl Watch {
-    /// Of no descriptors.
+    /// Creates an empty set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -35,7 +35,7 @@ impl Watch {
         Ok(Watch(Rc::new(Shared { set, tokens: RefCell::default(), last_key: Cell::new(0) })))
     }
 
-    /// Takes a descriptor, whose events are known by `token`, and waits for something on it.
+    /// Adds a descriptor, whose events are identified by `token`, and waits for `wanted` on it.
     ///
     /// # Errors
     /// As [`Watched::want`].
@@ -53,12 +53,12 @@ impl Watch {
         Ok(watched)
     }
 
-    /// Readable when something has happened.
+    /// Returns a descriptor that is readable when there are events.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.0.set.as_fd()
     }
 
-    /// Some of what has happened; the rest stays for the next call.
+    /// Returns some of the pending events; the rest stays for the next call.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -66,15 +66,15 @@ impl Watch {
         self.0.set.wait(events, Some(Deadline::after(Duration::ZERO)))
     }
 
-    /// What a key of an event is about; `None` when its descriptor is no longer watched.
+    /// Returns the token of an event's key; `None` if its descriptor is no longer watched.
     pub(super) fn token(&self, key: u64) -> Option<Token> {
         self.0.tokens.borrow().get(&key).copied()
     }
 }
 
-/// A descriptor that is watched until this is dropped. The kernel forgets a descriptor that is closed only
-/// when no copy of it is left: the other descriptor of a side stream, or that of a process which is being
-/// started, would keep reporting events. So it is taken out before it is closed.
+/// A descriptor that is watched until this is dropped. The kernel removes a closed descriptor from the set
+/// only when its last copy is closed: the other descriptor of a side stream, or that of a process which is
+/// being started, would keep reporting events. So it is removed before it is closed.
 #[derive(Debug)]
 pub(super) struct Watched<T: AsFd> {
     descriptor: T,
@@ -84,10 +84,10 @@ pub(super) struct Watched<T: AsFd> {
 }
 
 impl<T: AsFd> Watched<T> {
-    /// Waits for this from now on; for nothing, not even for a hang-up, if it is `None`.
+    /// Sets the events to wait for; `None` disables the descriptor, even for hang-ups.
     ///
     /// # Errors
-    /// `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows; `ENOMEM`.
+    /// `ENOSPC` if this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows; `ENOMEM`.
     pub(super) fn want(&mut self, wanted: Option<Interest>) -> Result<(), OsError> {
         let set = &self.watch.0.set;
         match (self.interest, wanted) {
@@ -100,12 +100,12 @@ impl<T: AsFd> Watched<T> {
         Ok(())
     }
 
-    /// Returns the descriptor, or what has it.
+    /// Returns the descriptor, or the object that contains it.
     pub(super) fn inner(&self) -> &T {
         &self.descriptor
     }
 
-    /// As [`inner`](Self::inner).
+    /// Returns the same mutably as [`inner`](Self::inner).
     pub(super) fn inner_mut(&mut self) -> &mut T {
         &mut self.descriptor
     }
@@ -173,7 +173,7 @@ mod tests {
         watch.happened(&mut events).unwrap();
         assert_eq!(events.iter().count(), 0);
         assert!(watch.0.tokens.borrow().is_empty());
-        // The copy, and a descriptor with the number of the closed one, are not taken for it.
+        // The copy, and a descriptor with the number of the closed one, are distinct from it.
         let _watched = watch.add(copy, Token::Client(2), Some(Interest::Read)).unwrap();
         assert!(matches!(told(&watch)[..], [(Token::Client(2), _)]));
     }

@@ -1,5 +1,5 @@
-//! The root's side of a node that joins by itself: a thread that offers its window, gives it to a joiner, and
-//! watches that one live.
+//! The root's side of a node that joins by itself: a thread that offers its window, accepts a joiner, and
+//! monitors its heartbeat.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -23,21 +23,21 @@ use super::windows::Windows;
 use crate::polled_bells::{BEAT_NS, End, PolledBells};
 use crate::random_nonce;
 
-/// How often an offer is looked at.
+/// Polling period of an offer.
 const OFFER_PERIOD: Duration = Duration::from_millis(5);
 
-/// What the thread reports to the root.
+/// Event that the thread reports to the root.
 #[derive(Debug)]
 pub(super) enum AttachEvent {
     /// A joiner was refused.
     Refused(String),
-    /// A joiner has the node; in its file the window begins at that offset.
+    /// A joiner was accepted; the window begins at that offset of its file.
     Joined { base_bytes: u64 },
     /// The node is lost, and the thread ends.
     Lost(String),
 }
 
-/// The thread, as the root holds it.
+/// The root's handle of the thread.
 #[derive(Debug)]
 pub(super) struct JoinThread {
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ struct Shared {
 impl Shared {
     fn tell(&self, event: AttachEvent) {
         unpoisoned(&self.events).push_back(event);
-        // The process's own counter.
+        // The counter belongs to this process.
         let _ = signal(&self.told);
     }
 }
@@ -66,7 +66,7 @@ impl JoinThread {
         self.shared.told.as_fd()
     }
 
-    /// Returns the next of its events.
+    /// Returns the thread's next event.
     pub(super) fn next_event(&self) -> Option<AttachEvent> {
         let mut events = unpoisoned(&self.shared.events);
         if events.is_empty() {
@@ -75,11 +75,11 @@ impl JoinThread {
         events.pop_front()
     }
 
-    /// Withdraws the offer or tells the joiner that this side ends, and waits for the thread.
+    /// Withdraws the offer or notifies the joiner of the end, and waits for the thread.
     pub(super) fn destroy(&mut self) {
         let _ = signal(&self.shared.stop);
         if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than a millisecond.
+            // The thread never blocks longer than a millisecond.
             let _ = thread.join();
         }
     }
@@ -91,7 +91,7 @@ impl Drop for JoinThread {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Offered {
     window: SharedMemory,
     key: WindowKey,
@@ -157,7 +157,7 @@ pub(super) fn start(
     Ok((RunningNode::attached(thread, NodeLink::Awaited(Vec::new()), side), base_bytes))
 }
 
-/// What is offered, and to whom.
+/// Terms of the offer, and its node.
 struct Offer<'a> {
     terms: Terms,
     name: (NodeId, &'a str, &'a str),
@@ -166,7 +166,7 @@ struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// Starts the thread, which sees the first page of the window as `page`.
+    /// Starts the thread, with `page` as its view of the first page of the window.
     fn start<C: CacheMaintenance>(
         self,
         page: SharedMemory<C>,
@@ -199,7 +199,7 @@ fn keep<C: CacheMaintenance>(mut host: Host, page: &SharedMemory<C>, offered: &O
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
-    // Also to a joiner that was thought dead: if it lives, it has to know.
+    // Also notifies a joiner presumed dead: if it is alive, it must know.
     end.leave(page);
     match lost {
         Ok(Some(loss)) => shared.tell(AttachEvent::Lost(loss.to_string())),

@@ -1,4 +1,4 @@
-//! Starting nodes: the emulator of a virtual machine, or an agent under an emulator on this kernel.
+//! Starts nodes: the emulator of a virtual machine, or an agent under an emulator on this kernel.
 
 use std::fs::File;
 use std::num::NonZeroU16;
@@ -21,21 +21,20 @@ use super::node::{NodeLink, RunningNode, StreamSide, Way, WindowSide};
 use super::{Root, attached};
 use crate::control_link::ControlLink;
 
-/// What tells boot images apart: the instruction set, the folders of modules with their places, and those of
-/// files.
+/// Key of a boot image: the instruction set, the folders of modules with their paths, and those of files.
 pub(super) type BootImageKey = (Isa, Vec<(PathBuf, &'static str)>, Vec<PathBuf>);
 
-/// What a virtual machine boots.
+/// Boot image of a virtual machine.
 #[derive(Debug)]
 pub(super) struct BootImage {
-    /// In the cache.
+    /// Path in the cache.
     path: PathBuf,
-    /// The memory that a node needs to boot it.
+    /// Memory that a node needs to boot it, in MiB.
     needed_mib: u64,
 }
 
 impl Root {
-    /// Starts a node; one that does not start is lost with the reason.
+    /// Starts a node. If that fails, the node is lost with the reason.
     pub(super) fn boot_node(&mut self, id: NodeId, generation: NonZeroU16) {
         let Some(node) = self.machine.node(id).cloned() else { return };
         let welcome =
@@ -73,7 +72,7 @@ impl Root {
         }
     }
 
-    /// The host's agent is part of this process.
+    /// Marks the host as up: its agent is part of this process.
     fn host_is_up(&mut self) {
         let ready = Report::Ready {
             version: FINGERPRINT,
@@ -95,7 +94,7 @@ impl Root {
         let cpu: Vec<&str> = cpu.into_iter().flat_map(|cpu| ["-cpu", cpu]).collect();
         command.args(&cpu).arg(&tombolod).arg("agent").arg(theirs.as_raw_fd().to_string()).arg(&emulator);
         command.args(&cpu);
-        // For the programs alone: their monitor is static, and its paths are the host's.
+        // Only for programs: their monitor is static, and uses the host's paths.
         if let Some(folder) = user.and_then(|user| user.files.as_ref()) {
             let folder = folder.locate(kit).map_err(text)?;
             files::check_folder(&folder).map_err(text)?;
@@ -124,7 +123,7 @@ impl Root {
         if vm.accelerator == Accelerator::Kvm {
             can_use_kvm()?;
         }
-        // The user's files come last, so that they are the ones that are there.
+        // The user's files come last and override others.
         let own = parts.root.iter().cloned().map(Ok);
         let folders = own.chain(vm.files.iter().map(|folder| folder.locate(kit)));
         let folders = folders.collect::<Result<Vec<_>, _>>().map_err(text)?;
@@ -149,14 +148,14 @@ impl Root {
         }
     }
 
-    /// Returns the doorbell vectors of the windows of a node.
+    /// Returns the number of doorbell vectors of each window of a node.
     fn vectors_of(&self, node: NodeId) -> Vec<u16> {
         self.machine.windows_of(node).map(|window| window.doorbells).collect()
     }
 
-    /// Returns the boot image of virtual machines of an instruction set with files out of these folders. To
-    /// pack and to hash megabytes takes tens of milliseconds, in which no death would be told, so it is done
-    /// when the machine comes up: a node that starts again has the monitor and the files that it had.
+    /// Returns the boot image of virtual machines of an instruction set with files from these folders.
+    /// Packing and hashing megabytes takes tens of milliseconds, during which no death would be reported, so
+    /// it is done when the machine comes up: a restarted node has the same monitor and files.
     fn boot_image(
         &mut self,
         parts: &VmKit,
@@ -170,7 +169,7 @@ impl Root {
         }
         let files = Files::gather(&key.2).map_err(text)?;
         let needed_mib = files.needed_memory_mib();
-        // Before megabytes are read.
+        // Checked before megabytes are read.
         files::check_memory(needed_mib, memory_mib).map_err(text)?;
         let archive = initramfs::pack(parts, &files).map_err(text)?;
         let directory = initramfs::cache_directory().map_err(text)?;
@@ -195,8 +194,8 @@ impl Root {
         self.start_behind_window(node.id, generation, |serial, windows| Ok(board.launch(serial, windows)))
     }
 
-    /// Connects a node to its windows, and starts the emulator that has them. `launch` returns the emulator's
-    /// command, given its ends of the serial line and of the windows.
+    /// Connects a node to its windows, and starts its emulator. `launch` returns the emulator's command,
+    /// given its ends of the serial line and of the windows.
     fn start_behind_window(
         &mut self,
         node: NodeId,
@@ -230,8 +229,8 @@ impl Root {
     }
 }
 
-/// Starts a virtual machine that streams of bytes join to the host: ports of its serial device, whose other
-/// ends are sockets that no process has but this one and the emulator.
+/// Starts a virtual machine joined to the host by byte streams: ports of its serial device, whose other ends
+/// are sockets that only this process and the emulator hold.
 fn start_with_ports(qemu: &Qemu) -> Result<RunningNode, String> {
     let pair = || socket::pair(socket::SocketKind::Stream).map_err(text);
     let (serial, serial_end) = pair()?;
@@ -256,7 +255,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns whether the host's kernel lets this process run virtual machines.
+/// Checks that the host's kernel lets this process run virtual machines.
 fn can_use_kvm() -> Result<(), String> {
     const DEVICE: &str = "/dev/kvm";
     let opened = File::options().read(true).write(true).open(DEVICE);
@@ -265,7 +264,7 @@ fn can_use_kvm() -> Result<(), String> {
     })
 }
 
-/// A part that the kit does not have, and why it was looked for there.
+/// Describes a missing part of the kit and the reason for searching there.
 fn missing(kit: &Kit, error: impl std::fmt::Display) -> String {
     match kit.is_named() {
         true => format!(

@@ -1,10 +1,10 @@
-//! Which nodes have something for the root to read: the kernel keeps the list, so that the cost of a wakeup
-//! grows with the nodes that stir, not with all nodes.
+//! Nodes with pending input for the root. The kernel keeps the list, so that the cost of a wake-up depends on
+//! the active nodes, not on all nodes.
 //!
 //! A node is armed or stirring. For an armed node, the root has announced on the control link that it sleeps,
-//! and the node is in the set; the root does not look at it until the kernel reports it. The root looks at a
-//! stirring node in every round, until the node can be armed. Whatever is given to an armed node, an order or
-//! typed input, makes it stir.
+//! and the node is in the set; the root does not examine it until the kernel reports it. The root examines a
+//! stirring node in every round, until the node can be armed. Orders and typed input for an armed node make
+//! it stir.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -17,21 +17,21 @@ use tombolo_platform::time::Deadline;
 
 use super::node::RunningNode;
 
-/// What a node may be heard by: every descriptor that it has open, with what to wait for, if for anything.
+/// All open descriptors of a node, with the events to wait for, if any.
 pub(super) type Sources<'a> = Vec<(BorrowedFd<'a>, Option<Interest>)>;
 
-/// The descriptors of a node. They are a set of their own: when that is closed the kernel forgets all of them
-/// at once, also those that a copy elsewhere keeps open.
+/// Descriptors of a node, in a set of their own: closing the set removes all of them at once, including those
+/// that a copy elsewhere keeps open.
 #[derive(Debug)]
 struct Listening {
     set: Epoll,
-    /// What the set waits for.
+    /// Events that the set waits for.
     interests: HashMap<RawFd, Interest>,
 }
 
 impl Listening {
-    /// Waits for these from now on. Where descriptors were closed or made since, `anew`: a number may be
-    /// another's by now.
+    /// Sets the descriptors to wait for. If descriptors were closed or created since, `anew` rebuilds the
+    /// set, because a number may have been reused.
     fn listen(&mut self, sources: &Sources<'_>, anew: bool) -> Result<(), OsError> {
         if anew {
             sources.iter().for_each(|(fd, _)| self.set.remove(fd));
@@ -54,10 +54,10 @@ impl Listening {
     }
 }
 
-/// Says which nodes to hear.
+/// Tracks which nodes have pending input.
 #[derive(Debug)]
 pub(super) struct Hearing {
-    /// A set of sets, by node.
+    /// A set of the nodes' sets.
     all: Epoll,
     nodes: HashMap<NodeId, Listening>,
     stirring: BTreeSet<NodeId>,
@@ -65,7 +65,7 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    /// Of no nodes.
+    /// Creates an empty tracker.
     ///
     /// # Errors
     /// Too many open files.
@@ -78,24 +78,24 @@ impl Hearing {
         })
     }
 
-    /// Readable when an armed node has something to be heard.
+    /// Returns a descriptor that is readable when an armed node has input.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.all.as_fd()
     }
 
-    /// Returns the nodes to look at.
+    /// Returns the nodes to examine.
     pub(super) fn stirring(&self) -> Vec<NodeId> {
         self.stirring.iter().copied().collect()
     }
 
-    /// A node is to be looked at, because something was given to it.
+    /// Makes a node stir because it was given an order or input.
     pub(super) fn stir(&mut self, id: NodeId, node: &mut RunningNode) {
         if self.stirring.insert(id) {
             node.wake_up();
         }
     }
 
-    /// A node runs from now on.
+    /// Adds a node that starts to run.
     ///
     /// # Errors
     /// Too many open files.
@@ -107,14 +107,14 @@ impl Hearing {
         Ok(())
     }
 
-    /// A node is gone.
+    /// Removes a node that is gone.
     pub(super) fn forget(&mut self, id: NodeId) {
         self.stirring.remove(&id);
         self.nodes.remove(&id);
     }
 
-    /// Arms what stirs, as far as there is nothing left to do on it; a node's control link is listened to
-    /// only if it `may_ask`. Returns the nodes that cannot be listened to.
+    /// Arms stirring nodes that have no remaining work; a node's control link is read only if it `may_ask`.
+    /// Returns the nodes that cannot be waited for.
     pub(super) fn arm(
         &mut self,
         nodes: &mut HashMap<NodeId, RunningNode>,
@@ -139,15 +139,15 @@ impl Hearing {
         deaf
     }
 
-    /// Returns whether the root may sleep until the kernel tells of something.
+    /// Returns whether the root may sleep until the kernel reports an event.
     pub(super) fn is_armed(&self) -> bool {
         self.stirring.is_empty()
     }
 
-    /// After a sleep: what has something to be heard stirs, and so does what could not be armed.
+    /// Updates the state after a sleep: nodes with input stir, and so do those that could not be armed.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub(super) fn wake(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) -> Result<(), OsError> {
         self.all.wait(&mut self.events, Some(Deadline::after(std::time::Duration::ZERO)))?;
         let told: Vec<NodeId> = self.events.iter().map(|(key, _)| NodeId(key as u16)).collect();
@@ -162,7 +162,7 @@ impl Hearing {
         Ok(())
     }
 
-    /// Everything stirs: what is listened to has changed for all.
+    /// Makes every node stir, because the events to wait for have changed for all.
     pub(super) fn stir_all(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) {
         for (id, node) in nodes {
             self.stir(*id, node);

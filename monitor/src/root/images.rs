@@ -1,9 +1,8 @@
-//! Images that clients pass as files, read and checked beside the loop of the root.
+//! Reads and checks images that clients pass as files, outside the root's loop.
 //!
-//! A file can be long, on a slow disk or on none that answers, and to check one takes hashing all of it:
-//! nothing that those should wait for whose peers have just died. So a thread does it, in the order in which
-//! the files came. What is read that is known already, byte by byte, is not kept a second time, however many
-//! domains run it.
+//! A file can be long, or on a slow or unresponsive disk, and checking it requires hashing all of it: too
+//! long to delay notifications of dead peers. So a thread does it, in the order of arrival. An image that is
+//! already known, compared byte by byte, is not stored a second time, however many domains run it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,33 +16,33 @@ use tombolo_machine::image::{Image, MAX_IMAGE_BYTES};
 use tombolo_platform::OsError;
 use tombolo_platform::event::{drain, eventfd, signal};
 
-/// What images may take together that are kept for the case that they are passed again.
+/// Maximum total size of images cached in case they are passed again.
 const MAX_KNOWN_BYTES: usize = 64 << 20;
 
-/// How many these may be.
+/// Maximum number of cached images.
 const MAX_KNOWN: usize = 16;
 
-/// Bytes that are compared at a time.
+/// Number of bytes compared at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// How many files may wait to be read. A client that passes one more is not read until then.
+/// Maximum number of files queued for reading. A client that passes one more is not read until there is room.
 const MAX_WAITING: usize = 64;
 
-/// An image, or why there is none.
+/// An image, or the reason why it is invalid.
 pub(super) type Outcome = Result<Image, String>;
 
-/// Reads images on a thread of its own. `T` is what an image is awaited for.
+/// Reads images on a separate thread. `T` is the purpose of an image.
 pub(super) struct ImageReader<T> {
     files: Sender<(T, OwnedFd)>,
     images: Receiver<(T, Outcome)>,
-    /// Counts what is in `images`.
+    /// Counts the entries of `images`.
     rung: Arc<OwnedFd>,
-    /// Files that were passed on, less images that came back.
+    /// Number of files queued minus images returned.
     waiting: usize,
 }
 
 impl<T: Send + 'static> ImageReader<T> {
-    /// Starts the thread, which ends with this.
+    /// Starts the thread, which ends when this is dropped.
     ///
     /// # Errors
     /// Out of descriptors, out of threads.
@@ -68,7 +67,7 @@ impl<T: Send + 'static> ImageReader<T> {
         Ok(ImageReader { files, images, rung, waiting: 0 })
     }
 
-    /// Has a file read.
+    /// Queues a file for reading.
     pub(super) fn read(&mut self, purpose: T, file: OwnedFd) {
         // The thread does not end before this does.
         if self.files.send((purpose, file)).is_ok() {
@@ -76,12 +75,12 @@ impl<T: Send + 'static> ImageReader<T> {
         }
     }
 
-    /// As many files wait as may.
+    /// Returns whether the queue is full.
     pub(super) fn is_full(&self) -> bool {
         self.waiting >= MAX_WAITING
     }
 
-    /// Returns the next that was read.
+    /// Returns the next result.
     pub(super) fn next(&mut self) -> Option<(T, Outcome)> {
         let read = self.images.try_recv().ok()?;
         self.waiting -= 1;
@@ -93,24 +92,24 @@ impl<T: Send + 'static> ImageReader<T> {
         drain(&*self.rung);
     }
 
-    /// Readable when something was read.
+    /// Returns a descriptor that is readable when there are results.
     pub(super) fn ready_fd(&self) -> BorrowedFd<'_> {
         self.rung.as_fd()
     }
 }
 
-/// Images that were read before, the least recently used first.
+/// Images that were read before, in order of least recent use.
 #[derive(Default)]
 struct Known(VecDeque<KnownImage>);
 
 struct KnownImage {
     image: Image,
-    /// It came as a bare executable, which is less than all of the image.
+    /// Whether it was a bare executable, which is only a part of the image.
     bare: bool,
 }
 
 impl KnownImage {
-    /// What a file held that this was read from.
+    /// Returns the content of the file that it was read from.
     fn content(&self) -> &[u8] {
         match self.image.programs().next() {
             Some(program) if self.bare => program.bytes,
@@ -151,8 +150,7 @@ impl Known {
     }
 }
 
-/// Returns the length of what a client passed, which may be anything: a pipe that never ends would never be
-/// read.
+/// Returns the length of a file from a client. Refuses other types: an endless pipe could never be read.
 fn length_of(file: &File) -> Result<usize, String> {
     let kind = file.metadata().map_err(|error| error.to_string())?;
     if !kind.is_file() || kind.len() > MAX_IMAGE_BYTES {
@@ -170,7 +168,7 @@ fn holds(file: &File, content: &[u8]) -> bool {
     })
 }
 
-/// As much of a file as it is said to hold, or less if it has become shorter.
+/// Reads a file up to the stated length, or less if it has been truncated.
 fn read_whole(file: &File, length_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -197,7 +195,7 @@ mod tests {
     use tombolo_platform::Deadline;
     use tombolo_platform::event::{Interest, poll};
 
-    /// Returns an executable for x86-64 of which nothing is loaded, longer than a piece.
+    /// Returns an executable for x86-64 without loaded segments, longer than a piece.
     fn program() -> Vec<u8> {
         let mut bytes = vec![0; PIECE_BYTES + 100];
         bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
@@ -220,7 +218,7 @@ mod tests {
         file
     }
 
-    /// Where the bytes of an image lie: equal for two that share them.
+    /// Returns the address of an image's bytes: equal for two that share them.
     fn place(image: &Image) -> *const u8 {
         image.as_bytes().as_ptr()
     }
@@ -231,7 +229,7 @@ mod tests {
         let first = known.read(&file_of(&program())).unwrap();
         let again = known.read(&file_of(&program())).unwrap();
         assert_eq!((place(&first), first.id()), (place(&again), again.id()));
-        // One that came packed has a name, and one that did not has none: they are not the same.
+        // A packed image has a name, and a bare one does not: they are not equal.
         let image = packed("named");
         let first = known.read(&file_of(image.as_bytes())).unwrap();
         let again = known.read(&file_of(image.as_bytes())).unwrap();

@@ -1,8 +1,8 @@
-//! The root monitor: does what [`tombolo_monitor_core::root`] decides, and tells it what happens.
+//! The root monitor: carries out the decisions of [`tombolo_monitor_core::root`], and passes events to it.
 //!
-//! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in
-//! the loop blocks but the handshake with a virtual machine that has just rung for it, and for 50 ms at most
-//! the end of an emulator whose sockets have closed.
+//! One loop, with a second thread that reads images. It waits only for descriptors. The loop never blocks,
+//! except for the handshake with a virtual machine that has just rung for it, and for at most 50 ms for the
+//! end of an emulator whose sockets have closed.
 
 mod attached;
 mod boot;
@@ -39,16 +39,16 @@ use node::RunningNode;
 use tombolo_monitor_core::root::{Core, Effect, Resource};
 use windows::Windows;
 
-/// The monitor of a plain host ends by itself after being unused for this long.
+/// Idle time after which the monitor of a plain host ends by itself.
 const IDLE_LIFE: Duration = Duration::from_secs(10);
 
-/// How many rounds of orders and reports are served before clients and timers.
+/// Maximum number of rounds of orders and reports before clients and timers are served.
 const BURST: usize = 16;
 
-/// How many reports of one node are served in a round, so that a flood from one does not starve the others.
+/// Maximum number of reports of one node per round, so that a flood from one does not starve the others.
 const REPORTS_PER_ROUND: usize = 64;
 
-/// Why a machine did not come up, or ended.
+/// Reason why a machine did not come up, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// A machine of this name is already up.
@@ -56,7 +56,7 @@ pub enum RootError {
         "machine '{0}' is up already: see `tombolo status`, or bring it down first with `tombolo down --machine {0}`"
     )]
     AlreadyUp(String),
-    /// It was taken down before all nodes were up.
+    /// The machine was taken down before all nodes were up.
     #[error("machine '{0}' was taken down while it came up")]
     Stopped(String),
     /// A node did not come up.
@@ -67,37 +67,37 @@ pub enum RootError {
         /// The cause.
         cause: String,
     },
-    /// A window could not be made.
+    /// A window could not be created.
     #[error("{0}")]
     Window(String),
     /// A part of the kit is missing.
     #[error(transparent)]
     Kit(#[from] KitError),
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// A report that came with an image that is being read.
+/// A report whose image is being read.
 struct AwaitsImage {
     node: NodeId,
     losses: u64,
     report: Report,
 }
 
-/// The root monitor: performs what [`Core`] decides, and serves the host as its agent.
+/// The root monitor: carries out the decisions of [`Core`], and serves the host as its agent.
 pub struct Root {
     machine: Machine,
-    /// The kit, or why it is missing; the host alone needs none.
+    /// The kit, or the reason why it is missing; the host alone needs none.
     kit: Result<Kit, KitError>,
     core: Core,
     agent: Agent,
     nodes: HashMap<NodeId, RunningNode>,
     windows: Windows,
-    /// Of domains on this kernel.
+    /// Shared doorbells of domains on this kernel.
     shared_bells: SharedBells,
     hearing: Hearing,
-    /// Whether agents are read; not while there is no room for what they may send.
+    /// Whether agents are read; false while there is no room for their requests.
     may_ask: bool,
     /// Ends of socket pairs whose other end was handed out.
     pairs: HashMap<ChannelId, OwnedFd>,
@@ -106,27 +106,27 @@ pub struct Root {
     /// Boot images, kept for restarts.
     boot_images: HashMap<boot::BootImageKey, BootImage>,
     images: ImageReader<AwaitsImage>,
-    /// Files that came with requests: node, connection, request.
+    /// Files that came with requests, by node, connection and request.
     offered: HashMap<(NodeId, u32, u32), OwnedFd>,
-    /// How often each node was lost; it tells requests of a node's previous life from new ones.
+    /// Number of losses of each node; distinguishes requests of a node's previous life from new ones.
     losses: HashMap<NodeId, u64>,
     stopping: bool,
-    /// There is more to do, even if no descriptor is ready.
+    /// Whether there is more to do even if no descriptor is ready.
     unsettled: bool,
-    /// Readable when the supervisor is gone, which would clean up after this process.
+    /// Readable when the supervisor, which would clean up after this process, is gone.
     supervisor: OwnedFd,
-    /// Readable when the command that asked for the machine is gone before it is up, so that it is not
-    /// needed.
+    /// Readable when the command that requested the machine is gone before it is up, so that the machine is
+    /// not needed.
     unheard: Option<Epoll>,
     idle_exit: bool,
 }
 
 impl Root {
-    /// Returns a root monitor for `machine`. It serves clients from now on, for as long as its `supervisor`
+    /// Creates a root monitor for `machine`. It serves clients from now on, as long as its `supervisor`
     /// lives.
     ///
     /// # Errors
-    /// [`RootError::AlreadyUp`].
+    /// [`RootError::AlreadyUp`] if a machine of this name is up.
     pub fn new(
         machine: Machine,
         kit: Result<Kit, KitError>,
@@ -165,7 +165,7 @@ impl Root {
         })
     }
 
-    /// Starts all nodes and waits until they are up, reporting each by `say`, which returns false when its
+    /// Starts all nodes and waits until they are up, reporting each by `say`, which returns false if its
     /// reader is gone; `end` becomes readable then.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Root {
                 if !said.contains(&node.id) {
                     said.push(node.id);
                     let NodeInfo { name, kind, isa, boot, .. } = node;
-                    // The process that asked for the machine may be gone: then it is not needed.
+                    // The process that requested the machine may be gone: then it is not needed.
                     self.stopping |= !say(format!("{name}: {kind} {isa} up in {:.2} s", boot.as_secs_f64()));
                 }
             }
@@ -202,10 +202,10 @@ impl Root {
         }
     }
 
-    /// Serves until the machine is taken down or, with `idle_exit`, until it has been unused for a while.
+    /// Serves until the machine is taken down or, with `idle_exit`, until it has been idle for a while.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub fn serve(&mut self) -> Result<(), RootError> {
         loop {
             self.settle();
@@ -220,8 +220,7 @@ impl Root {
         }
     }
 
-    /// Passes reports and effects around until nothing is left to do at once, or others should get their
-    /// turn.
+    /// Processes reports and effects until there is nothing left to do, or others should get their turn.
     fn settle(&mut self) {
         self.unsettled = true;
         self.core.set_wall_clock(now_ns(), wall_ns());
@@ -241,18 +240,18 @@ impl Root {
                 worked = true;
                 self.perform(effect);
             }
-            // Close what was offered and not taken.
+            // Close files that were offered but not used.
             self.offered.clear();
             if !worked {
                 self.unsettled = false;
-                // Not before: an orphan is kept while its domain is not known to have ended.
+                // Not earlier: an orphan is kept until its domain is known to have ended.
                 let nodes: Vec<i32> = self.nodes.values().map(RunningNode::pid).collect();
                 return self.agent.end_orphans(&nodes, |domain| self.core.lives(domain));
             }
         }
     }
 
-    /// Takes in a report; with a file that came along, when that has been read.
+    /// Processes a report; one with a file is processed when that has been read.
     fn take_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
         match file {
             None => self.core.report(now_ns(), node, report, None),
@@ -267,12 +266,12 @@ impl Root {
         }
     }
 
-    /// Takes in the reports whose images have been read; whether there were any.
+    /// Processes the reports whose images have been read. Returns whether there were any.
     fn take_images(&mut self) -> bool {
         let mut worked = false;
         while let Some((AwaitsImage { node, losses, report }, image)) = self.images.next() {
             worked = true;
-            // A node that started anew numbers its connections anew.
+            // A restarted node numbers its connections from the start.
             if losses == self.losses_of(node) {
                 self.core.report(now_ns(), node, report, Some(image));
             }
@@ -284,7 +283,7 @@ impl Root {
         self.losses.get(&node).copied().unwrap_or(0)
     }
 
-    /// Takes in what a node's agent reports; whether there was anything.
+    /// Processes reports of a node's agent. Returns whether there were any.
     fn hear_node(&mut self, id: NodeId) -> bool {
         let mut worked = false;
         let mut heard = 0;
@@ -297,7 +296,7 @@ impl Root {
                 Ok(Some((bytes, fds))) => {
                     worked = true;
                     heard += 1;
-                    // An agent of another node is a peer: what it says is checked like anybody's.
+                    // An agent of another node is a peer: its messages are validated like any other's.
                     match Report::from_bytes(&bytes) {
                         Ok(report) => {
                             if matches!(report, Report::Ended { .. }) {
@@ -373,7 +372,7 @@ impl Root {
                 let program = image.program(target).ok();
                 match program.and_then(|program| program_from_bytes(program.bytes).ok()) {
                     Some(file) => streams.send_file(stream, file),
-                    // The agent finds that it is missing, and says so when it is to be started.
+                    // The agent detects the missing program and reports it when it is to be started.
                     None => streams.send_nothing(stream),
                 }
             }
@@ -400,7 +399,7 @@ impl Root {
     }
 
     fn give_order(&mut self, id: NodeId, order: Order, passed: &[Resource]) {
-        // A resource that is gone leaves a gap; the agent that needs it reports that.
+        // A missing resource leaves a gap; the agent that needs it reports the error.
         let fds: Vec<OwnedFd> = passed.iter().filter_map(|resource| self.resource(*resource)).collect();
         if id == NodeId::HOST {
             // The host's agent is stopped by ending this process, not by an order.
@@ -448,7 +447,7 @@ impl Root {
         }
     }
 
-    /// Sleeps until something happens, and takes note of it.
+    /// Sleeps until an event and handles it.
     fn wait_and_handle(&mut self) -> Result<(), RootError> {
         let may_ask = !self.images.is_full();
         if may_ask != self.may_ask {
@@ -515,13 +514,13 @@ impl Drop for Root {
     }
 }
 
-/// Nanoseconds since 1970 in UTC; 0 by a clock that is set to a time before.
+/// Returns nanoseconds since 1970 in UTC; 0 if the clock is set to an earlier time.
 fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the connection and number of a request for a region of the file that comes with it. Other files
+/// Returns the connection and number of a region request whose memory is the accompanying file. Other files
 /// are images.
 fn offers_file(report: &Report) -> Option<(u32, u32)> {
     let Report::Asked { connection, message } = report else { return None };

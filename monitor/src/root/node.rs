@@ -19,44 +19,44 @@ use super::hearing::Sources;
 use crate::control_link::{Arrived, ControlLink};
 use crate::streams::{CONTROL_STREAM, LinkStreams};
 
-/// How long a virtual machine may take over a handshake that it has just begun.
+/// Timeout of a virtual machine's handshake once it has begun.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// How long after its sockets an emulator that ends may be there: it has freed its memory by then.
+/// Maximum time that an emulator outlives its sockets: it has freed its memory by then.
 const EMULATOR_ENDS: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How much of a node's complaints is kept.
+/// Maximum number of bytes retained of a node's error output.
 const MAX_COMPLAINT_BYTES: usize = 1024;
 
-/// The control link to a node's agent, which for a virtual machine is opened once it has booted.
+/// Control link to a node's agent; for a virtual machine it is opened after booting.
 #[derive(Debug)]
 pub(super) enum NodeLink {
-    /// Nothing heard yet; what is to be said first.
+    /// Not connected yet; messages to be sent first.
     Awaited(Vec<Vec<u8>>),
-    /// Made.
+    /// Connected.
     Made(ControlLink),
 }
 
-/// What the control link of a node is made over once its monitor is there.
+/// Method of opening the control link once the node's monitor runs.
 #[derive(Debug)]
 pub(super) enum Way {
     Window(WindowSide),
     Streams(StreamSide),
 }
 
-/// The links of a virtual machine that shares no memory, as the host holds them.
+/// The host's ends of the links of a virtual machine without shared memory.
 #[derive(Debug)]
 pub(super) struct StreamSide {
-    /// Where its monitor is heard first; taken by the control link.
+    /// Stream on which its monitor is first heard; moved to the control link.
     control: Option<OwnedFd>,
-    /// The port of the control link, for as long as the node runs.
+    /// Port of the control link, kept as long as the node runs.
     _port: LinkStreams,
-    /// The streams of channels.
+    /// Streams of channels.
     streams: LinkStreams,
 }
 
 impl StreamSide {
-    /// Over these two sockets, whose other ends the emulator has as ports of the machine.
+    /// Creates the links over two sockets, whose other ends the emulator exposes as ports of the machine.
     ///
     /// # Errors
     /// No descriptors or no threads are left.
@@ -67,34 +67,35 @@ impl StreamSide {
     }
 }
 
-/// The window of a virtual machine or a board, as the host holds it.
+/// Window of a virtual machine or a board, as held by the host.
 #[derive(Debug)]
 pub(super) struct WindowSide {
-    /// The memory of its window with the host.
+    /// Memory of its window with the host.
     pub(super) memory: OwnedFd,
-    /// How the two sides keep their views of it; `None` where it is coherent.
+    /// Caches between the two sides and the memory; `None` if it is coherent.
     pub(super) caches: Option<Caches>,
-    /// Where the window begins in its file.
+    /// Offset of the window in its file.
     pub(super) base_bytes: u64,
-    /// By which its monitor rings the root, and the root its monitor.
+    /// Event counter by which its monitor rings the root; the next field rings the node's monitor.
     pub(super) host_bell: OwnedFd,
     pub(super) node_bell: OwnedFd,
-    /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
+    /// Both ends of a lifeline that never hangs up: the death of a virtual machine is detected by its
+    /// process.
     pub(super) lifeline: OwnedFd,
     pub(super) _lifeline_far_end: OwnedFd,
 }
 
-/// By what the end of a node shows.
+/// Object by which the end of a node is detected.
 #[derive(Debug)]
 enum Life {
-    /// Its emulator, a process of this kernel.
+    /// The emulator, a process of this kernel.
     Process(Process),
-    /// Its window, for a node that joined by itself.
+    /// The window thread of a node that joined by itself.
     Attached(JoinThread),
 }
 
 impl Life {
-    /// Readable when it may have ended.
+    /// Returns a descriptor that is readable when the node may have ended.
     fn ended_fd(&self) -> BorrowedFd<'_> {
         match self {
             Life::Process(process) => process.ended_fd(),
@@ -103,40 +104,39 @@ impl Life {
     }
 }
 
-/// A node that runs.
+/// A running node.
 #[derive(Debug)]
 pub(super) struct RunningNode {
     life: Life,
-    /// What its thread reported beside its end.
+    /// Events of its thread other than its end.
     events: Vec<AttachEvent>,
     link: NodeLink,
     way: Option<Way>,
-    /// The serial line of its console.
+    /// Serial line of its console.
     serial: Option<OwnedFd>,
-    /// Console input that the serial line has not taken yet.
+    /// Console input that the serial line has not accepted yet.
     typed: Vec<u8>,
-    /// What it writes to its standard error: its emulator's or its monitor's complaints. It does not inherit
-    /// the root's standard error: a process that reads the output of `tombolo up` would see no end of it
-    /// while the machine is up.
+    /// Standard error of its emulator or monitor. It does not inherit the root's standard error: a process
+    /// that reads the output of `tombolo up` would not see its end while the machine is up.
     errors: Option<OwnedFd>,
-    /// The end of that.
+    /// Last part of that output.
     complaint: Vec<u8>,
-    /// Why an order could not be sent.
+    /// Reason why an order could not be sent.
     unsendable: Option<String>,
-    /// A descriptor was closed or made since its [`sources`](Self::sources) were last listened to.
+    /// Whether a descriptor was closed or created since its [`sources`](Self::sources) were last used.
     other_sources: bool,
 }
 
 impl RunningNode {
     pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<(Way, OwnedFd)>) -> Self {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
-        // A pipe that cannot be read without blocking is not read.
+        // A pipe that cannot be made non-blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
         let (way, serial) = vm.unzip();
         Self::with(Life::Process(process), link, (way, serial), errors)
     }
 
-    /// Returns a node that joins by itself.
+    /// Creates a node that joins by itself.
     pub(super) fn attached(thread: JoinThread, link: NodeLink, window: WindowSide) -> Self {
         Self::with(Life::Attached(thread), link, (Some(Way::Window(window)), None), None)
     }
@@ -171,7 +171,7 @@ impl RunningNode {
     pub(super) fn order(&mut self, order: &Order, fds: Vec<OwnedFd>) {
         let message = match order.to_bytes() {
             Ok(message) => message,
-            // Without it the node would not do what the root takes as done.
+            // Without the order the node would diverge from the root's state.
             Err(error) => {
                 self.unsendable = Some(format!("an order to it: {error}"));
                 return;
@@ -183,7 +183,8 @@ impl RunningNode {
         }
     }
 
-    /// Returns the next message of its agent, or why it is lost, with its last words.
+    /// Returns the next message of its agent. The error is the reason why the node is lost, with its last
+    /// output.
     pub(super) fn hear(&mut self) -> Result<Option<Arrived>, String> {
         self.hear_or_lose().map_err(|cause| {
             self.take_complaint();
@@ -195,7 +196,7 @@ impl RunningNode {
         })
     }
 
-    /// Reads what it has complained of, and keeps the end of it.
+    /// Reads its error output and retains the last part.
     fn take_complaint(&mut self) {
         let mut piece = [0; 1024];
         while let Some(pipe) = &self.errors {
@@ -236,7 +237,8 @@ impl RunningNode {
         }
     }
 
-    /// Why the emulator of a machine without a window has ended, whose sockets close a moment before.
+    /// Returns the reason why the emulator of a machine without a window has ended; its sockets close shortly
+    /// before.
     fn see_end_of_emulator(&mut self) -> Result<(), String> {
         if let Some(Way::Streams(_)) = self.way {
             let soon = Some(Deadline::after(EMULATOR_ENDS));
@@ -245,7 +247,7 @@ impl RunningNode {
         self.see_end()
     }
 
-    /// Why it has ended, if it has.
+    /// Returns the reason why the node has ended, if it has.
     fn see_end(&mut self) -> Result<(), String> {
         match &mut self.life {
             Life::Process(process) => match process.try_reap() {
@@ -268,12 +270,12 @@ impl RunningNode {
         }
     }
 
-    /// What became known of a node that joins by itself.
+    /// Returns the pending events of a node that joins by itself.
     pub(super) fn take_events(&mut self) -> Vec<AttachEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// A virtual machine that has booted rings for its handshake.
+    /// Performs the handshake with a virtual machine that has booted and rung for it.
     fn make_line_if_rung(&mut self) -> Result<(), String> {
         let unopened = |error: ChannelError| format!("cannot open the control link to its monitor: {error}");
         let mut link = match &mut self.way {
@@ -294,7 +296,7 @@ impl RunningNode {
         Ok(())
     }
 
-    /// Returns the streams of channels on the link with it, if that is what joins it.
+    /// Returns the streams of channels on the link with it, if it is joined by streams.
     pub(super) fn streams(&self) -> Option<&LinkStreams> {
         match &self.way {
             Some(Way::Streams(side)) => Some(&side.streams),
@@ -302,7 +304,7 @@ impl RunningNode {
         }
     }
 
-    /// What it has printed since.
+    /// Returns its console output since the last call.
     pub(super) fn take_console(&mut self) -> Vec<u8> {
         let mut printed = Vec::new();
         let Some(serial) = &self.serial else { return printed };
@@ -321,7 +323,7 @@ impl RunningNode {
         self.flush_console();
     }
 
-    /// Bytes typed that its serial line has not taken.
+    /// Returns the number of typed bytes that its serial line has not accepted.
     pub(super) fn typed_bytes(&self) -> usize {
         self.typed.len()
     }
@@ -344,12 +346,12 @@ impl RunningNode {
         }
     }
 
-    /// Returns whether a descriptor was closed or made since this was asked last.
+    /// Returns whether a descriptor was closed or created since the last call.
     pub(super) fn take_other_sources(&mut self) -> bool {
         std::mem::take(&mut self.other_sources)
     }
 
-    /// What it may be heard by; its link only if it `may_ask`.
+    /// Returns its descriptors with the events to wait for; its link only if it `may_ask`.
     pub(super) fn sources(&self, may_ask: bool) -> Sources<'_> {
         let mut sources = vec![(self.life.ended_fd(), Some(Interest::Read))];
         sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));

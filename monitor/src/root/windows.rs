@@ -1,5 +1,6 @@
-//! The memory and the doorbells of all windows. The root makes every window, is the `ivshmem` server of each,
-//! and keeps a mapping of each, also of those that the host's programs do not reach: it clears what it lends.
+//! Memory and doorbells of all windows. The root creates every window, is the `ivshmem` server of each, and
+//! keeps a mapping of each, even of those that the host's programs do not access: it clears memory that it
+//! lends.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -13,12 +14,12 @@ use tombolo_machine::{Machine, Window};
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::map;
 
-/// A window as the host holds it.
+/// A window as held by the host.
 #[derive(Debug)]
 struct HostWindow {
     server: Server,
     memory: SharedMemory,
-    /// How its sides keep their views of it; `None` where it is coherent.
+    /// Caches between its sides and the memory; `None` if it is coherent.
     caches: Option<Caches>,
 }
 
@@ -46,11 +47,11 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Makes the windows that are there from the machine's start to its end. Those between a node and the
-    /// host are made when the node starts.
+    /// Creates the windows that exist as long as the machine. Those between a node and the host are created
+    /// when the node starts.
     ///
     /// # Errors
-    /// The window, and what the kernel refused.
+    /// The window, and the error of the kernel.
     pub(super) fn new(machine: &Machine) -> Result<Self, String> {
         let mut windows = BTreeMap::new();
         for window in machine.windows().iter().filter(|window| window.own_of.is_none()) {
@@ -60,11 +61,11 @@ impl Windows {
         Ok(Windows { windows })
     }
 
-    /// Makes the window between a node and the host, and connects the node to all its windows: the sockets
-    /// for its emulator, in the order of the windows.
+    /// Creates the window between a node and the host, and connects the node to all its windows. Returns the
+    /// sockets for its emulator, in window order.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub(super) fn connect(
         &mut self,
         machine: &Machine,
@@ -83,11 +84,11 @@ impl Windows {
         Ok(sockets)
     }
 
-    /// Returns the window between the host and a node that joins by itself, in a file or device that is there
-    /// already; it begins at `base_bytes` of that. Returns it as this process has it mapped.
+    /// Opens the window between the host and a node that joins by itself, in an existing file or device, from
+    /// `base_bytes` on. Returns this process's mapping.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub(super) fn attach(
         &mut self,
         window: &Window,
@@ -111,7 +112,7 @@ impl Windows {
         all.map(|bell| bell.try_clone_to_owned().map_err(text)).collect()
     }
 
-    /// A node is lost: its window with the host is gone, and the others of its windows learn that it left.
+    /// Removes a lost node: closes its window with the host, and disconnects it from its other windows.
     pub(super) fn node_lost(&mut self, machine: &Machine, node: NodeId) {
         for window in machine.windows_of(node) {
             if window.own_of == Some(node) {
@@ -122,12 +123,12 @@ impl Windows {
         }
     }
 
-    /// Its memory, as this process has it mapped.
+    /// Returns the memory of a window as mapped by this process.
     fn mapped(&self, id: WindowId) -> Option<&SharedMemory> {
         self.windows.get(&id).map(|window| &window.memory)
     }
 
-    /// Returns a part of it, and how its sides keep their views of it.
+    /// Returns a part of the memory, and the caches of its sides.
     pub(super) fn part(
         &self,
         id: WindowId,
@@ -139,7 +140,7 @@ impl Windows {
         Some((part, window.caches))
     }
 
-    /// Its memory, to be passed on.
+    /// Returns the memory of a window, to be passed on.
     pub(super) fn memory(&self, id: WindowId) -> Option<BorrowedFd<'_>> {
         self.windows.get(&id).map(|window| window.server.memory())
     }
@@ -165,7 +166,7 @@ impl Windows {
         }
     }
 
-    /// Makes visible to the nodes what was stored to a range.
+    /// Writes back the stores to a range, so that the nodes see them.
     fn write_back(&self, id: WindowId, range: WindowRange) {
         let Some(window) = self.windows.get(&id) else { return };
         let part = window.memory.slice(range.offset_bytes as usize, range.length_bytes as usize);

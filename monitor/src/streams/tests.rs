@@ -64,7 +64,7 @@ fn an_end_that_is_closed_closes_the_other_behind_what_was_sent() {
     assert_eq!(a.take_over(), [ChannelId(1)]);
 }
 
-/// The last words of an end that has closed, although it has not read all.
+/// Checks that data sent by an end arrives after it has closed, although it has not read everything.
 #[test]
 fn what_an_end_sent_arrives_although_it_takes_no_more() {
     for _ in 0..20 {

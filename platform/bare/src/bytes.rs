@@ -1,10 +1,10 @@
-//! Bytes of a window, from and to any offset.
+//! Byte access to a window at any offset.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use tombolo_base::{OutOfRange, SharedMemory};
 
-/// Words have eight.
+/// Size of a word, in bytes.
 const WORD_BYTES: usize = 8;
 
 fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> Result<(), OutOfRange> {
@@ -20,7 +20,8 @@ fn edge(offset_bytes: usize, length_bytes: usize) -> usize {
     length_bytes.min(offset_bytes.wrapping_neg() % WORD_BYTES)
 }
 
-/// Copies bytes in, touching no others: two may write next to each other at once.
+/// Copies bytes in without touching adjacent ones, so that two writers may write next to each other
+/// concurrently.
 ///
 /// # Errors
 /// [`OutOfRange`]; nothing was written.
@@ -36,7 +37,7 @@ pub fn write(memory: &SharedMemory, offset_bytes: usize, source: &[u8]) -> Resul
     Ok(())
 }
 
-/// Writes bytes one by one, which lie inside.
+/// Writes bytes one by one; the range must lie inside.
 fn write_each(memory: &SharedMemory, offset_bytes: usize, source: &[u8]) {
     let first = memory.words().as_ptr().cast::<u8>().cast_mut();
     for (index, byte) in source.iter().enumerate() {
@@ -46,7 +47,7 @@ fn write_each(memory: &SharedMemory, offset_bytes: usize, source: &[u8]) {
     }
 }
 
-/// Copies bytes out, each of which is loaded once.
+/// Copies bytes out, loading each once.
 ///
 /// # Errors
 /// [`OutOfRange`]; `target` is unchanged.

@@ -1,11 +1,10 @@
-//! The calls of a program to its board's monitor, and what the program gets when it starts.
+//! Calls of a program to its board's monitor, and the data that a program receives when it starts.
 //!
 //! A call is a trap: its number in `x8` (aarch64) or `a7` (riscv64), up to four arguments in the first
-//! registers, the result in the first. A call that has a result returns no negative one, except
-//! [`REFUSED`].
+//! registers, the result in the first. Results are never negative, except [`REFUSED`].
 
-/// The version of everything in this module. A program states the version it was built with in its
-/// [note](crate::elf), and a monitor with another version refuses it.
+/// Version of this call interface. A program states the version it was built with in its [note](crate::elf),
+/// and a monitor with another version refuses it.
 pub const VERSION: u32 = 2;
 
 /// Ends the program; argument: its exit status, 0 to 255. Does not return.
@@ -18,64 +17,64 @@ pub const REPORT: u64 = 2;
 /// Receives the next order for the program; arguments: address and length of a buffer. Returns the order's
 /// length, or 0 if there is none. An order that exceeds the buffer stays queued.
 pub const ORDER: u64 = 3;
-/// Sleeps until a doorbell has rung or an order has arrived since the last sleep, or until a time;
-/// argument: nanoseconds of the board's clock, [`FOREVER`] for no limit. Returns the doorbells that rang,
-/// one bit for each vector; bit 0 says that there are orders.
+/// Sleeps until a doorbell has rung or an order has arrived since the last sleep, or until a time; argument:
+/// nanoseconds of the board's clock, [`FOREVER`] for no limit. Returns the doorbells that rang, one bit for
+/// each vector; bit 0 is set if orders are queued.
 pub const SLEEP: u64 = 4;
 
-/// The result of an invalid call.
+/// Result of an invalid call.
 pub const REFUSED: u64 = u64::MAX;
-/// A time that never comes.
+/// Time that never comes, for a sleep without limit.
 pub const FOREVER: u64 = u64::MAX;
 
-/// Bytes of stack at the low end of a program's memory. The memory below is not the program's, so a stack
-/// overflow is a fault.
+/// Size of the stack at the low end of a program's memory. The memory below is not the program's, so a stack
+/// overflow faults.
 pub const STACK_BYTES: u64 = 1 << 20;
 
-/// The most windows of a board: that with the host, and those that it shares with other nodes.
+/// Maximum number of windows of a board: the one with the host, and those shared with other nodes.
 pub const MAX_WINDOWS: usize = 8;
 
-/// A window as a program reaches it.
+/// A window, with addresses valid for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct StartWindow {
-    /// Which of the machine's windows it is.
+    /// Number of the window in the machine.
     pub number: u64,
-    /// The address of its memory.
+    /// Address of the window's memory.
     pub address: u64,
-    /// The length of its memory; 0 for no window. In the window with the host the first pages belong to the
-    /// monitors and are inaccessible.
+    /// Length of the memory; 0 for no window. In the window with the host the first pages are reserved for
+    /// the monitors and inaccessible.
     pub length_bytes: u64,
-    /// The address of its device's registers.
+    /// Address of the registers of the window's device.
     pub registers_address: u64,
 }
 
-/// The addresses of a program's resources. The monitor writes these words, in this order, at the top of its
-/// memory.
+/// Addresses of a program's resources. The monitor writes these words, in this order, at the top of the
+/// program's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Start {
     /// [`VERSION`] as built into the monitor.
     pub version: u64,
-    /// The windows of the board, that with the host first.
+    /// Windows of the board, the one with the host first.
     pub windows: [StartWindow; MAX_WINDOWS],
-    /// The address of free memory for the program's heap.
+    /// Address of free memory for the program's heap.
     pub heap_address: u64,
-    /// The length of that memory.
+    /// Length of that memory, in bytes.
     pub heap_bytes: u64,
-    /// The address of the encoded order that started the program.
+    /// Address of the encoded order that started the program.
     pub order_address: u64,
-    /// The length of that order.
+    /// Length of that order, in bytes.
     pub order_bytes: u64,
-    /// The number of the program's connection to the monitors.
+    /// Number of the program's connection to the monitors.
     pub connection: u64,
 }
 
 impl Start {
-    /// The length of the encoding, in bytes.
+    /// Length of the encoding, in bytes.
     pub const BYTES: usize = size_of::<Start>();
 
-    /// Encodes it: words in the board's byte order, which is little-endian on every supported board.
+    /// Encodes the words in the board's byte order, which is little-endian on every supported board.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Start::BYTES] {
         let windows = self.windows.iter().flat_map(|window| {
@@ -92,10 +91,10 @@ impl Start {
     }
 }
 
-/// The offset of the doorbell register in the registers of a window's device.
+/// Offset of the doorbell register in the registers of a window's device.
 pub const DOORBELL_OFFSET_BYTES: u64 = 12;
 
-/// The offset of the register with the board's own number among the peers of the window.
+/// Offset of the register with the board's own number among the peers of the window.
 pub const OWN_PEER_OFFSET_BYTES: u64 = 8;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Output buffering: a fixed buffer that never makes its writer wait, and reports losses.
+//! Output buffer of fixed size that never blocks its writer, and reports losses.
 
-/// Bytes to be output in order. Bytes that do not fit are dropped and counted; the count is inserted in the
-/// output once there is room again, so that no loss goes unnoticed.
+/// Queue of output bytes. Bytes that do not fit are dropped and counted; the count is inserted in the output
+/// once there is room again, so that no loss goes unnoticed.
 #[derive(Debug)]
 pub struct Outgoing<const N: usize> {
     bytes: [u8; N],
-    /// Total bytes written, and total bytes taken.
+    /// Total number of bytes written; the next field counts those taken.
     written: usize,
     taken: usize,
     /// Bytes lost since the last note.
@@ -14,7 +14,7 @@ pub struct Outgoing<const N: usize> {
     dropped_bytes: u64,
 }
 
-/// Room reserved for the note of a loss.
+/// Room reserved for the note of a loss, in bytes.
 const NOTE_BYTES: usize = 48;
 
 impl<const N: usize> Default for Outgoing<N> {
@@ -37,8 +37,7 @@ impl<const N: usize> Outgoing<N> {
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut room = N - NOTE_BYTES - self.len().min(N - NOTE_BYTES);
         if self.unreported_bytes > 0 {
-            // Only with a fair amount of room: otherwise each line of a flood would bring a note of its
-            // own.
+            // Only with ample room: otherwise each line of a flood would produce its own note.
             if room < N / 4 {
                 self.count_loss(bytes.len());
                 return 0;
@@ -71,19 +70,19 @@ impl<const N: usize> Outgoing<N> {
         self.written.wrapping_sub(self.taken)
     }
 
-    /// Returns whether no bytes wait, except perhaps a pending note of a loss.
+    /// Returns whether no bytes are waiting, except perhaps a pending note of a loss.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns whether neither bytes nor a note wait.
+    /// Returns whether neither bytes nor a note are waiting.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_empty() && self.unreported_bytes == 0
     }
 
-    /// Bytes lost in total.
+    /// Returns the total number of bytes lost.
     #[must_use]
     pub fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes

@@ -1,25 +1,25 @@
 //! Programs for a board: static ELF executables with fixed addresses and a note that identifies them.
 //!
 //! The note distinguishes a program for a board from a Linux program of the same instruction set, which no
-//! header does: owner [`NOTE_OWNER`], type [`NOTE_TYPE`], and the [version of the
+//! header field does: owner [`NOTE_OWNER`], type [`NOTE_TYPE`], and the [version of the
 //! calls](crate::call::VERSION).
 
-/// The owner name of the note.
+/// Owner name of the note.
 pub const NOTE_OWNER: &[u8; 8] = b"Tombolo\0";
-/// The type of the note.
+/// Type number of the note.
 pub const NOTE_TYPE: u32 = 1;
 
-/// Bytes of an ELF header.
+/// Length of an ELF header, in bytes.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of a program header.
+/// Length of a program header, in bytes.
 pub const SEGMENT_BYTES: usize = 56;
-/// The most program headers.
+/// Maximum number of program headers.
 pub const MAX_SEGMENTS: usize = 16;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 
-/// Why a program cannot run on the board.
+/// Reason why a program cannot run on the board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LoadError {
@@ -43,31 +43,31 @@ pub enum LoadError {
     OutsideProgramMemory { address: u64, length_bytes: u64, from: u64, to: u64 },
 }
 
-/// A segment of a program.
+/// Loadable segment of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// The offset in the file.
+    /// Offset in the file, in bytes.
     pub offset: usize,
-    /// The length in the file.
+    /// Length in the file, in bytes.
     pub file_bytes: usize,
-    /// The address in memory.
+    /// Address in memory.
     pub address: u64,
-    /// The length in memory; bytes beyond the file's are zero.
+    /// Length in memory, in bytes; bytes beyond the file's are zero.
     pub memory_bytes: u64,
 }
 
-/// A program whose addresses have been checked.
+/// Program whose addresses have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executable {
-    /// The address of the first instruction.
+    /// Address of the first instruction.
     pub entry: u64,
-    /// The first address after the program.
+    /// First address after the program.
     pub end: u64,
     segments: [Option<Segment>; MAX_SEGMENTS],
 }
 
 impl Executable {
-    /// Reads the headers of `file`, a program for ELF machine `machine` that may use the addresses
+    /// Parses the headers of `file`, a program for ELF machine `machine` that may use the addresses
     /// `from..to`.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ mod tests {
     const MACHINE: u16 = 183;
     const FROM: u64 = 0x4050_0000;
     const TO: u64 = 0x4060_0000;
-    /// The offset of the note's value in the smallest program.
+    /// Offset of the note's value in the smallest program.
     const VERSION_AT: usize = HEADER_BYTES + 2 * SEGMENT_BYTES + 20;
 
     /// Returns a program of one segment, which is its own note, loaded at `FROM` with 64 bytes of zeros after

@@ -1,7 +1,7 @@
-//! A minimal reader of flattened device trees: it finds how much memory the board has.
+//! Minimal reader of flattened device trees, which finds the memory of the board.
 //!
-//! The tree comes from the emulator that made the board, before any other code could change it; it is read
-//! with bounds checks all the same.
+//! The tree comes from the emulator that created the board, before any other code could change it; it is
+//! nevertheless read with bounds checks.
 
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;
@@ -9,7 +9,7 @@ const END_NODE: u32 = 2;
 const PROPERTY: u32 = 3;
 const NOTHING: u32 = 4;
 
-/// Bytes of the header that are used.
+/// Number of bytes of the header that are used.
 pub const HEADER_BYTES: usize = 40;
 
 /// Returns the length of the tree that `header` begins, if it is valid.
@@ -20,7 +20,7 @@ pub fn length_bytes(header: &[u8]) -> Option<usize> {
 
 /// Returns the first range of memory: address and length in bytes.
 ///
-/// Only supports trees whose root has two cells for each, as those of all 64-bit boards do.
+/// Only supports trees whose root has two cells for each, as on all 64-bit boards.
 #[must_use]
 pub fn memory(tree: &[u8]) -> Option<(u64, u64)> {
     length_bytes(tree)?;

@@ -1,4 +1,4 @@
-//! The heap of the board's monitor or of a program.
+//! Heap of the board's monitor or of a program.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -6,7 +6,7 @@ use core::ptr::{NonNull, null_mut};
 
 use linked_list_allocator::Heap;
 
-/// A heap for a program with one thread and no interrupt handlers of its own.
+/// Heap for a program with one thread and no interrupt handlers of its own.
 pub(crate) struct OneThread(UnsafeCell<Heap>);
 
 // SAFETY: a board has one processor, and neither of its two programs runs code of its own in an interrupt:
@@ -17,7 +17,7 @@ unsafe impl Sync for OneThread {}
 #[global_allocator]
 static HEAP: OneThread = OneThread(UnsafeCell::new(Heap::empty()));
 
-/// Gives the heap its memory.
+/// Initialises the heap with its memory.
 ///
 /// # Safety
 /// No other code uses these bytes from now on, and this is called once, before the first allocation.

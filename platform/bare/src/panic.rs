@@ -3,10 +3,10 @@
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// The function that ends the monitor or the program after a panic.
+/// Function called after a panic to end the monitor or the program.
 static LAST_WORDS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets how panics end from now on.
+/// Sets the function that ends the program after a panic.
 pub(crate) fn set(last_words: fn(&PanicInfo<'_>) -> !) {
     LAST_WORDS.store(last_words as *mut (), Ordering::Relaxed);
 }

@@ -6,7 +6,7 @@ use crate::call::MAX_WINDOWS;
 /// Vendor and device id of the shared-memory device, as in its first configuration word.
 const IVSHMEM: u32 = 0x1110_1af4;
 
-/// Slots on a bus.
+/// Number of slots on a bus.
 const SLOTS: u8 = 32;
 
 const COMMAND: u16 = 0x04;
@@ -16,43 +16,43 @@ const COMMAND_MEMORY_AND_MASTER: u32 = 0b110;
 const CAPABILITY_MSIX: u8 = 0x11;
 const MSIX_ENABLE: u32 = 1 << 31;
 
-/// The length of an entry in the interrupt table, in bytes.
+/// Length of an entry in the interrupt table, in bytes.
 const MSIX_ENTRY_BYTES: u64 = 16;
 
-/// The configuration space of bus 0, in words. Offsets are multiples of 4.
+/// Configuration space of bus 0, in words. Offsets are multiples of 4.
 pub trait Configuration {
-    /// Reads a word of the device in `slot`; all ones where there is no device.
+    /// Reads a word of the device in `slot`; all ones if the slot is empty.
     fn read(&self, slot: u8, offset: u16) -> u32;
     /// Writes a word of the device in `slot`.
     fn write(&mut self, slot: u8, offset: u16, value: u32);
 }
 
-/// Memory of devices, in words.
+/// Word access to device memory.
 pub trait DeviceMemory {
     /// Writes a word at a bus address.
     fn write(&mut self, address: u64, value: u32);
 }
 
-/// The addresses for the regions of a device.
+/// Addresses assigned to the regions of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// The registers: one page.
+    /// Address of the registers: one page.
     pub registers: u64,
-    /// The interrupt table: a few pages.
+    /// Address of the interrupt table: a few pages.
     pub interrupts: u64,
-    /// The window; aligned to its length.
+    /// Address of the window, aligned to its length.
     pub window: u64,
 }
 
 impl Places {
-    /// From the registers of a device to those of the next.
+    /// Distance between the registers of two successive devices.
     pub const REGISTERS_STEP_BYTES: u64 = 4 << 10;
-    /// From the interrupt table of a device to that of the next.
+    /// Distance between the interrupt tables of two successive devices.
     pub const INTERRUPTS_STEP_BYTES: u64 = 64 << 10;
-    /// Windows begin at multiples of this, because boards map each with tables of its own.
+    /// Alignment of windows, because boards map each with separate tables.
     pub const WINDOW_UNIT_BYTES: u64 = 1 << 30;
 
-    /// Those of the device after one with these.
+    /// Returns the addresses for the device after the one with these.
     fn next(self, window_bytes: u64) -> Places {
         Places {
             registers: self.registers + Self::REGISTERS_STEP_BYTES,
@@ -61,28 +61,28 @@ impl Places {
         }
     }
 
-    /// As they are, with the window aligned to its length, as PCI asks.
+    /// Returns these addresses with the window aligned to its length, as PCI requires.
     fn aligned(self, window_bytes: u64) -> Places {
         Places { window: self.window.next_multiple_of(window_bytes), ..self }
     }
 }
 
-/// How a device raises interrupts: what it writes where.
+/// Message parameters with which a device raises interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Messages {
-    /// The address to write to.
+    /// Address that the message is written to.
     pub address: u64,
-    /// The value for vector 0; it increases by one for each further vector.
+    /// Value for vector 0; it increases by one for each further vector.
     pub first: u32,
 }
 
-/// Why there is no usable window.
+/// Reason why there is no usable window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PciError {
     /// There is no device on the bus.
     #[error("there is no shared-memory device on the PCI bus")]
     NoDevice,
-    /// There are more devices than a board has windows.
+    /// There are more devices than a board supports windows.
     #[error("there are more than {MAX_WINDOWS} shared-memory devices on the PCI bus")]
     ManyDevices,
     /// The windows need more addresses than the board has for devices.
@@ -96,23 +96,23 @@ pub enum PciError {
     NoInterrupts,
 }
 
-/// The device of a window after setup.
+/// Device of a window after setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowDevice {
-    /// The addresses of its regions.
+    /// Addresses of the device's regions.
     pub places: Places,
-    /// The length of the window.
+    /// Length of the window, in bytes.
     pub window_bytes: u64,
-    /// The number of doorbells.
+    /// Number of doorbells of the window.
     pub vectors: u16,
 }
 
-/// The devices of a board's windows after setup, in the order of their slots.
+/// Devices of a board's windows after setup, in slot order.
 pub type WindowDevices = [Option<WindowDevice>; MAX_WINDOWS];
 
-/// Finds the devices, assigns addresses to their regions, and makes them interrupt with `messages`, each with
-/// those after the ones of the device before. `places` are those of the first; `space_bytes` is how many
-/// addresses there are for windows from there on.
+/// Finds the devices, assigns addresses to their regions, and programs them to interrupt with `messages`,
+/// each device with the values after those of the one before. `places` are the addresses for the first;
+/// `space_bytes` is the size of the address range for windows from there on.
 ///
 /// # Errors
 /// [`PciError`] names what is missing.
@@ -185,7 +185,7 @@ fn set_up_slot(
     Ok(WindowDevice { places, window_bytes, vectors })
 }
 
-/// Returns the length of a memory region: which bits of its address can be written.
+/// Returns the length of a memory region, from the address bits that can be written.
 fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u64, PciError> {
     let offset = BAR0 + 4 * u16::from(number);
     let kind = bus.read(slot, offset);
@@ -198,7 +198,7 @@ fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u6
         mask = u64::from(low & !0xf) | u64::from(bus.read(slot, offset + 4)) << 32;
     }
     let length = (!mask).wrapping_add(1);
-    // An I/O region, or none, whose address cannot be written.
+    // An I/O region, or a missing one, whose address cannot be written.
     if kind & 1 == 1 || low & !0xf == 0 && !wide || length == 0 {
         return Err(PciError::NoRegion(number));
     }
@@ -207,7 +207,7 @@ fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u6
 
 fn find_capability(bus: &impl Configuration, slot: u8, wanted: u8) -> Option<u16> {
     let mut at = (bus.read(slot, CAPABILITIES) & 0xfc) as u16;
-    // Bounded, so that a circular list of capabilities ends too.
+    // Bounded, so that the loop also ends on a circular list of capabilities.
     for _ in 0..48 {
         if at == 0 {
             return None;
@@ -236,7 +236,7 @@ mod tests {
     /// A bus with devices by their slots.
     struct Bus(BTreeMap<u8, Device>);
 
-    /// A device, whose regions have these lengths.
+    /// A fake device with these region lengths.
     struct Device {
         words: HashMap<u16, u32>,
         masks: HashMap<u16, u32>,

@@ -1,11 +1,11 @@
-//! Ticks of a timer in nanoseconds, and back.
+//! Converts ticks of a timer to nanoseconds, and back.
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Returns the time of a number of ticks, in nanoseconds, rounded down.
+/// Converts ticks to nanoseconds, rounded down.
 ///
-/// Where a tick is a whole number of them, which is usual, this takes the same few instructions for any
-/// number; other frequencies need a division of 128 bits, which is a loop.
+/// If a tick is a whole number of nanoseconds, which is usual, this takes the same few instructions for any
+/// number; other frequencies need a 128-bit division, which is a loop.
 #[must_use]
 pub fn ns_of(ticks: u64, frequency_hz: u64) -> u64 {
     match whole_ns_per_tick(frequency_hz) {
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!((ns_of(2, 3_000_000_000), tick_at(1, 3_000_000_000)), (0, 3));
         assert_eq!(tick_at(u64::MAX, 3_000_000_000), u64::MAX);
         assert_eq!([tick_at(0, 62_500_000), tick_at(1, 62_500_000), tick_at(17, 62_500_000)], [0, 1, 2]);
-        // A frequency that no timer has.
+        // No timer has this frequency.
         assert_eq!((ns_of(1, 0), tick_at(1, 0)), (NS_PER_S, 0));
     }
 }

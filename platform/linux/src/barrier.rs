@@ -11,7 +11,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 static REGISTERED: OnceLock<bool> = OnceLock::new();
 
-/// Registers this process for expedited barriers of other processes; true when the kernel supports them.
+/// Registers this process for expedited barriers of other processes. Returns whether the kernel supports
+/// them.
 ///
 /// Cheap after the first call, and in a process of one thread. Otherwise the kernel waits for a grace period
 /// of RCU, which may take seconds on a busy host: call it before there is a second thread. Under an emulator

@@ -285,7 +285,7 @@ mod tests {
         std::fs::rename(&path, place.0.join("granted/other")).unwrap();
         symlink("other", &path).unwrap();
         assert_eq!(text(&one, ""), Err(Errno::LOOP));
-        // A path through a link means what the link led to at that time.
+        // A path through a link refers to the link's target at that time.
         let through = Confined::new(&path, false).unwrap();
         assert!(through.path().ends_with("granted/other"));
         assert_eq!(text(&through, "").as_deref(), Ok("content"));

@@ -46,7 +46,7 @@ impl Events {
         Events { found: Vec::new() }
     }
 
-    /// Returns the keys of the ready descriptors, and what they are ready for.
+    /// Returns the keys of the ready descriptors, with their states.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Ready)> {
         self.found.iter().copied()
     }

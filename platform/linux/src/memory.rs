@@ -28,7 +28,7 @@ pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Seals that fix the size for good: otherwise a peer could shrink the file and turn every access of the
+/// Seals that fix the size permanently: otherwise a peer could shrink the file and turn every access of the
 /// other side into SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
@@ -46,11 +46,11 @@ pub fn create_sealed(name: &str, length_bytes: u64) -> Result<OwnedFd, OsError> 
     Ok(file)
 }
 
-/// Checks that a file received from a peer is a memory file whose size is sealed and at least
-/// `length_bytes`, so that mapping it cannot fault later whatever the peer does.
+/// Checks that a file received from a peer is a memory file whose size is sealed and at least `length_bytes`,
+/// so that mapping it can never fault, for any behaviour of the peer.
 ///
 /// # Errors
-/// `EPERM` for missing seals, `EOVERFLOW` when it is too small, or another error of the kernel.
+/// `EPERM` for missing seals, `EOVERFLOW` if it is too small, or another error of the kernel.
 pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
     let seals = rustix::fs::fcntl_get_seals(&file).context("read the seals of shared memory")?;
     if !seals.contains(SealFlags::SHRINK) {

@@ -19,9 +19,9 @@ const SCORE: &str = "/proc/self/oom_score_adj";
 /// Outcome of a process that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// It exited with this status.
+    /// Exited with this status.
     Exited(u8),
-    /// This signal ended it.
+    /// Killed by this signal.
     Signalled(u8),
 }
 

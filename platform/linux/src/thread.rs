@@ -57,7 +57,7 @@ pub fn set_policy(policy: Policy) -> Result<(), OsError> {
     set_policy_here(policy).context("change the scheduling of a thread")
 }
 
-/// [`set_policy`] for a process between fork and exec: neither allocates nor locks.
+/// Sets the policy like [`set_policy`], between fork and exec: neither allocates nor locks.
 pub(crate) fn set_policy_here(policy: Policy) -> Result<(), Errno> {
     let parameters = Parameters { priority: policy.priority };
     // A direct system call, because some C libraries have only a stub for it.
@@ -152,7 +152,7 @@ pub fn set_cpus(cpus: &[usize]) -> Result<(), OsError> {
     set_cpus_here(cpus).context("restrict a thread to some processors")
 }
 
-/// [`set_cpus`] for a process between fork and exec: neither allocates nor locks.
+/// Restricts the processors like [`set_cpus`], between fork and exec: neither allocates nor locks.
 pub(crate) fn set_cpus_here(cpus: &[usize]) -> Result<(), Errno> {
     sched_setaffinity(None, &set_of(cpus)?)
 }

@@ -1,22 +1,22 @@
-//! Broadcast from many members of a group to all, over channels between each two of them.
+//! Broadcast from any member of a group to all others, over channels between each pair of members.
 //!
 //! After *Asynchronous Broadcast on the Intel SCC using Interrupts* (Petrović, Shahmirzadi, Ropars, Schiper),
-//! algorithm 1. Each source has a tree of its own over all members, in which each member has up to *k*
-//! children. A message is divided into chunks. A member that receives a chunk says so at once; it forwards
-//! the chunk if one of its forwarding buffers is free and no other chunk waits for one, and otherwise keeps
-//! it in a queue. So no member waits for another before it receives: there is no deadlock, and no chunk
-//! overtakes another.
+//! algorithm 1. Each source has its own tree over all members, in which each member has up to *k* children. A
+//! message is divided into chunks. A member that receives a chunk acknowledges it at once; it forwards the
+//! chunk if one of its forwarding buffers is free and no other chunk waits for one, and otherwise queues it.
+//! So no member waits for another before it receives: there is no deadlock, and no chunk overtakes another.
 //!
-//! The paper's queue is without bounds and its members do not die. Here a source has a bounded number of
-//! chunks that not all members have taken, every member keeps a chunk until all have, and flags that all
-//! below a member have taken a chunk travel up the tree. When a member dies, or another joins, the others
-//! exchange what each has ([`wire::Sync`]), and then send along the new trees what is missing. So every
-//! member that lives on gets every message that any of them got, once and in the order of its source.
+//! The paper's queue is unbounded and its members do not die. Here a source has a bounded number of chunks
+//! that not all members have taken, and every member keeps a chunk until all have taken it. Flags that
+//! confirm that all members below a member have taken a chunk travel up the tree. When a member dies or
+//! joins, the others exchange their progress ([`wire::Sync`]), and then send missing chunks along the new
+//! trees. So every surviving member gets every message that any of them got, once and in the order of its
+//! source.
 //!
-//! With [`Order::Total`] all members take all messages in one order: one member, the sequencer, broadcasts
-//! the chunks of all. When it dies the member with the lowest id takes over.
+//! With [`Order::Total`] all members take all messages in the same order: one member, the sequencer,
+//! broadcasts the chunks of all. When it dies the member with the lowest id takes over.
 //!
-//! `no_std`, no I/O and no clock: a [`Member`] is given the bytes that came and says what to send.
+//! `no_std`, no I/O and no clock: a [`Member`] consumes received bytes and returns the messages to send.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -32,10 +32,10 @@ use core::fmt;
 pub use member::{Event, Member, Refusal, Usage};
 pub use view::View;
 
-/// The most members of a group.
+/// Maximum number of members of a group.
 pub const MAX_MEMBERS: usize = 256;
 
-/// The number of a member, unique in its group for ever, and higher than those of all that joined before.
+/// Id of a member, never reused in its group, and higher than those of all members that joined before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub u64);
 
@@ -45,30 +45,32 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// In which order members take messages.
+/// Order in which members take messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
-    /// Those of one source in the order in which it broadcast them. A source does not take its own.
+    /// Messages of one source in the order in which it broadcast them. A source does not take its own
+    /// messages.
     #[default]
     PerSource,
-    /// All in one order that is the same for all members. A source takes its own as well.
+    /// All messages in the same order for all members. A source takes its own messages as well.
     Total,
 }
 
-/// What all members of a group agree on.
+/// Parameters that all members of a group agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// *k*: the most members that one forwards a chunk to, from 1.
+    /// *k*: the maximum number of members that one forwards a chunk to, at least 1.
     pub fan_out: u16,
-    /// The longest part of a message that travels as one, in bytes, from 1.
+    /// Maximum size of a chunk, in bytes, at least 1.
     pub chunk_bytes: u32,
-    /// Chunks that a member forwards at a time, from 1: the paper's message buffers, of which it has one.
+    /// Number of chunks that a member forwards at a time, at least 1: the paper's message buffers, of which
+    /// it has one.
     pub buffers: u16,
-    /// Chunks of a source that not all members have taken, from 1.
+    /// Maximum number of chunks of a source that not all members have taken, at least 1.
     pub window_chunks: u32,
-    /// The longest message in bytes.
+    /// Maximum length of a message, in bytes.
     pub max_message_bytes: u32,
-    /// The order in which messages are taken.
+    /// Order in which messages are taken.
     pub order: Order,
 }
 
@@ -86,7 +88,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The name of the first field that is 0, if one is.
+    /// Returns the name of the first field that is 0, if any.
     #[must_use]
     pub fn invalid(&self) -> Option<&'static str> {
         [
@@ -100,7 +102,7 @@ impl Config {
         .find_map(|(name, value)| (value == 0).then_some(name))
     }
 
-    /// A number that differs between configurations, with overwhelming probability.
+    /// Returns a number that differs between configurations, with overwhelming probability.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let fields = [
@@ -119,7 +121,7 @@ impl Config {
     }
 }
 
-/// How a member broke the protocol. Its channel is to be closed, which the others take for its death.
+/// Protocol violation by a member. Close its channel; the others treat that as its death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {

@@ -1,24 +1,24 @@
-//! The tree along which the chunks of a source travel.
+//! Tree along which the chunks of a source travel.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::MemberId;
 
-/// A member's place in a tree.
+/// Position of a member in a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// From where it receives; `None` for the root.
+    /// Member that it receives from; `None` for the root.
     pub(crate) parent: Option<MemberId>,
-    /// To where it forwards.
+    /// Members that it forwards to.
     pub(crate) children: Vec<MemberId>,
 }
 
-/// The place of `own` in the tree from `root` over `members`, each of which has up to `fan_out` children:
-/// members in the order of their ids, from the root on and around, fill the tree level by level. Every member
-/// computes the same tree.
+/// Returns the position of `own` in the tree from `root` over `members`, each of which has up to `fan_out`
+/// children. Members fill the tree level by level, in the order of their ids, starting at the root and
+/// wrapping around. Every member computes the same tree.
 ///
-/// Both must be members.
+/// Both `root` and `own` must be members.
 pub(crate) fn place(members: &BTreeSet<MemberId>, root: MemberId, own: MemberId, fan_out: usize) -> Place {
     let count = members.len();
     let around: Vec<MemberId> = members.range(root..).chain(members.range(..root)).copied().collect();

@@ -1,23 +1,23 @@
-//! Which members there are.
+//! Views: sets of members.
 
 use alloc::collections::BTreeSet;
 
 use crate::MemberId;
 
-/// The members that one of them knows of.
+/// Set of members that one of them knows of.
 ///
-/// Ids grow with each member that joins, and no id is used twice. So an id up to the highest that is not
-/// among the members belongs to one that is gone, and two views have one that follows both.
+/// Ids increase with each member that joins and are never reused. So an id that is not among the members, and
+/// not above the highest, belongs to a member that is gone, and any two views have a common successor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
-    /// The highest id of any member that there has been.
+    /// Highest id that any member has had.
     pub highest: MemberId,
-    /// The ids of members that are not known to be gone.
+    /// Ids of members that are not known to be gone.
     pub members: BTreeSet<MemberId>,
 }
 
 impl View {
-    /// The view of these members.
+    /// Creates the view of these members.
     #[must_use]
     pub fn of(members: impl IntoIterator<Item = MemberId>) -> View {
         let members: BTreeSet<MemberId> = members.into_iter().collect();
@@ -30,7 +30,7 @@ impl View {
         member <= self.highest && !self.members.contains(&member)
     }
 
-    /// What both know: all members of either, without those that are gone by either.
+    /// Merges two views: all members of either, without those that are gone according to either.
     #[must_use]
     pub fn merged(&self, other: &View) -> View {
         let all = self.members.union(&other.members);
@@ -56,7 +56,7 @@ mod tests {
     fn joins_and_deaths_are_merged() {
         let merged = view(3, &[1, 3]).merged(&view(4, &[1, 2, 3, 4]));
         assert_eq!(merged, view(4, &[1, 3, 4]));
-        // 4 joined and died unseen by the first; 5 is known to it alone.
+        // 4 joined and died unseen by the first view; 5 is known to that view alone.
         let merged = view(5, &[1, 5]).merged(&view(4, &[1, 3, 4]));
         assert_eq!(merged, view(5, &[1, 5]));
         assert!(merged.is_gone(MemberId(4)) && !merged.is_gone(MemberId(6)));

@@ -1,4 +1,4 @@
-//! The messages, byte by byte. Specified in `docs/specs/broadcast.md`.
+//! Encoding of the messages. Specified in `docs/specs/broadcast.md`.
 //!
 //! Numbers are little-endian and reserved fields are zero. The decoder accepts exactly what the encoder
 //! produces.
@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use crate::view::View;
 use crate::{MAX_MEMBERS, MemberId};
 
-/// The version of the protocol, in each [`Sync`].
+/// Version of the protocol, sent in each [`Sync`].
 pub const VERSION: u16 = 1;
 
-/// The longest header of a chunk or submission in bytes.
+/// Maximum length of the header of a chunk or submission, in bytes.
 pub const MAX_HEADER_BYTES: usize = 48;
 
 const CHUNK: u8 = 1;
@@ -24,84 +24,84 @@ const SUBMIT: u8 = 4;
 const SYNC: u8 = 5;
 const LEAVE: u8 = 6;
 
-/// The highest id, and the highest number of a chunk.
+/// Maximum id, and maximum number of a chunk.
 const MAX_WORD: u64 = u64::MAX >> 1;
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const FRESH: u8 = 1;
 
-/// A part of a message, as long as the configuration allows.
+/// Part of a message, of at most the configured length.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Chunk {
-    /// The member that broadcasts the message.
+    /// Member that broadcasts the message.
     pub origin: MemberId,
-    /// Its place among all chunks of its origin, from 1.
+    /// Number among all chunks of its origin, from 1.
     pub number: u64,
-    /// Begins a message.
+    /// Whether it is the first chunk of a message.
     pub first: bool,
-    /// Ends a message.
+    /// Whether it is the last chunk of a message.
     pub last: bool,
-    /// The bytes.
+    /// Contents of the chunk.
     pub data: Arc<[u8]>,
 }
 
-/// What a member has of the stream of a source.
+/// Progress of a member in the stream of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Progress {
-    /// The last chunk that it has received; it has all before.
+    /// Last chunk that it has received; it has all earlier ones.
     pub have: u64,
-    /// The last chunk that its program has taken.
+    /// Last chunk that its program has taken.
     pub taken: u64,
 }
 
-/// What a member knows when its view changes: nothing that it sends before depends on the new view.
+/// Progress of a member when its view changes. Nothing that it sent before depends on the new view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sync {
-    /// The members.
+    /// View of the member.
     pub view: View,
-    /// It is joining and has no streams yet.
+    /// Whether it is joining and has no streams yet.
     pub fresh: bool,
-    /// Its streams by source, those of sources that are gone included.
+    /// Its streams by source, including those of sources that are gone.
     pub streams: BTreeMap<MemberId, Progress>,
 }
 
-/// Any message of the protocol.
+/// Message of the protocol.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
-    /// A chunk, along the tree of its source: the notification and the content of the paper's buffer.
+    /// A chunk, sent along the tree of its source: the notification and the content of the paper's buffer.
     Chunk {
-        /// The root of the tree: the origin, or with a total order the sequencer.
+        /// Root of the tree: the origin or, with a total order, the sequencer.
         source: MemberId,
-        /// Its place in the stream of the source, from 1.
+        /// Sequence number in the stream of the source, from 1.
         seq: u64,
-        /// All members have taken the chunks up to this one.
+        /// Sequence number up to which all members have taken the chunks.
         stable: u64,
-        /// The content.
+        /// Contents of the chunk.
         chunk: Chunk,
     },
-    /// The paper's done flags.
+    /// Acknowledgements: the paper's done flags.
     Flags {
-        /// The number of chunks that this member has received from the one it sends this to.
+        /// Number of chunks that the sender of this message has received from its receiver.
         received: u64,
-        /// By source, the last chunk that this member and all below it in the tree have taken.
+        /// By source, the last chunk that the sender and all members below it in the tree have taken.
         taken: Vec<(MemberId, u64)>,
     },
     /// A chunk for the sequencer, to be broadcast in its stream.
     Submit(Chunk),
-    /// The view has changed.
+    /// A change of the view.
     Sync(Sync),
-    /// The sender leaves in order: this is its last message.
+    /// Orderly departure of the sender: its last message.
     Leave,
 }
 
 impl Message {
-    /// Appends the bytes of the message.
+    /// Appends the encoded message.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         let word = |bytes: &mut Vec<u8>, word: u64| bytes.extend_from_slice(&word.to_le_bytes());
         match self {
             Message::Chunk { source, seq, stable, chunk } => {
-                // A source's own chunks have one number, which is not sent twice.
+                // A source's own chunks have a single number, which is not sent twice.
                 let own = chunk.origin == *source && chunk.number == *seq;
                 head(bytes, if own { CHUNK } else { RELAYED_CHUNK }, edges(chunk), 0);
                 for field in [source.0, *seq, *stable] {
@@ -144,7 +144,7 @@ impl Message {
         }
     }
 
-    /// Reads a message from its bytes; `None` for bytes that are not one.
+    /// Decodes a message. Returns `None` for bytes that are not a valid message.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Message> {
         let (head, mut rest) = bytes.split_first_chunk::<8>()?;
@@ -195,7 +195,7 @@ fn edges(chunk: &Chunk) -> u8 {
 fn take(rest: &mut &[u8]) -> Option<u64> {
     let (word, after) = rest.split_first_chunk::<8>()?;
     *rest = after;
-    // So that no sum with another overflows.
+    // Bounded so that sums with another number do not overflow.
     Some(u64::from_le_bytes(*word)).filter(|word| *word <= MAX_WORD)
 }
 
@@ -218,7 +218,7 @@ fn read_sync(fresh: bool, rest: &mut &[u8]) -> Option<Sync> {
         }
         members.insert(member);
     }
-    // One for each member, and for those that are gone and whose chunks are still on their way.
+    // One for each member, and for those that are gone and whose chunks are still in transit.
     if !rest.len().is_multiple_of(24) || rest.len() / 24 > 2 * MAX_MEMBERS {
         return None;
     }

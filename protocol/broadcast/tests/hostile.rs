@@ -1,4 +1,4 @@
-//! A member among others that send whatever they like.
+//! Member of a group whose other members send arbitrary data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tombolo_broadcast::wire::{Chunk, Message, Progress, Sync};
 use tombolo_broadcast::{Config, Member, MemberId, Order, View};
 
-/// A number such as members use, or one of those that break arithmetic.
+/// Generates a number such as members use, or one that breaks arithmetic.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..8_u64, 1 => Just(u64::MAX), 1 => Just(u64::MAX >> 1), 1 => Just((u64::MAX >> 1) - 1)]
 }

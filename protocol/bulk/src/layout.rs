@@ -1,19 +1,19 @@
-//! The division of a pool into buffers.
+//! Division of a pool into buffers.
 
-/// The alignment of buffers, in bytes: a cache line, so that no two buffers share one.
+/// Alignment of buffers, in bytes: a cache line, so that no two buffers share one.
 pub const ALIGNMENT_BYTES: u64 = 64;
 
-/// The most buffers of a pool.
+/// Maximum number of buffers of a pool.
 pub const MAX_BUFFERS: u32 = 1 << 20;
 
-/// The most bytes of a pool.
+/// Maximum size of a pool, in bytes.
 pub const MAX_POOL_BYTES: u64 = 1 << 46;
 
-/// Why a layout is invalid.
+/// Reason why a layout is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LayoutError {
-    /// The size of buffers is invalid.
+    /// The buffer size is invalid.
     #[error(
         "invalid buffer size of {buffer_bytes} bytes; use a multiple of {ALIGNMENT_BYTES}, at least {ALIGNMENT_BYTES}"
     )]
@@ -26,7 +26,7 @@ pub enum LayoutError {
     PoolSize { buffer_bytes: u64, count: u32 },
 }
 
-/// A pool's shape: the number and size of its buffers.
+/// Shape of a pool: the number and size of its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     buffer_bytes: u64,
@@ -34,10 +34,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `count` buffers of `buffer_bytes` each.
+    /// Creates a layout of `count` buffers of `buffer_bytes` each.
     ///
     /// # Errors
-    /// [`LayoutError`] names the value that is invalid.
+    /// [`LayoutError`] of the first invalid value.
     pub const fn new(buffer_bytes: u64, count: u32) -> Result<Self, LayoutError> {
         if buffer_bytes == 0 || !buffer_bytes.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(LayoutError::BufferSize { buffer_bytes });
@@ -51,25 +51,25 @@ impl Layout {
         }
     }
 
-    /// The size of each buffer, in bytes.
+    /// Returns the size of each buffer, in bytes.
     #[must_use]
     pub const fn buffer_bytes(self) -> u64 {
         self.buffer_bytes
     }
 
-    /// The number of buffers.
+    /// Returns the number of buffers.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.count
     }
 
-    /// The size of all buffers together, in bytes.
+    /// Returns the total size of all buffers, in bytes.
     #[must_use]
     pub const fn pool_bytes(self) -> u64 {
         self.buffer_bytes * self.count as u64
     }
 
-    /// The offset of a buffer in the pool; `None` if it does not exist.
+    /// Returns the offset of a buffer in the pool, or `None` if it does not exist.
     #[must_use]
     pub const fn offset_bytes(self, buffer: u32) -> Option<u64> {
         if buffer < self.count { Some(self.buffer_bytes * buffer as u64) } else { None }

@@ -1,9 +1,8 @@
-//! Which message is valid when on one channel: terms first, then pools, then buffers of pools that both
-//! sides have.
+//! Protocol state of one channel: terms come first, then pools, then buffers of pools that both sides have.
 //!
-//! A session checks one side's messages against the other's, not against buffers: whether a buffer can come
-//! from a channel is up to the pool's [table](crate::table). A message that is invalid ends the channel and
-//! nothing else.
+//! A session validates one side's messages against the other's, not against buffers: the pool's
+//! [table](crate::table) decides whether a buffer can come from a channel. An invalid message ends the
+//! channel and nothing else.
 
 use alloc::vec::Vec;
 
@@ -13,7 +12,7 @@ use crate::wire::{
     Terms, Transfer, Trust, Verb, Veto, decode,
 };
 
-/// How a peer broke the protocol.
+/// Protocol violation by a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {
@@ -34,28 +33,28 @@ pub enum Violation {
         "invalid piece: {length_bytes} bytes at {offset_bytes} of buffer {buffer}, in a pool of {count} buffers of {buffer_bytes} bytes"
     )]
     Range { buffer: u32, offset_bytes: u64, length_bytes: u64, count: u32, buffer_bytes: u64 },
-    /// More than was agreed.
+    /// The message exceeds an agreed limit.
     #[error("{0} beyond the agreed limit")]
     Beyond(&'static str),
 }
 
-/// Why a message cannot be sent. Nothing has changed.
+/// Reason why a message cannot be sent. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum BulkSendError {
     /// The other side has not sent its terms yet.
     #[error("the other side has not sent its terms yet")]
     NoTerms,
-    /// The channel has as many pools as agreed.
+    /// The channel already has the agreed number of pools.
     #[error("the channel has {0} pools, the most that both sides accept")]
     TooManyPools(u8),
     /// The pool is not on this channel.
     #[error("the pool is not on this channel")]
     NoSuchPool,
-    /// More pieces than agreed, or none.
+    /// There are more pieces than agreed, or none.
     #[error("a transfer of {found} pieces; both sides accept 1 to {max}")]
     Segments { found: usize, max: usize },
-    /// More metadata than agreed.
+    /// There is more metadata than agreed.
     #[error("{found} bytes of metadata; both sides accept up to {max}")]
     Metadata { found: usize, max: usize },
     /// A piece lies outside its buffer.
@@ -66,23 +65,23 @@ pub enum BulkSendError {
     Twice(u32),
 }
 
-/// A message from the other side that passed all checks of the session.
+/// Message from the other side that passed all checks of the session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionEvent<'a> {
-    /// The agreed terms; `None` where the trust of both sides differs, which ends the channel.
+    /// Agreed terms; `None` if the trust of both sides differs, which ends the channel.
     Terms {
-        /// The terms in force.
+        /// Terms in force.
         agreed: Option<Terms>,
-        /// The other side's trust.
+        /// Trust declared by the other side.
         theirs: Trust,
     },
-    /// A pool is offered: answer with [`Message::Assigned`] or [`Message::Vetoed`].
+    /// The other side offers a pool: answer with [`Message::Assigned`] or [`Message::Vetoed`].
     Offered(Offer),
-    /// The other side accepted a pool that was offered.
+    /// The other side accepted an offered pool.
     Assigned(PoolIndex),
-    /// The other side refused it.
+    /// The other side refused an offered pool.
     Vetoed(PoolIndex, Veto),
-    /// The other side wants the pool off the channel: answer with [`Message::Unassigned`] or
+    /// The other side asks to take the pool off the channel: answer with [`Message::Unassigned`] or
     /// [`Message::Kept`].
     Unassign(PoolIndex),
     /// The pool is off the channel.
@@ -91,55 +90,55 @@ pub enum SessionEvent<'a> {
     Kept(PoolIndex),
     /// Rights to buffers are transferred.
     Transfer(Transfer<'a>),
-    /// Bytes of a buffer whose transfer follows: to be stored if the buffer is the other side's.
+    /// Bytes of a buffer whose transfer follows, to be stored in the buffer if the other side owns it.
     Content(Content<'a>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slot {
     Free,
-    /// Offered by this side; no answer yet.
+    /// Offered by this side and not answered yet.
     Offered(Layout),
-    /// Offered by the other side; not answered yet.
+    /// Offered by the other side and not answered yet.
     Proposed(Layout),
     Assigned(Layout),
-    /// This side wants it off the channel.
+    /// This side asked to take it off the channel.
     Leaving(Layout),
-    /// The other side wants it off the channel; not answered yet.
+    /// The other side asked to take it off the channel; not answered yet.
     Asked(Layout),
 }
 
-/// One end of a channel for bulk data.
+/// End of a channel for bulk data.
 #[derive(Clone, Debug)]
 pub struct Session {
     accepting: bool,
     ours: Terms,
     agreed: Option<Terms>,
     told: bool,
-    /// The pools that the connecting side assigned, then those of the accepting side.
+    /// Pools assigned by the connecting side, then those of the accepting side.
     slots: [[Slot; MAX_POOLS as usize]; 2],
-    /// Of the same pools, those whose content is copied, as bits.
+    /// Bit sets of the same pools whose content is copied.
     copied: [u32; 2],
     sent: u32,
     received: u32,
 }
 
 impl Session {
-    /// A session with the terms `ours`, on the accepting or the connecting side.
+    /// Creates a session with the terms `ours`, on the accepting or the connecting side.
     #[must_use]
     pub fn new(accepting: bool, ours: Terms) -> Self {
         let slots = [[Slot::Free; MAX_POOLS as usize]; 2];
         Session { accepting, ours, agreed: None, told: false, slots, copied: [0; 2], sent: 0, received: 0 }
     }
 
-    /// The agreed terms, once there are any.
+    /// Returns the agreed terms, once there are any.
     #[must_use]
     #[inline]
     pub fn terms(&self) -> Option<Terms> {
         self.agreed.filter(|_| self.told)
     }
 
-    /// This side's first message.
+    /// Returns this side's first message.
     #[must_use]
     pub fn first(&self) -> Message<'static> {
         Message::Terms(self.ours)
@@ -154,8 +153,8 @@ impl Session {
         self.slots[usize::from(place.by_accepting_side())][place.index()] = slot;
     }
 
-    /// Whether the content of the pool's buffers is copied over this channel, because the side that did not
-    /// assign it does not reach its memory.
+    /// Whether the contents of the pool's buffers are copied over this channel, because the side that did not
+    /// assign the pool cannot reach its memory.
     #[must_use]
     #[inline]
     pub fn is_copied(&self, place: PoolIndex) -> bool {
@@ -177,7 +176,7 @@ impl Session {
         self.slots.as_flattened().iter().filter(|slot| **slot != Slot::Free).count()
     }
 
-    /// A free index for one more pool.
+    /// Returns a free index for one more pool.
     ///
     /// # Errors
     /// [`BulkSendError::TooManyPools`], [`BulkSendError::NoTerms`].
@@ -192,8 +191,8 @@ impl Session {
             .ok_or(BulkSendError::TooManyPools(terms.max_pools))
     }
 
-    /// Encodes any message but a transfer into `out`, replacing its content. Call [`sent`](Self::sent)
-    /// after sending it.
+    /// Encodes any message but a transfer into `out`, replacing its contents. Call [`sent`](Self::sent) after
+    /// sending it.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -203,7 +202,7 @@ impl Session {
         Ok(())
     }
 
-    /// The state of a pool after this side sends a message.
+    /// Returns the state of a pool after this side sends a message.
     fn after(&self, message: &Message<'_>) -> Result<Option<(PoolIndex, Slot)>, BulkSendError> {
         if !matches!(message, Message::Terms(_)) && self.agreed.is_none() {
             return Err(BulkSendError::NoTerms);
@@ -250,7 +249,7 @@ impl Session {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Encodes a transfer into `out`, replacing its content. Call [`transferred`](Self::transferred) after
+    /// Encodes a transfer into `out`, replacing its contents. Call [`transferred`](Self::transferred) after
     /// sending it.
     ///
     /// # Errors
@@ -292,13 +291,13 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a message with the content of a part of a buffer in `out`, replacing what is there, and returns
-    /// the bytes to fill. It goes before the transfer of the buffer, whose right is this side's until then.
-    /// Call [`transferred`](Self::transferred) after sending it.
+    /// Starts a message with the content of a part of a buffer in `out`, replacing its contents, and returns
+    /// the bytes to fill. Send it before the transfer of the buffer, while this side still has the right to
+    /// it. Call [`transferred`](Self::transferred) after sending it.
     ///
     /// # Errors
-    /// [`BulkSendError::NoSuchPool`], also of a pool whose memory both sides reach; [`BulkSendError::Range`],
-    /// also of a part of no bytes or more than [`MAX_CONTENT_BYTES`].
+    /// [`BulkSendError::NoSuchPool`], also for a pool whose memory both sides can reach.
+    /// [`BulkSendError::Range`], also for a part of no bytes or more than [`MAX_CONTENT_BYTES`].
     pub fn prepare_content<'o>(
         &self,
         segment: Segment,
@@ -319,8 +318,8 @@ impl Session {
         Ok(wire::encode_content(segment, self.sent, out))
     }
 
-    /// As [`prepare_transfer`](Self::prepare_transfer) for a single piece without metadata, the common
-    /// case, as words.
+    /// Like [`prepare_transfer`](Self::prepare_transfer) for a single piece without metadata, the common
+    /// case, encoded as words.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -340,9 +339,9 @@ impl Session {
         Ok(wire::piece_words(verb, segment, self.sent))
     }
 
-    /// Receives a message that is a transfer of one piece without metadata, in memory that both sides map,
-    /// if it is valid now. Otherwise it returns `None` without effect; pass the message to
-    /// [`receive`](Self::receive), which handles all others.
+    /// Receives a transfer of one piece without metadata, in memory that both sides map, if it is valid now.
+    /// Otherwise returns `None` without effect; pass the message to [`receive`](Self::receive), which handles
+    /// all others.
     #[inline]
     pub fn receive_piece(&mut self, words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment)> {
         let (verb, segment, number) = wire::piece_of(words)?;
@@ -358,13 +357,13 @@ impl Session {
         Some((verb, segment))
     }
 
-    /// The number of this side's next message.
+    /// Returns the number of this side's next message.
     #[must_use]
     pub fn next_number(&self) -> u32 {
         self.sent
     }
 
-    /// The number of the other side's last message.
+    /// Returns the number of the other side's last message.
     #[must_use]
     pub fn last_received(&self) -> u32 {
         self.received.wrapping_sub(1)
@@ -379,7 +378,7 @@ impl Session {
     /// Receives a message of the other side.
     ///
     /// # Errors
-    /// [`Violation`]; the session has failed for good.
+    /// [`Violation`]; the session has failed permanently.
     pub fn receive<'a>(&mut self, bytes: &'a [u8]) -> Result<SessionEvent<'a>, Violation> {
         let (message, found) = decode(bytes)?;
         let expected = self.received;
@@ -409,7 +408,8 @@ impl Session {
                 Slot::Assigned(layout) => {
                     Ok(self.change(place, Slot::Asked(layout), SessionEvent::Unassign(place)))
                 }
-                // Both sides asked at once, so neither uses it: it is off, and neither waits for an answer.
+                // Both sides asked at the same time, so neither uses it: the pool is off, and neither waits
+                // for an answer.
                 Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
                 _ => Err(Violation::PoolState("unassign")),
             },
@@ -465,7 +465,7 @@ impl Session {
     }
 
     fn content<'a>(&self, content: Content<'a>) -> Result<SessionEvent<'a>, Violation> {
-        // Sent before the other side learned that this one wants it off the channel.
+        // Sent before the other side learned that this side wants the pool off the channel.
         let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(content.place) else {
             return Err(Violation::PoolState("content"));
         };
@@ -490,7 +490,7 @@ impl Session {
             return Err(Violation::Beyond("metadata"));
         }
         for segment in transfer.segments() {
-            // Sent before the other side learned that this one wants it off the channel.
+            // Sent before the other side learned that this side wants the pool off the channel.
             let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else {
                 return Err(Violation::PoolState(match transfer.verb {
                     Verb::Move => "move",

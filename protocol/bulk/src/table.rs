@@ -1,20 +1,18 @@
-//! The access rights to each buffer of a pool, as one domain knows them.
+//! Rights to each buffer of a pool, as known to one domain.
 //!
-//! The domains of a pool form a tree: its home, those that got it from the home over a channel, those that
-//! got it from these. For each buffer there is one right to write, and every domain knows where it is:
-//! here, or beyond one of its channels. So a transfer over a channel is accepted only if the right is
-//! beyond that channel, and no one needs to be asked. Rights to read are lent along the tree, away from the
-//! right to write, and counted on both sides of every channel.
+//! The domains of a pool form a tree: its home, the domains that got it from the home over a channel, those
+//! that got it from these, and so on. For each buffer there is one right to write, and every domain knows
+//! where it is: here, or beyond one of its channels. So a transfer over a channel is accepted only if the
+//! right is beyond that channel, without asking any other domain. Rights to read are lent along the tree,
+//! away from the right to write, and counted on both sides of every channel.
 //!
-//! | verb | who may | sender afterwards | receiver afterwards |
+//! | verb | sender needs | sender afterwards | receiver afterwards |
 //! |---|---|---|---|
-//! | move, pass | has the right to write, not lent | beyond that channel | here |
-//! | share | has the right to write, or a right to read that it forwards | lent, read-only until
-//! all are released | one more right to read |
-//! | release | has a right to read; the last one only when nothing of it is lent on | one right to
-//! read less | one less lent |
+//! | move, pass | right to write, not lent | beyond that channel | here |
+//! | share | right to write, or a right to read | lent; read-only until released | one more right to read |
+//! | release | right to read; the last only if not lent on | one right to read less | one less lent |
 //!
-//! A transfer begins, and is then committed or aborted: in between the buffer is in flight; an aborted
+//! A transfer is started, and then committed or aborted. In between the buffer is in flight; an aborted
 //! transfer changes nothing. A copy by an engine keeps a buffer in flight in the same way.
 
 use alloc::vec;
@@ -23,19 +21,19 @@ use alloc::vec::Vec;
 use crate::layout::Layout;
 use crate::wire::Verb;
 
-/// The most channels of a pool in one domain.
+/// Maximum number of channels of a pool in one domain.
 pub const MAX_POOL_CHANNELS: usize = 33;
 
-/// How often one buffer can be lent over one channel.
+/// Maximum number of times that one buffer can be lent over one channel.
 pub const MAX_SHARES: u16 = u16::MAX;
 
 const SENDING: u16 = u16::MAX;
 
-/// A channel over which a pool is known, as a number private to the pool.
+/// Channel over which a pool is known, as a number private to the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolChannel(u8);
 
-/// Why the table refuses an operation. It is unchanged.
+/// Error of a refused operation on the table, which is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum TableError {
@@ -51,16 +49,16 @@ pub enum TableError {
     /// A transfer or copy of the buffer is in progress.
     #[error("buffer {0} is in flight")]
     InFlight(u32),
-    /// The buffer was shared from that channel.
+    /// The buffer was shared by that channel.
     #[error("buffer {0} was shared over that channel by the other side")]
     TowardsOwner(u32),
-    /// The buffer is shared as often as can be counted.
+    /// The share count of the buffer would overflow.
     #[error("buffer {0} is shared {MAX_SHARES} times over one channel, the limit")]
     TooManyShares(u32),
-    /// The pool is on the most channels possible.
+    /// The pool is already on the maximum number of channels.
     #[error("the pool is on {MAX_POOL_CHANNELS} channels, the limit")]
     TooManyChannels,
-    /// Buffers of the pool are still out over the channel, or in use here.
+    /// Buffers of the pool are still beyond the channel, or in use here.
     #[error("{buffers} buffers of the pool are still in use")]
     InUse { buffers: u32 },
     /// The pool is assigned to further channels, and must be taken off those first.
@@ -74,7 +72,7 @@ pub enum TableError {
     Revoked,
 }
 
-/// The number of buffers in each state, as one domain knows it. The sum is the number of buffers.
+/// Number of buffers in each state, as known to one domain. The sum is the total number of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Here and free to take.
@@ -98,13 +96,13 @@ enum Right {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     right: Right,
-    /// Held by the program, not free.
+    /// Whether the program holds it, so that it is not free.
     held: bool,
-    /// The number of copies in progress, or [`SENDING`].
+    /// Number of copies in progress, or [`SENDING`].
     in_flight: u16,
-    /// Rights to read received from where the right to write is.
+    /// Rights to read received from the direction of the right to write.
     borrowed: u32,
-    /// Rights to read lent from here.
+    /// Number of rights to read lent from here.
     lent: u32,
 }
 
@@ -112,7 +110,7 @@ struct Entry {
 enum ChannelState {
     Gone,
     Live,
-    /// This side asked to take the pool off: nothing new is sent, but something may still arrive.
+    /// This side asked to take the pool off: nothing new is sent, but messages may still arrive.
     Leaving,
     Lost,
 }
@@ -121,15 +119,15 @@ enum ChannelState {
 struct ChannelEntry {
     state: ChannelState,
     may_forward: bool,
-    /// Buffers whose right to write is beyond it.
+    /// Number of buffers whose right to write is beyond the channel.
     beyond: u32,
-    /// For each buffer, how often it is lent over it.
+    /// For each buffer, how often it is lent over the channel.
     lent: Vec<u16>,
-    /// The sum of these.
+    /// Sum of all entries of `lent`.
     lent_total: u64,
 }
 
-/// The state of one pool in one domain.
+/// State of one pool in one domain.
 #[derive(Clone, Debug)]
 pub struct Table {
     layout: Layout,
@@ -137,15 +135,15 @@ pub struct Table {
     revoked: bool,
     entries: Vec<Entry>,
     channels: Vec<ChannelEntry>,
-    /// The free buffers here, used last in, first out: the last is most likely still in a cache.
+    /// Free buffers here, used last in, first out: the last one is most likely still in a cache.
     free: Vec<u32>,
 }
 
-/// The channel over which this domain got the pool.
+/// Channel over which this domain got the pool.
 pub const UPSTREAM: PoolChannel = PoolChannel(0);
 
 impl Table {
-    /// The table of the home domain: all buffers are here and free.
+    /// Creates the table of the home domain: all buffers are here and free.
     #[must_use]
     pub fn home(layout: Layout) -> Self {
         let entry = Entry { right: Right::Here, held: false, in_flight: 0, borrowed: 0, lent: 0 };
@@ -154,13 +152,13 @@ impl Table {
             is_home: true,
             revoked: false,
             entries: vec![entry; layout.count() as usize],
-            // Lower numbers are taken first.
+            // Takes lower numbers first.
             free: (0..layout.count()).rev().collect(),
             channels: Vec::new(),
         }
     }
 
-    /// The table of a domain to which the pool was assigned over [`UPSTREAM`]: all buffers are there.
+    /// Creates the table of a domain to which the pool was assigned over [`UPSTREAM`]: all buffers are there.
     #[must_use]
     pub fn assigned(layout: Layout) -> Self {
         let right = Right::Beyond(UPSTREAM);
@@ -177,7 +175,7 @@ impl Table {
         }
     }
 
-    /// The number and size of the buffers.
+    /// Returns the number and size of the buffers.
     #[must_use]
     #[inline]
     pub fn layout(&self) -> Layout {
@@ -197,7 +195,7 @@ impl Table {
         self.revoked
     }
 
-    /// Assigns the pool to one more channel; the far side may assign it further if `may_forward`.
+    /// Assigns the pool to one more channel. The far side may assign it further if `may_forward`.
     ///
     /// # Errors
     /// [`TableError::TooManyChannels`], [`TableError::Revoked`].
@@ -206,7 +204,7 @@ impl Table {
         if self.channels.first().is_some_and(|upstream| upstream.state == ChannelState::Leaving) {
             return Err(TableError::NotOnChannel);
         }
-        // Index 0 is for upstream, even where there is none.
+        // Index 0 is reserved for upstream, even if there is none.
         if self.channels.is_empty() {
             self.channels
                 .push(ChannelEntry { state: ChannelState::Gone, ..ChannelEntry::new(self.layout, false) });
@@ -228,8 +226,8 @@ impl Table {
     /// [stays](Self::stay).
     ///
     /// # Errors
-    /// As [`unassign`](Self::unassign); [`TableError::NotOnChannel`] also when it is being taken off
-    /// already.
+    /// Same as [`unassign`](Self::unassign). [`TableError::NotOnChannel`] also if it is already being taken
+    /// off.
     pub fn leave(&mut self, channel: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(channel)?;
         match &mut self.channels[usize::from(channel.0)].state {
@@ -241,7 +239,7 @@ impl Table {
         }
     }
 
-    /// Ends an attempt to take the pool off: the other side still uses it.
+    /// Abandons an attempt to take the pool off, because the other side still uses it.
     pub fn stay(&mut self, channel: PoolChannel) {
         if let Some(entry) = self.channels.get_mut(usize::from(channel.0))
             && entry.state == ChannelState::Leaving
@@ -253,8 +251,7 @@ impl Table {
     /// Takes the pool off a channel.
     ///
     /// # Errors
-    /// [`TableError::InUse`] when a buffer is still out over it, or here from it;
-    /// [`TableError::Forwarded`].
+    /// [`TableError::InUse`] when a buffer is still beyond it, or here from it; [`TableError::Forwarded`].
     pub fn unassign(&mut self, channel: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(channel)?;
         self.channels[usize::from(channel.0)].state = ChannelState::Gone;
@@ -264,10 +261,10 @@ impl Table {
         Ok(())
     }
 
-    /// Whether [`unassign`](Self::unassign) would succeed.
+    /// Checks whether [`unassign`](Self::unassign) would succeed.
     ///
     /// # Errors
-    /// As [`unassign`](Self::unassign).
+    /// Same as [`unassign`](Self::unassign).
     pub fn may_unassign(&self, channel: PoolChannel) -> Result<(), TableError> {
         let entry =
             self.channels.get(usize::from(channel.0)).filter(|entry| entry.state != ChannelState::Gone);
@@ -294,7 +291,7 @@ impl Table {
         }
     }
 
-    /// Takes a free buffer: the one freed last.
+    /// Takes the free buffer that was freed last.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let buffer = self.free.pop()?;
@@ -302,7 +299,8 @@ impl Table {
         Some(buffer)
     }
 
-    /// Frees a buffer that the program no longer needs. A lent buffer becomes free with its last release.
+    /// Frees a buffer that the program no longer needs. A lent buffer becomes free when all shares are
+    /// released.
     ///
     /// # Errors
     /// [`TableError::NotHeld`]; [`TableError::InFlight`].
@@ -320,10 +318,10 @@ impl Table {
         Ok(())
     }
 
-    /// Whether the buffer may be written here.
+    /// Checks whether the buffer may be written here.
     ///
     /// # Errors
-    /// [`TableError::Shared`], [`TableError::NotHeld`], [`TableError::InFlight`] for one that is being sent.
+    /// [`TableError::Shared`], [`TableError::NotHeld`], or [`TableError::InFlight`] if it is being sent.
     pub fn may_write(&self, buffer: u32) -> Result<(), TableError> {
         let entry = self.entry(buffer)?;
         match entry.right {
@@ -334,7 +332,7 @@ impl Table {
         }
     }
 
-    /// Whether the buffer may be read here.
+    /// Checks whether the buffer may be read here.
     ///
     /// # Errors
     /// [`TableError::NotHeld`].
@@ -350,7 +348,7 @@ impl Table {
     /// Starts a copy from or to the buffer: its right stays here until [`unpin`](Self::unpin).
     ///
     /// # Errors
-    /// As [`may_read`](Self::may_read), or with `to_write` as [`may_write`](Self::may_write).
+    /// Same as [`may_read`](Self::may_read), or with `to_write` as [`may_write`](Self::may_write).
     pub fn pin(&mut self, buffer: u32, to_write: bool) -> Result<(), TableError> {
         self.may_read(buffer)?;
         if to_write {
@@ -377,7 +375,7 @@ impl Table {
     /// [`abort`](Self::abort).
     ///
     /// # Errors
-    /// The buffer's state does not permit it.
+    /// [`TableError`] if the buffer's state does not permit it.
     #[inline]
     pub fn begin(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
         self.live(channel)?;
@@ -434,7 +432,7 @@ impl Table {
         }
     }
 
-    /// Ends a transfer that the channel did not accept: everything is as before.
+    /// Aborts a transfer that the channel did not accept. The state is the same as before.
     #[inline]
     pub fn abort(&mut self, buffer: u32) {
         if let Some(entry) = self.entries.get_mut(buffer as usize) {
@@ -442,10 +440,11 @@ impl Table {
         }
     }
 
-    /// Whether a peer's transfer is possible. Accepts only what this side's own table confirms.
+    /// Checks whether a peer's transfer is possible. Accepts only transfers that this side's own table
+    /// confirms.
     ///
     /// # Errors
-    /// Why it is not: the peer broke the protocol.
+    /// [`TableError`] with the reason; the peer violated the protocol.
     #[inline]
     pub fn may_receive(&self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
         self.known(channel)?;
@@ -471,7 +470,7 @@ impl Table {
     /// moved buffer; a passed one is free.
     ///
     /// # Errors
-    /// As [`may_receive`](Self::may_receive).
+    /// Same as [`may_receive`](Self::may_receive).
     #[inline]
     pub fn receive(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
         self.may_receive(verb, buffer, channel)?;
@@ -496,7 +495,7 @@ impl Table {
         Ok(())
     }
 
-    /// Drops a right to read that came over a channel that has ended, without a release.
+    /// Drops a right to read that came over a channel that has since ended, without a release.
     ///
     /// # Errors
     /// [`TableError::NotHeld`], or [`TableError::Shared`] when it is the last one and lent on.
@@ -513,9 +512,9 @@ impl Table {
         }
     }
 
-    /// Records that a channel has ended, with `dead` if the domain beyond it died. Returns true when the
-    /// buffers beyond it can be [reclaimed](Self::reclaim), but only once no domain there can reach the
-    /// memory any more; false when nothing is left to do.
+    /// Records that a channel has ended; `dead` if the domain beyond it died. Returns true if the buffers
+    /// beyond it can be [reclaimed](Self::reclaim), but only once no domain there can reach the memory any
+    /// more. Returns false if nothing is left to do.
     pub fn lose(&mut self, channel: PoolChannel, dead: bool) -> bool {
         let Some(entry) = self.channels.get_mut(usize::from(channel.0)) else { return false };
         if matches!(entry.state, ChannelState::Gone | ChannelState::Lost) {
@@ -523,11 +522,11 @@ impl Table {
         }
         entry.state = ChannelState::Lost;
         if channel == UPSTREAM {
-            // What is here stays; what is there is out of reach for good.
+            // Buffers that are here stay; buffers beyond are permanently unreachable.
             return false;
         }
         let is_out = entry.beyond > 0 || entry.lent_total > 0;
-        // A dead domain reaches nothing, but domains to which it assigned the pool do.
+        // A dead domain reaches nothing, but domains to which it assigned the pool might.
         let reachable = (!dead || entry.may_forward) && !tombolo_base::canary!("bulk takes back at once");
         if is_out && reachable {
             return true;
@@ -537,7 +536,7 @@ impl Table {
     }
 
     /// Takes back all buffers beyond a [lost](Self::lose) channel, and takes the pool off it. Returns the
-    /// number of buffers, whose contents are undefined.
+    /// number of buffers. Their contents are undefined.
     pub fn reclaim(&mut self, channel: PoolChannel) -> u32 {
         let index = usize::from(channel.0);
         if channel == UPSTREAM
@@ -554,8 +553,8 @@ impl Table {
             entry.lent -= u32::from(times);
             let is_beyond = entry.right == Right::Beyond(channel);
             if is_beyond && !tombolo_base::canary!("bulk leaves buffers with the dead") {
-                // The program may still hold what was borrowed from there: it becomes free when that is
-                // forgotten.
+                // The program may still hold a right to read borrowed from there. The buffer becomes free
+                // when that is forgotten.
                 (entry.right, entry.held) = (Right::Here, false);
             } else if times == 0 {
                 continue;
@@ -566,7 +565,7 @@ impl Table {
         returned
     }
 
-    /// Records that the pool's memory was revoked: no buffers are here any more.
+    /// Records that the pool's memory was revoked: there are no buffers here any more.
     pub fn revoke(&mut self) {
         self.revoked = true;
         self.free.clear();
@@ -578,20 +577,20 @@ impl Table {
         self.live(channel).is_ok()
     }
 
-    /// How often a buffer is lent, over all channels.
+    /// Returns how often a buffer is lent, over all channels.
     #[must_use]
     pub fn lent(&self, buffer: u32) -> u32 {
         self.entries.get(buffer as usize).map_or(0, |entry| entry.lent)
     }
 
-    /// How often a buffer is lent over one channel.
+    /// Returns how often a buffer is lent over one channel.
     #[must_use]
     pub fn lent_over(&self, buffer: u32, channel: PoolChannel) -> u32 {
         let channel = self.channels.get(usize::from(channel.0));
         channel.and_then(|channel| channel.lent.get(buffer as usize)).copied().map_or(0, u32::from)
     }
 
-    /// The number of rights to read a buffer that are here.
+    /// Returns the number of rights to read a buffer that are here.
     #[must_use]
     pub fn borrowed(&self, buffer: u32) -> u32 {
         self.entries.get(buffer as usize).map_or(0, |entry| entry.borrowed)

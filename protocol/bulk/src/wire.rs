@@ -1,4 +1,4 @@
-//! The messages about pools and buffers on a channel, byte by byte. Specified in `docs/specs/bulk.md`.
+//! Encoding of the messages about pools and buffers on a channel. Specified in `docs/specs/bulk.md`.
 //!
 //! Every message begins with eight bytes: its kind, a count, a length, and its number in its direction.
 //! Numbers are little-endian and reserved fields are zero. The decoder accepts exactly what the encoder
@@ -8,57 +8,57 @@ use alloc::vec::Vec;
 
 use crate::layout::{Layout, LayoutError};
 
-/// The version of this protocol, in the first message of each side.
+/// Version of this protocol, sent in the first message of each side.
 pub const VERSION: u8 = 2;
 
-/// The most pools that one channel can have.
+/// Maximum number of pools on one channel.
 pub const MAX_POOLS: u8 = 32;
 
-/// The most pieces of a transfer.
+/// Maximum number of pieces of a transfer.
 pub const MAX_SEGMENTS: usize = 32;
 
-/// The most bytes of metadata of a transfer.
+/// Maximum metadata of a transfer, in bytes.
 pub const MAX_METADATA_BYTES: usize = 2048;
 
-/// The most bytes of one message with content.
+/// Maximum content of one message, in bytes.
 pub const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
 
-/// The bytes of a message with content before the content.
+/// Size of a content message before the content, in bytes.
 pub const CONTENT_HEAD_BYTES: usize = HEAD_BYTES + 16;
 
 const HEAD_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 24;
 
-/// The length of the longest message, in bytes.
+/// Maximum length of a message, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = transfer_bytes(MAX_SEGMENTS, MAX_METADATA_BYTES);
 
-/// The length of a transfer with this many pieces and bytes of metadata, in bytes.
+/// Returns the length of a transfer with this many pieces and bytes of metadata, in bytes.
 #[must_use]
 pub const fn transfer_bytes(segments: usize, metadata_bytes: usize) -> usize {
     HEAD_BYTES + segments * SEGMENT_BYTES + metadata_bytes
 }
 
-/// The interface hash of this protocol when a channel opens.
+/// Interface hash of this protocol when a channel opens.
 pub const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo bulk 2");
 
-/// How far the ends of a channel trust each other with its buffers.
+/// Trust between the ends of a channel regarding its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Trust {
     /// All domains of a pool map all of it; the verbs determine who may access what. Nothing is remapped.
     Full = 1,
-    /// Rights are enforced: each buffer travels in memory of its own, which no one else can write.
+    /// Rights are enforced: each buffer travels in memory of its own that no other domain can write.
     None = 2,
-    /// A domain reaches the buffers that were sent to it, and is trusted with those from then on: each
-    /// travels in memory of its own, which nothing takes back.
+    /// A domain reaches only the buffers that were sent to it, and is trusted with those from then on: each
+    /// travels in memory of its own, which is never taken back.
     Half = 3,
 }
 
 impl Trust {
-    /// Every trust, the most of it first.
+    /// All levels of trust, the highest first.
     pub const ALL: [Trust; 3] = [Trust::Full, Trust::Half, Trust::None];
 
-    /// Whether each buffer is memory of its own, which travels with its contents.
+    /// Whether each buffer has memory of its own, which travels with its contents.
     #[must_use]
     pub const fn brings_memory(self) -> bool {
         !matches!(self, Trust::Full)
@@ -79,13 +79,13 @@ impl core::fmt::Display for Trust {
     }
 }
 
-/// What a transfer does with the right to a buffer.
+/// Effect of a transfer on the right to a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Verb {
     /// Moves the right to read and write, with the contents.
     Move = 8,
-    /// Lends a right to read; no one may write until all are released.
+    /// Lends a right to read. No domain may write until all shares are released.
     Share = 9,
     /// Moves the right to read and write; the contents become undefined.
     Pass = 10,
@@ -94,10 +94,10 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Every verb, by code.
+    /// All verbs, in the order of their codes.
     pub const ALL: [Verb; 4] = [Verb::Move, Verb::Share, Verb::Pass, Verb::Release];
 
-    /// Whether it transfers bytes to read.
+    /// Whether it transfers bytes to be read.
     #[must_use]
     pub const fn brings_content(self) -> bool {
         matches!(self, Verb::Move | Verb::Share)
@@ -115,27 +115,27 @@ impl core::fmt::Display for Verb {
     }
 }
 
-/// What one side of a channel supports. The lower of both sides' numbers applies.
+/// Capabilities of one side of a channel. The lower of both sides' limits applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Must be the same on both sides.
+    /// Level of trust, which must be the same on both sides.
     pub trust: Trust,
-    /// The most pools, 1 to [`MAX_POOLS`].
+    /// Maximum number of pools, 1 to [`MAX_POOLS`].
     pub max_pools: u8,
-    /// The most pieces of a transfer, 1 to [`MAX_SEGMENTS`].
+    /// Maximum number of pieces of a transfer, 1 to [`MAX_SEGMENTS`].
     pub max_segments: u8,
-    /// The most metadata of a transfer in bytes, up to [`MAX_METADATA_BYTES`].
+    /// Maximum metadata of a transfer in bytes, up to [`MAX_METADATA_BYTES`].
     pub max_metadata_bytes: u16,
 }
 
-/// Names a pool on a channel: a number chosen by the side that assigned it, and which side that was.
+/// Identifier of a pool on a channel: a number chosen by the side that assigned it, and which side that was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolIndex(u8);
 
 impl PoolIndex {
     const ACCEPTING: u8 = 0x80;
 
-    /// Pool `index` of those that one side assigns; `None` from [`MAX_POOLS`] on.
+    /// Returns pool `index` of those assigned by one side, or `None` from [`MAX_POOLS`] on.
     #[must_use]
     pub const fn new(by_accepting_side: bool, index: u8) -> Option<Self> {
         let side = if by_accepting_side { Self::ACCEPTING } else { 0 };
@@ -152,68 +152,68 @@ impl PoolIndex {
         self.0 & Self::ACCEPTING != 0
     }
 
-    /// The number among those of the same side.
+    /// Returns the number among the pools of the same side.
     #[must_use]
     pub const fn index(self) -> usize {
         (self.0 & !Self::ACCEPTING) as usize
     }
 }
 
-/// A part of a buffer.
+/// Part of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// The pool on the channel.
+    /// Pool on the channel.
     pub place: PoolIndex,
-    /// The buffer in the pool.
+    /// Buffer in the pool.
     pub buffer: u32,
-    /// The offset in the buffer.
+    /// Offset in the buffer, in bytes.
     pub offset_bytes: u64,
-    /// The length in bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
-/// Identifies a pool machine-wide: the domain that created it, and a number that the domain never reuses.
+/// Machine-wide id of a pool: the domain that created it, and a number that the domain never reuses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId {
-    /// The domain's id in 64 bits.
+    /// Id of the domain, in 64 bits.
     pub domain: u64,
-    /// The number given by that domain.
+    /// Number assigned by that domain.
     pub number: u64,
 }
 
-/// A pool offered to the other side.
+/// Offer of a pool to the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// The index for it on the channel.
+    /// Index for the pool on the channel.
     pub place: PoolIndex,
-    /// The pool's machine-wide identity.
+    /// Machine-wide id of the pool.
     pub pool: PoolId,
-    /// The number and size of its buffers.
+    /// Number and size of its buffers.
     pub layout: Layout,
-    /// The capability to its memory; 0 where buffers travel in memory of their own, and, with full trust,
-    /// where the other side does not reach the memory: then it has memory of its own for the pool, and
-    /// content is copied.
+    /// Capability to its memory. 0 if buffers travel in memory of their own, and, with full trust, if the
+    /// other side cannot reach the memory: it then uses memory of its own for the pool, and content is
+    /// copied.
     pub capability: u64,
-    /// The offset of the pool in that memory, in bytes.
+    /// Offset of the pool in that memory, in bytes.
     pub offset_bytes: u64,
     /// Whether the other side may assign it to channels of its own.
     pub may_forward: bool,
 }
 
-/// Why a pool was refused.
+/// Reason why a pool was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum Veto {
     /// The program declined it.
     #[error("the other side's program declined it")]
     Declined = 1,
-    /// The other side has as many pools as it accepts.
+    /// The other side already has its maximum number of pools.
     #[error("the other side has as many pools as it accepts")]
     TooManyPools = 2,
     /// The pool is larger than the other side accepts.
     #[error("it is larger than the other side accepts")]
     TooLarge = 3,
-    /// The other side has this pool from another channel: a pool's domains must form a tree.
+    /// The other side already has this pool from another channel: a pool's domains must form a tree.
     #[error("the other side already has this pool over another channel")]
     Known = 4,
     /// The other side cannot reach the pool's memory.
@@ -235,16 +235,16 @@ impl Veto {
     ];
 }
 
-/// A message of the protocol.
+/// Message of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
     /// The first message of each side: its terms.
     Terms(Terms),
     /// Offers a pool to the other side.
     Assign(Offer),
-    /// Accepts a pool that was offered.
+    /// Accepts an offered pool.
     Assigned(PoolIndex),
-    /// Refuses a pool that was offered.
+    /// Refuses an offered pool.
     Vetoed(PoolIndex, Veto),
     /// Asks to take the pool off this channel.
     Unassign(PoolIndex),
@@ -254,27 +254,27 @@ pub enum Message<'a> {
     Kept(PoolIndex),
     /// Transfers rights to buffers.
     Transfer(Transfer<'a>),
-    /// Bytes of a buffer whose transfer follows, for a side that does not reach the pool's memory.
+    /// Bytes of a buffer whose transfer follows, for a side that cannot reach the pool's memory.
     Content(Content<'a>),
 }
 
-/// Bytes of a buffer of a pool whose content is copied.
+/// Bytes of a buffer, for a pool whose content is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content<'a> {
-    /// The pool on the channel.
+    /// Pool on the channel.
     pub place: PoolIndex,
-    /// The buffer in the pool.
+    /// Buffer in the pool.
     pub buffer: u32,
-    /// The offset of the first byte in the buffer.
+    /// Offset of the first byte in the buffer.
     pub offset_bytes: u64,
-    /// The bytes, 1 to [`MAX_CONTENT_BYTES`].
+    /// Content, of 1 to [`MAX_CONTENT_BYTES`] bytes.
     pub bytes: &'a [u8],
 }
 
-/// A transfer of rights to buffers, as encoded.
+/// Transfer of rights to buffers, as encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer<'a> {
-    /// What happens to the rights.
+    /// Effect on the rights.
     pub verb: Verb,
     segments: &'a [u8],
     /// Bytes added by the program.
@@ -282,30 +282,30 @@ pub struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    /// The number of pieces.
+    /// Returns the number of pieces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.len() / SEGMENT_BYTES
     }
 
-    /// Whether there are no pieces, which the decoder refuses.
+    /// Whether there are no pieces, which the decoder rejects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// The pieces in order.
+    /// Returns the pieces in order.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + Clone + use<'a> {
-        // Pieces that cannot be decoded were refused with the message.
+        // Pieces that cannot be decoded were rejected with the message.
         self.segments.as_chunks::<SEGMENT_BYTES>().0.iter().filter_map(|bytes| segment(bytes).ok())
     }
 }
 
-/// Why bytes are not a message.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Malformed {
-    /// The length differs from what the message states.
+    /// The length differs from the one implied by the message.
     #[error("a message of {length_bytes} bytes states another length")]
     Length { length_bytes: usize },
     /// The protocol version differs.
@@ -341,8 +341,7 @@ fn head(kind: u8, count: u8, length: u16, number: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Encodes a transfer into `out`, replacing its content. The caller has checked the pieces and the
-/// metadata.
+/// Encodes a transfer into `out`, replacing its contents. The caller has checked the pieces and the metadata.
 pub(crate) fn encode_transfer(
     verb: Verb,
     segments: impl ExactSizeIterator<Item = Segment>,
@@ -360,8 +359,8 @@ pub(crate) fn encode_transfer(
     out.extend_from_slice(metadata);
 }
 
-/// Encodes a message with the content of a part of a buffer into `out`, replacing what is there, and returns
-/// the bytes of the content, zero, for the caller to fill. The caller has checked the part.
+/// Encodes a message with the content of a part of a buffer into `out`, replacing its contents, and returns
+/// the zeroed content for the caller to fill. The caller has checked the part.
 pub(crate) fn encode_content(segment: Segment, number: u32, out: &mut Vec<u8>) -> &mut [u8] {
     head(CONTENT, segment.place.0, segment.length_bytes as u16, number, out);
     out.extend_from_slice(&segment.buffer.to_le_bytes());
@@ -371,10 +370,10 @@ pub(crate) fn encode_content(segment: Segment, number: u32, out: &mut Vec<u8>) -
     &mut out[CONTENT_HEAD_BYTES..]
 }
 
-/// Words of a transfer of one piece without metadata.
+/// Number of words of a transfer of one piece without metadata.
 pub const PIECE_WORDS: usize = (HEAD_BYTES + SEGMENT_BYTES) / 8;
 
-/// The words of a transfer of one piece without metadata.
+/// Encodes a transfer of one piece without metadata as words.
 #[inline]
 pub(crate) fn piece_words(verb: Verb, segment: Segment, number: u32) -> [u64; PIECE_WORDS] {
     let Segment { place, buffer, offset_bytes, length_bytes } = segment;
@@ -383,12 +382,12 @@ pub(crate) fn piece_words(verb: Verb, segment: Segment, number: u32) -> [u64; PI
     [head, u64::from(place.0) | u64::from(buffer) << 32, content[0], content[1]]
 }
 
-/// Decodes a transfer of one piece, with any range, and its number; `None` for any other message.
+/// Decodes a transfer of one piece, with any range, and its number. Returns `None` for any other message.
 #[inline]
 pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)> {
     let [head, place, offset_bytes, length_bytes] = words;
     let verb = Verb::ALL.into_iter().find(|verb| *verb as u64 == head & 0xff)?;
-    // One piece, no metadata; and zero in the reserved bytes after the pool.
+    // One piece, no metadata, and zero in the reserved bytes after the pool.
     if (head >> 8) & 0xff_ffff != 1 || (place >> 8) & 0xff_ffff != 0 {
         return None;
     }
@@ -400,7 +399,7 @@ pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)
 }
 
 impl Message<'_> {
-    /// Encodes it into `out`, replacing its content, as message `number` of its direction.
+    /// Encodes the message into `out`, replacing its contents, as message `number` of its direction.
     pub fn encode(&self, number: u32, out: &mut Vec<u8>) {
         match *self {
             Message::Terms(terms) => {
@@ -448,8 +447,7 @@ impl Message<'_> {
 /// Decodes a message and its number.
 ///
 /// # Errors
-/// [`Malformed`] names what is wrong. Whether the message is valid now is up to the
-/// [session](crate::session).
+/// [`Malformed`], with the reason. The [session](crate::session) decides whether the message is valid now.
 pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     let wrong_length = Malformed::Length { length_bytes: bytes.len() };
     let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(wrong_length)?;
@@ -568,17 +566,17 @@ fn segment(bytes: &[u8; SEGMENT_BYTES]) -> Result<Segment, Malformed> {
     })
 }
 
-/// The number at `offset` of bytes that are long enough.
+/// Returns the number at `offset` of bytes that are long enough.
 fn word_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// The first message of each side on a typed channel, when a bulk channel is to be opened beside it.
+/// First message of each side on a typed channel, if a bulk channel is to be opened beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preface {
-    /// Where the accepting side listens for the bulk channel; 0 from the other side.
+    /// Endpoint where the accepting side listens for the bulk channel; 0 from the other side.
     pub endpoint: u64,
-    /// Pools that this side assigns at the start, up to [`MAX_POOLS`].
+    /// Number of pools that this side assigns at the start, up to [`MAX_POOLS`].
     pub pools: u32,
 }
 
@@ -595,7 +593,7 @@ impl Preface {
         bytes
     }
 
-    /// Decodes a message; `None` if it is not a preface.
+    /// Decodes a message. Returns `None` if it is not a preface.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>().filter(|_| bytes.len() == 24)?;

@@ -1,4 +1,4 @@
-//! Buffers that are being copied: their rights stay until the copy ends.
+//! Buffers that are being copied keep their rights until the copy ends.
 
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::{Layout, PoolChannel, Table, TableError, Verb};

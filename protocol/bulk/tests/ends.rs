@@ -1,4 +1,4 @@
-//! What becomes of buffers when a channel is left or ends.
+//! State of buffers when a channel is left or ends.
 
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::{Layout, PoolChannel, Table, TableError, Verb};
@@ -7,7 +7,7 @@ fn layout() -> Layout {
     Layout::new(4096, 4).unwrap()
 }
 
-/// A home and a channel to a domain that may assign the pool further, or may not.
+/// Returns a home and a channel to a domain that may, or may not, assign the pool further.
 fn home(may_forward: bool) -> (Table, PoolChannel) {
     let mut table = Table::home(layout());
     let link = table.assign(may_forward).unwrap();

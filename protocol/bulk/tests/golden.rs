@@ -1,4 +1,4 @@
-//! The bytes of every message, and what is refused. `docs/specs/bulk.md` shows the same bytes.
+//! Golden encodings of every message, and rejected ones. `docs/specs/bulk.md` shows the same bytes.
 
 use proptest::prelude::*;
 use tombolo_bulk::wire::{
@@ -52,7 +52,7 @@ fn bytes_are_golden() {
     assert_eq!(hex(&encoded(&Message::Kept(place), 6)), "07 83 00 00 06 00 00 00");
 }
 
-/// Two sessions that have agreed on terms, with pool 0 of the connecting side on both.
+/// Returns two sessions that have agreed on terms, with pool 0 of the connecting side on both.
 fn agreed(terms: Terms) -> (Session, Session) {
     agreed_on(terms, if terms.trust == Trust::Full { offer().capability } else { 0 })
 }
@@ -107,7 +107,7 @@ fn content_is_golden_and_belongs_to_pools_that_are_copied() {
     let Ok(SessionEvent::Content(content)) = right.clone().receive(&out) else { panic!("no content") };
     assert_eq!((content.buffer, content.offset_bytes, content.bytes), (1, 64, &b"abc"[..]));
 
-    // A part that is no part, a reserved byte, and a pool whose memory both sides map.
+    // An empty or invalid part, a reserved byte, and a pool whose memory both sides map.
     for (offset_bytes, length_bytes) in [(0, 0), (0, 65_536), (65_536, 1), (u64::MAX, 2)] {
         let piece = Segment { offset_bytes, length_bytes, ..piece };
         assert!(left.prepare_content(piece, &mut Vec::new()).is_err(), "{offset_bytes} {length_bytes}");
@@ -155,7 +155,7 @@ proptest! {
         let (mut hurried, mut thorough) = (right.clone(), right);
         let short = hurried.receive_piece(words);
         match thorough.receive(&bytes) {
-            // Transfers whose memory arrives separately are not for the fast path.
+            // The fast path does not handle transfers whose memory arrives separately.
             Ok(SessionEvent::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
                 prop_assert_eq!(short, transfer.segments().next().map(|segment| (transfer.verb, segment)));
                 prop_assert_eq!(hurried.last_received(), thorough.last_received());
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// The number of the last message that the accepting side received in [`agreed`].
+/// Returns the number of the last message that the accepting side received in [`agreed`].
 fn right_last() -> u32 {
     agreed(TERMS).1.last_received()
 }
@@ -224,7 +224,7 @@ fn a_session_is_over_full_with_one_pool_more_than_was_agreed() {
     assert!(!right.is_over_full());
 }
 
-/// Each false message of a peer ends the session with its reason.
+/// Each invalid message of a peer ends the session with the reason.
 #[test]
 fn false_messages_are_refused() {
     let place = PoolIndex::new(false, 0).unwrap();
@@ -250,7 +250,7 @@ fn false_messages_are_refused() {
     assert!(matches!(transfer(&|out| out[0] = 10), Err(Violation::Malformed(Malformed::Field(_)))));
     assert!(matches!(transfer(&|out| out.truncate(31)), Err(Violation::Malformed(Malformed::Length { .. }))));
     assert!(matches!(transfer(&|out| out.push(0)), Err(Violation::Malformed(Malformed::Length { .. }))));
-    // Terms twice, an index of the other side's, an index twice, an answer without a question.
+    // Terms twice, an index of the other side, an index twice, an answer without a request.
     let (mut left, mut right) = agreed(terms);
     assert_eq!(say(&mut left.clone(), &mut right, &left.first()), Err(Violation::OutOfTurn));
     for (message, place) in [

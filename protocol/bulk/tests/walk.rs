@@ -1,7 +1,8 @@
-//! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real
-//! sessions and real bytes. After every step: each buffer has one right to write, no domain reads what
-//! another may write, whatever one side counts as lent, the other has or is about to have, and who gets a
-//! buffer with its content finds there what was written last, in the same memory or in a copy.
+//! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real sessions
+//! and real bytes. Checked after every step: each buffer has one right to write, no domain reads a buffer
+//! that another may write, the counts of lent buffers match between the two sides of a channel up to messages
+//! in transit, and the receiver of a buffer with content finds the latest contents, in the same memory or in
+//! a copy.
 
 use std::collections::VecDeque;
 
@@ -20,17 +21,17 @@ fn layout() -> Layout {
     Layout::new(4096, BUFFERS).unwrap()
 }
 
-/// What a domain knows of a pool.
+/// State of a pool in one domain.
 #[derive(Default)]
 struct Known {
     table: Option<Table>,
     /// Whether it was offered with leave to assign it further.
     may_forward: bool,
-    /// For each channel, how the table and the session name it.
+    /// For each channel, its ids in the table and in the session.
     links: [Option<(PoolChannel, PoolIndex)>; CHANNELS.len()],
-    /// Rights to read that it holds, with the channels they came over.
+    /// Rights to read that it holds, with the channels that they came over.
     handles: Vec<(u32, usize)>,
-    /// Its memory for the pool, which others may have as well.
+    /// Index of its memory for the pool, which other domains may share.
     memory: usize,
 }
 
@@ -38,7 +39,7 @@ struct SessionEnd {
     session: Session,
     /// Messages in transit to this end.
     inbox: VecDeque<Vec<u8>>,
-    /// Whether this end was told that the other is gone.
+    /// Whether this end was notified that the other is gone.
     noticed: bool,
 }
 
@@ -47,11 +48,11 @@ struct World {
     known: Vec<Vec<Known>>,
     ends: Vec<[SessionEnd; 2]>,
     out: Vec<u8>,
-    /// One number for each buffer; those of the homes come first.
+    /// One number for each buffer; the memories of the homes come first.
     memories: Vec<[u64; BUFFERS as usize]>,
-    /// What was written to each buffer last.
+    /// Last number written to each buffer.
     written: [[u64; BUFFERS as usize]; POOLS],
-    /// Pools of which a domain was cut off that has memory of its own: from then on there are two pools.
+    /// Pools that were split by cutting off a domain with memory of its own.
     is_split: [bool; POOLS],
 }
 
@@ -191,7 +192,7 @@ impl World {
         self.out = out;
     }
 
-    /// Sends what is in a buffer ahead of its transfer, where the ends have memory of their own.
+    /// Sends the contents of a buffer ahead of its transfer, if the ends have separate memory.
     fn copy(&mut self, channel: usize, side: usize, pool: usize, segment: Segment) {
         let end = &mut self.ends[channel][side];
         if !end.session.is_copied(segment.place) {
@@ -207,7 +208,7 @@ impl World {
         self.out = out;
     }
 
-    /// Writes a number of its own to a buffer that the domain may write.
+    /// Writes a fresh number to a buffer that the domain may write.
     fn write(&mut self, party: usize, pool: usize, buffer: u32) {
         if self.live_table(party, pool).is_some_and(|table| table.may_write(buffer).is_ok()) {
             let memory = self.known[party][pool].memory;
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// Tells one end that the other is gone, after everything in transit has arrived.
+    /// Notifies one end that the other is gone, after everything in transit has arrived.
     fn notice(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
         if self.is_open(channel) || !self.alive[party] || self.ends[channel][side].noticed {
@@ -346,8 +347,8 @@ impl World {
                 continue;
             };
             if table.lose(link, true) {
-                // The monitors first revoke the memory from every domain beyond; only then is it this
-                // domain's again.
+                // The monitors first revoke the memory from every domain beyond. Only then does it belong to
+                // this domain again.
                 self.revoke_beyond(pool, party, channel);
                 self.known[party][pool].table.as_mut().unwrap().reclaim(link);
             }

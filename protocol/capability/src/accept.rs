@@ -1,7 +1,7 @@
-//! Capabilities in transit: granted, and not yet accepted.
+//! Capabilities in transit, that is, granted and not yet accepted.
 //!
-//! A message carries the number of a capability, and any message can carry any number. To prevent a
-//! confused deputy, the receiver of a number says from which domain it came, and accepts only what that
+//! A message carries the number of a capability, and any message can carry any number. To prevent a confused
+//! deputy, the receiver of a number states from which domain it came, and accepts only a capability that that
 //! domain granted to it, once.
 
 use alloc::vec::Vec;
@@ -12,12 +12,12 @@ use crate::table::Table;
 use crate::{CapabilityFault, CapabilityId, CapabilityInfo};
 
 impl Table {
-    /// The holder accepts a capability that `granter` granted or gave it; without a `granter`, from any
-    /// domain, and also one accepted before. With `whole` it must cover its whole region.
+    /// Accepts, for the holder, a capability that `granter` granted or gave to it; without a `granter`, from
+    /// any domain, and also one accepted before. With `whole` it must cover its whole region.
     ///
     /// # Errors
-    /// [`CapabilityFault::TakenUp`], [`CapabilityFault::NotFrom`], [`CapabilityFault::BadExtent`] for a
-    /// part; or it is gone, held by another domain or being revoked. Nothing has changed.
+    /// [`CapabilityFault::TakenUp`], [`CapabilityFault::NotFrom`], [`CapabilityFault::BadExtent`] for a part,
+    /// or it is gone, held by another domain or being revoked. Nothing has changed.
     pub fn accept(
         &mut self,
         by: DomainId,
@@ -47,7 +47,7 @@ impl Table {
         Ok(())
     }
 
-    /// The domain that granted or gave a capability takes it back, and becomes its holder.
+    /// Takes a capability back for the domain that granted or gave it, which becomes its holder.
     ///
     /// # Errors
     /// [`CapabilityFault::TakenUp`] when its holder has accepted it; [`CapabilityFault::NotYours`] when
@@ -67,8 +67,9 @@ impl Table {
         self.pass_on(capability, by, None)
     }
 
-    /// Deletes what was in transit to a domain over a channel that has ended. Only the holder can know that
-    /// nothing will arrive: messages sent before the death of the sender are still received after it.
+    /// Deletes capabilities in transit to a domain over a channel that has ended. Only the holder can know
+    /// that nothing more will arrive: messages sent before the death of the sender are still received after
+    /// it.
     pub fn forget(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
         let of = (by, CapabilityId(0))..=(by, CapabilityId(u64::MAX));
         let lost = |id: &CapabilityId| {
@@ -79,7 +80,7 @@ impl Table {
         };
         let lost: Vec<CapabilityId> = self.held.range(of).map(|(_, id)| *id).filter(lost).collect();
         for capability in lost {
-            // It is held and not revoked, which is all that a deletion requires.
+            // It is held and not revoked, as a deletion requires.
             let _ = self.delete(by, capability);
         }
     }

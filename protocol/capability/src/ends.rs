@@ -8,20 +8,20 @@ use crate::record::Memory;
 use crate::table::{Consequence, Table};
 use crate::{CapabilityId, RegionId};
 
-/// A region in a window, and who has it mapped.
+/// Region in a window, and its mappings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InWindow {
-    /// Where it begins in the window.
+    /// Offset of the region in the window, in bytes.
     pub offset_bytes: u64,
-    /// Its length.
+    /// Length of the region, in bytes.
     pub length_bytes: u64,
-    /// Its mappings, with the nodes of their holders.
+    /// Mappings of the region, with the nodes of their holders.
     pub mappings: Vec<(NodeId, ChannelId)>,
 }
 
 impl Table {
-    /// The agent of a node reports that a mapping there is gone: its domain unmapped it or is dead. False
-    /// for an unknown mapping, or one on another node.
+    /// Handles a report of a node's agent that a mapping there is gone: its domain unmapped it or is dead.
+    /// Returns false for an unknown mapping, or one on another node.
     pub fn released(&mut self, node: NodeId, mapping: ChannelId) -> bool {
         let there = self.mappings.get(&mapping).is_some_and(|record| record.holder.node() == node);
         if there {
@@ -59,8 +59,8 @@ impl Table {
         }
     }
 
-    /// A domain is no longer known: everything it held vanishes. That is no evidence that its mappings are
-    /// gone: its process may be alive, if it was not started by the monitor. It is told to unmap.
+    /// Removes everything held by a domain that is no longer known. That is no evidence that its mappings are
+    /// gone: its process may be alive, if it was not started by the monitor. It is asked to unmap.
     pub fn domain_ended(&mut self, domain: DomainId) {
         let of = (domain, CapabilityId(0))..=(domain, CapabilityId(u64::MAX));
         let held: Vec<CapabilityId> = self.held.range(of).map(|(_, capability)| *capability).collect();
@@ -73,8 +73,8 @@ impl Table {
         self.commit_what_can_be();
     }
 
-    /// A node is dead: nothing is mapped there any more, and its own memory is gone. Others that have
-    /// mapped it are told; the memory behind their mappings is not reused.
+    /// Handles the death of a node: nothing is mapped there any more, and its own memory is gone. Domains
+    /// that have mapped it are notified; the memory behind their mappings is not reused.
     pub fn node_lost(&mut self, node: NodeId) {
         let there = |holder: DomainId| holder.node() == node;
         let mappings: Vec<ChannelId> = self
@@ -89,7 +89,7 @@ impl Table {
         self.commit_what_can_be();
     }
 
-    /// The regions in a window.
+    /// Returns the regions in a window.
     #[must_use]
     pub fn in_window(&self, id: WindowId) -> Vec<InWindow> {
         let holder = |mapping: &ChannelId| Some((self.mappings.get(mapping)?.holder.node(), *mapping));
@@ -120,8 +120,8 @@ impl Table {
         self.free_if_unused(id);
     }
 
-    /// The memory that a domain had before registering it is gone with the domain, and so are regions of
-    /// it and its services. Call after [`domain_ended`](Self::domain_ended).
+    /// Removes regions of memory that a domain had before registering it, which is gone with the domain, and
+    /// its services. Call after [`domain_ended`](Self::domain_ended).
     pub fn foreign_lost(&mut self, maker: DomainId) {
         let theirs: Vec<RegionId> = self
             .regions

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::ops::{BitAnd, BitOr};
 
-/// A capability of a machine. Never reused while the machine is up. The number alone gives no access: only
-/// the holder that the machine's table records can use it, so it may travel in any message.
+/// Id of a capability. Never reused while the machine is up. The number alone gives no access: only the
+/// holder recorded in the machine's table can use it, so it may travel in any message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CapabilityId(pub u64);
 
@@ -14,39 +14,39 @@ impl fmt::Display for CapabilityId {
     }
 }
 
-/// A set of rights to memory or to a service.
+/// Set of rights to memory or to a service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// The empty set of rights.
+    /// Empty set of rights.
     pub const NONE: Rights = Rights(0);
-    /// The right to map it for reading, or to copy from it.
+    /// Right to map it for reading, or to copy from it.
     pub const READ: Rights = Rights(1);
-    /// The right to map it for writing, or to copy to it.
+    /// Right to map it for writing, or to copy to it.
     pub const WRITE: Rights = Rights(2);
-    /// The right to grant capabilities to it to other domains.
+    /// Right to grant capabilities to it to other domains.
     pub const GRANT: Rights = Rights(4);
-    /// The right to open channels to a service.
+    /// Right to open channels to a service.
     pub const CONNECT: Rights = Rights(8);
-    /// The rights to read and write.
+    /// Rights to read and write.
     pub const READ_WRITE: Rights = Rights(3);
-    /// The rights to read, write and grant: all that there are to memory.
+    /// Rights to read, write and grant: all rights to memory.
     pub const ALL: Rights = Rights(7);
 
-    /// The rights as bits: 1 to read, 2 to write, 4 to grant, 8 to connect.
+    /// Returns the rights as bits: 1 to read, 2 to write, 4 to grant, 8 to connect.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The reverse of [`bits`](Self::bits); `None` for unknown bits.
+    /// Returns the rights for `bits`; `None` for unknown bits. The inverse of [`bits`](Self::bits).
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Rights> {
         if bits <= Rights::ALL.0 | Rights::CONNECT.0 { Some(Rights(bits)) } else { None }
     }
 
-    /// Whether all of `other` are in the set.
+    /// Whether the set contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
@@ -69,7 +69,7 @@ impl BitAnd for Rights {
     }
 }
 
-/// Prints `rwg`, with a dash for each right that is missing, and `c` behind that for the right to connect.
+/// Formats the rights as `rwg`, with a dash for each missing right, followed by `c` for the right to connect.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (right, letter) in [(Rights::READ, "r"), (Rights::WRITE, "w"), (Rights::GRANT, "g")] {
@@ -85,23 +85,23 @@ impl fmt::Debug for Rights {
     }
 }
 
-/// A part of a region, in bytes.
+/// Part of a region, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
-    /// The offset of the first byte.
+    /// Offset of the first byte.
     pub offset_bytes: u64,
-    /// The length in bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
 impl Extent {
-    /// The part of `length_bytes` from `offset_bytes` on.
+    /// Creates the extent of `length_bytes` from `offset_bytes` on.
     #[must_use]
     pub const fn new(offset_bytes: u64, length_bytes: u64) -> Self {
         Extent { offset_bytes, length_bytes }
     }
 
-    /// The first byte after it; `None` on overflow.
+    /// Returns the offset after the last byte; `None` on overflow.
     #[must_use]
     pub const fn end_bytes(self) -> Option<u64> {
         self.offset_bytes.checked_add(self.length_bytes)
@@ -131,8 +131,8 @@ impl Extent {
         }
     }
 
-    /// The part `relative` to the start of this one, as an extent of the same region; `None` when it is
-    /// empty or does not lie inside.
+    /// Converts an extent `relative` to the start of this one to an extent of the same region. Returns `None`
+    /// if it is empty or does not lie inside.
     #[must_use]
     pub fn part(self, relative: Extent) -> Option<Extent> {
         let offset_bytes = self.offset_bytes.checked_add(relative.offset_bytes)?;

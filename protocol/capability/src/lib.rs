@@ -1,4 +1,4 @@
-//! Regions and capabilities: which memory exists, who has which right to it, who has it mapped, and how
+//! Regions and capabilities: which memory exists, which domains have rights to it or have it mapped, and how
 //! rights are revoked.
 //!
 //! [`Table`] is the state machine of all regions of a machine. Its inputs are requests, ends of domains and
@@ -6,15 +6,15 @@
 //! reads no clock and is `no_std`, so the root, the simulator and tests run the same code. The specification
 //! is `docs/specs/capability.md`.
 //!
-//! **Invariant:** a capability gives no more than the one that it was derived from: a part of its bytes, and
-//! a subset of its rights.
+//! **Invariant:** a capability gives no more than the one that it was derived from: a subset of its bytes,
+//! and a subset of its rights.
 //!
-//! **Invariant:** no byte is mapped as that of a part, and as that of the memory that the part was split
-//! from.
+//! **Invariant:** no byte is mapped both as a byte of a part and as a byte of the memory that the part was
+//! split from.
 //!
 //! **Invariant:** a region is freed only when no domain holds a capability to it and no domain has it mapped.
 //! The evidence that a domain no longer maps it is that the domain has released it or is dead, or that its
-//! node is.
+//! node is dead.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -46,5 +46,5 @@ pub use revoke::{Operation, Patience, Revoked};
 pub use table::{Consequence, Nanos, Table};
 pub use tombolo_base::RegionId;
 
-/// The alignment of parts of regions, in bytes, where pages are not longer.
+/// Minimum alignment of parts of regions, in bytes; the page size if that is larger.
 pub const PAGE_BYTES: u64 = 4096;

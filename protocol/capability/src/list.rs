@@ -32,7 +32,7 @@ impl RegionRecord {
 }
 
 impl Table {
-    /// A capability that `by` holds, its region, and where the bytes are.
+    /// Returns a capability that `by` holds, its region, and the location of its bytes.
     ///
     /// # Errors
     /// It is gone, held by another domain, or being revoked.
@@ -46,13 +46,13 @@ impl Table {
         Ok((record.info(capability), region.info(record.region), region.memory))
     }
 
-    /// The capabilities that a domain holds with numbers above `after`, in order.
+    /// Returns the capabilities that a domain holds with numbers above `after`, in order.
     pub fn held_by(&self, domain: DomainId, after: CapabilityId) -> impl Iterator<Item = CapabilityInfo> {
         let of = (Bound::Excluded((domain, after)), Bound::Included((domain, CapabilityId(u64::MAX))));
         self.held.range(of).filter_map(|(_, id)| Some(self.capabilities.get(id)?.info(*id)))
     }
 
-    /// The capabilities to a region with numbers above `after`, in order, for all holders.
+    /// Returns the capabilities to a region with numbers above `after`, in order, for all holders.
     pub fn capabilities_to(
         &self,
         region: RegionId,
@@ -63,14 +63,14 @@ impl Table {
         listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
     }
 
-    /// The regions whose id bits are above `after`, in order.
+    /// Returns the regions whose id bits are above `after`, in order.
     pub fn regions(&self, after: u64) -> impl Iterator<Item = RegionInfo> {
         let listed = self.regions.iter().filter(move |(id, _)| id.to_bits() > after);
         listed.map(|(id, region)| region.info(*id))
     }
 
-    /// The number and total bytes of existing regions that a domain created, without memory it had before
-    /// registering it.
+    /// Returns the number and total size in bytes of existing regions that a domain created, without memory
+    /// that it had before registering it.
     #[must_use]
     pub fn regions_of(&self, maker: DomainId) -> (usize, u64) {
         let theirs = self.regions.values().filter(|region| region.maker == maker);
@@ -80,19 +80,19 @@ impl Table {
         })
     }
 
-    /// The number of existing capabilities that a domain created, for all holders.
+    /// Returns the number of existing capabilities that a domain created, for all holders.
     #[must_use]
     pub fn capabilities_of(&self, maker: DomainId) -> usize {
         self.charges.get(&maker).copied().unwrap_or(0)
     }
 
-    /// The number of mappings of all regions.
+    /// Returns the number of mappings of all regions.
     #[must_use]
     pub fn mappings(&self) -> usize {
         self.mappings.len()
     }
 
-    /// The number of mappings of a domain.
+    /// Returns the number of mappings of a domain.
     #[must_use]
     pub fn mappings_of(&self, domain: DomainId) -> usize {
         self.mappings.values().filter(|record| record.holder == domain).count()
@@ -104,7 +104,8 @@ impl Table {
         self.mappings.contains_key(&mapping)
     }
 
-    /// The size of every table, by content, for leak checks: as before once all domains that came are gone.
+    /// Returns the sizes of all tables, by content, for leak checks. They must return to their initial values
+    /// once all domains are gone.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 6] {
         [

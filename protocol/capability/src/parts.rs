@@ -1,13 +1,13 @@
-//! Parts: what memory is split into.
+//! Parts: ranges that memory is split into.
 //!
-//! The parts that are split from one memory do not overlap. Those of a part of kind [`Kind::Memory`] lie
-//! inside it and are split from it, so parts form a tree, whose root is the region.
+//! Parts that are split from the same memory do not overlap. Those of a part of kind [`Kind::Memory`] lie
+//! inside it and are split from it, so parts form a tree whose root is the region.
 //!
-//! **Invariant:** no byte is mapped by a capability to a part and, at the same time, by one to the memory
-//! that the part was split from.
+//! **Invariant:** no byte is mapped at the same time through a capability to a part and through one to the
+//! memory that the part was split from.
 //!
-//! A part is there as long as a domain holds a capability to it or has it mapped, or a part of it is there.
-//! Then its bytes are the memory's again.
+//! A part exists as long as a domain holds a capability to it or has it mapped, or a part of it exists.
+//! Afterwards its bytes belong to the memory again.
 
 use alloc::vec::Vec;
 
@@ -18,12 +18,12 @@ use crate::table::Table;
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, Rights};
 
 impl Table {
-    /// Splits memory into parts of a kind, with a capability to each for the holder, which has the rights of
-    /// the one that is split. Extents are relative to its start. Takes the rights to read and write.
+    /// Splits memory into parts of a kind, and gives the holder a capability to each, with the rights of the
+    /// split one. Extents are relative to its start. Requires the rights to read and write.
     ///
     /// # Errors
-    /// [`CapabilityFault::Split`] names the part that is in the way, [`CapabilityFault::InUse`] the mapping.
-    /// Nothing has changed.
+    /// [`CapabilityFault::Split`] with the conflicting part, or [`CapabilityFault::InUse`] with the
+    /// conflicting mapping. Nothing has changed.
     pub fn split(
         &mut self,
         by: DomainId,
@@ -47,7 +47,8 @@ impl Table {
         Ok(wanted.into_iter().map(|extent| self.insert_part(by, capability, record, extent, kind)).collect())
     }
 
-    /// Memory that its domain had before is not mapped through the table, which so can keep nothing apart.
+    /// Checks that the memory may be split. Memory that its domain had before is not mapped through the
+    /// table, so the table cannot enforce the separation.
     fn may_be_split(&self, region: RegionId) -> Result<(), CapabilityFault> {
         let backing = self.regions.get(&region).map(|record| record.memory.backing());
         match backing {
@@ -58,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Whether parts with these extents overlap each other, parts that are there, or mappings.
+    /// Checks that parts with these extents overlap neither each other nor existing parts or mappings.
     fn no_conflict(
         &self,
         record: &CapabilityRecord,
@@ -82,7 +83,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether no part that was split from `of` has bytes of an extent.
+    /// Checks that no part that was split from `of` has bytes of an extent.
     pub(crate) fn not_split(
         &self,
         region: RegionId,
@@ -99,7 +100,7 @@ impl Table {
         }
     }
 
-    /// Whether no domain has bytes of an extent mapped as those of `of`.
+    /// Checks that no domain has bytes of an extent mapped as bytes of `of`.
     fn not_mapped(
         &self,
         region: RegionId,
@@ -143,15 +144,15 @@ impl Table {
         })
     }
 
-    /// Something new keeps a part.
+    /// Adds a user that keeps a part alive.
     pub(crate) fn use_part(&mut self, part: Option<PartId>) {
         if let Some(record) = part.and_then(|part| self.parts.get_mut(&part)) {
             record.users += 1;
         }
     }
 
-    /// Something that kept a part is gone. With its last user the part goes, and with that perhaps the one
-    /// that it was split from.
+    /// Removes a user of a part. Without users the part is removed, and with it possibly the part that it was
+    /// split from.
     pub(crate) fn leave_part(&mut self, part: Option<PartId>) {
         let mut next = part;
         while let Some(id) = next {

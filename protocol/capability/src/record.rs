@@ -1,4 +1,4 @@
-//! The table's records of regions, capabilities and mappings.
+//! Records of regions, capabilities and mappings in the table.
 
 use alloc::collections::BTreeSet;
 use core::num::NonZeroU16;
@@ -7,51 +7,51 @@ use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::{Backing, CapabilityId, Extent, Kind, RegionId, Rights, Seal};
 
-/// A region to be created.
+/// Parameters of a region to be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewRegion {
-    /// The node that owns the memory.
+    /// Node that owns the memory.
     pub node: NodeId,
-    /// The generation of the node.
+    /// Generation of the node.
     pub generation: NonZeroU16,
-    /// The domain that creates it.
+    /// Domain that creates the region.
     pub maker: DomainId,
-    /// Where its bytes are.
+    /// Location of its bytes.
     pub memory: Memory,
-    /// The length in bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// The alignment of its parts, in bytes.
+    /// Alignment of its parts, in bytes.
     pub unit_bytes: u64,
 }
 
-/// Where the bytes of a region are.
+/// Location of the bytes of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
     /// Memory of the kernel of the region's node.
     Kernel {
-        /// The page size in bytes; 0 for the default.
+        /// Page size in bytes; 0 for the default.
         huge_page_bytes: u64,
     },
-    /// In a window.
+    /// Memory in a window.
     Window {
-        /// Which one.
+        /// Id of the window.
         window: WindowId,
-        /// The offset in the window.
+        /// Offset in the window, in bytes.
         offset_bytes: u64,
     },
     /// A file of the kernel of the region's node.
     File,
     /// Memory of the domain that created the region.
     Foreign {
-        /// The address in that domain.
+        /// Address in that domain.
         address: u64,
     },
-    /// No memory: it is a service.
+    /// No memory, because it is a service.
     Service,
 }
 
 impl Memory {
-    /// The kind of memory.
+    /// Returns the kind of memory.
     #[must_use]
     pub const fn backing(self) -> Backing {
         match self {
@@ -71,13 +71,13 @@ pub(crate) struct RegionRecord {
     pub(crate) length_bytes: u64,
     pub(crate) unit_bytes: u64,
     pub(crate) seal: Seal,
-    /// The seal that its kernel was asked to apply.
+    /// Seal that its kernel was asked to apply.
     pub(crate) sealing: Option<Seal>,
     pub(crate) capabilities: BTreeSet<CapabilityId>,
     pub(crate) mappings: BTreeSet<ChannelId>,
 }
 
-/// A part of a region. Never reused.
+/// Id of a part of a region. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PartId(pub(crate) u64);
 
@@ -86,9 +86,9 @@ pub(crate) struct PartRecord {
     pub(crate) region: RegionId,
     pub(crate) extent: Extent,
     pub(crate) kind: Kind,
-    /// The part that it was split from; `None` for the region.
+    /// Part that it was split from; `None` for the region.
     pub(crate) of: Option<PartId>,
-    /// What keeps it: capabilities, mappings, and parts that were split from it.
+    /// Number of capabilities, mappings and split parts that keep it alive.
     pub(crate) users: u32,
 }
 
@@ -97,24 +97,24 @@ pub(crate) struct CapabilityRecord {
     pub(crate) region: RegionId,
     pub(crate) extent: Extent,
     pub(crate) kind: Kind,
-    /// The part that it is to; `None` for a region or service.
+    /// Part that the capability refers to; `None` for a region or service.
     pub(crate) part: Option<PartId>,
     pub(crate) rights: Rights,
     pub(crate) holder: DomainId,
-    /// The domain whose account it is on: its creator, not its current holder.
+    /// Domain that the capability is charged to: its creator, not its current holder.
     pub(crate) charged: DomainId,
     pub(crate) parent: Option<CapabilityId>,
     pub(crate) revoked: bool,
-    /// Who granted it and over which channel, until its holder accepts it.
+    /// Granting domain and channel, until its holder accepts it.
     pub(crate) in_transit: Option<InTransit>,
 }
 
-/// The recipient of a capability.
+/// Recipient of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// The domain that will hold it.
+    /// Domain that will hold it.
     pub holder: DomainId,
-    /// The channel that will carry its number; 0 for none.
+    /// Channel that will carry its number; 0 for none.
     pub channel: ChannelId,
 }
 
@@ -124,16 +124,16 @@ impl From<DomainId> for Way {
     }
 }
 
-/// How a capability in transit reaches its holder.
+/// Granter and channel of a capability in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InTransit {
     pub(crate) granter: DomainId,
-    /// The channel that carries its number; 0 for none.
+    /// Channel that carries its number; 0 for none.
     pub(crate) channel: ChannelId,
 }
 
 impl InTransit {
-    /// `None` for a grant to itself without a channel; a domain may have a channel to itself.
+    /// Returns `None` for a grant to itself without a channel; a domain may have a channel to itself.
     pub(crate) fn of(granter: DomainId, way: Way) -> Option<InTransit> {
         let Way { holder, channel } = way;
         (holder != granter || channel.0 != 0).then_some(InTransit { granter, channel })
@@ -144,27 +144,27 @@ impl InTransit {
 pub(crate) struct MappingRecord {
     pub(crate) region: RegionId,
     pub(crate) extent: Extent,
-    /// The part whose bytes these are mapped as.
+    /// Part whose bytes are mapped.
     pub(crate) part: Option<PartId>,
     pub(crate) holder: DomainId,
     pub(crate) writable: bool,
-    /// The capability it was mapped with, or the nearest one left above that.
+    /// Capability that it was mapped with, or its nearest remaining ancestor.
     pub(crate) by: Option<CapabilityId>,
     /// Whether that capability is gone because its holder ended.
     pub(crate) orphan: bool,
-    /// Whether its domain was told to unmap it.
+    /// Whether its domain was asked to unmap it.
     pub(crate) hung_up: bool,
 }
 
-/// The parameters for mapping a region.
+/// Parameters for mapping a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mappable {
-    /// The region to map.
+    /// Region to map.
     pub region: RegionId,
-    /// The part to map.
+    /// Part to map.
     pub extent: Extent,
-    /// The access that the mapping permits.
+    /// Access that the mapping permits.
     pub rights: Rights,
-    /// Where the region's bytes are.
+    /// Location of the region's bytes.
     pub memory: Memory,
 }

@@ -1,12 +1,12 @@
 //! Revocation, in two phases.
 //!
 //! **Mark.** From then on nothing below the capability can be used: it cannot be derived from, granted or
-//! mapped. The agents of all nodes where it is mapped are told, and tell the domains.
+//! mapped. The agents of all nodes where it is mapped are notified, and notify the domains.
 //!
 //! **Commit.** When all of those mappings are known to be gone, the entries are removed. A domain that has
-//! not unmapped in time is killed; if mappings remain even then (its node does not answer, or it cannot be
-//! killed), the requester is told which domain it is. The entries stay marked, and the memory allocated,
-//! until there is evidence.
+//! not unmapped in time is killed. If mappings remain even then, because its node does not answer or it
+//! cannot be killed, the requester is notified of the domain. The entries stay marked, and the memory
+//! allocated, until there is evidence.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,20 +16,20 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use crate::table::{Consequence, Nanos, Table};
 use crate::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
 
-/// Names a revocation: the node of the requester, and a number that is never reused.
+/// Id of a revocation: the node of the requester, and a number that is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Operation {
-    /// The node of the requester.
+    /// Node of the requester.
     pub node: NodeId,
-    /// The number of the request.
+    /// Number of the request.
     pub number: u64,
 }
 
-/// The time limits of a revocation.
+/// Time limits of a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Patience {
-    /// How long a domain has to unmap, in nanoseconds, before it is killed. The result follows after the
-    /// same time again.
+    /// Time for a domain to unmap before it is killed, in nanoseconds. The result follows after the same time
+    /// again.
     pub let_go_ns: Nanos,
 }
 
@@ -39,42 +39,42 @@ impl Default for Patience {
     }
 }
 
-/// The result of a complete revocation.
+/// Result of a complete revocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Revoked {
-    /// The number of capabilities removed.
+    /// Number of capabilities removed.
     pub removed: u32,
-    /// The first of the domains that were killed because they did not unmap in time.
+    /// First of the domains that were killed because they did not unmap in time.
     pub killed: Vec<DomainId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// The domains were told to unmap; those that have not done so by then are killed.
+    /// The domains were asked to unmap. Those that have not done so by `until` are killed.
     Told { until: Nanos },
-    /// They were killed; the requester is answered by then.
+    /// The domains were killed. The requester is answered by `until`.
     Killed { until: Nanos },
     /// The requester was told that mappings remain.
     Quarantined,
 }
 
-/// A revocation in progress.
+/// Revocation in progress.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Revocation {
     capability: CapabilityId,
     marked: Vec<CapabilityId>,
-    /// The mappings that remain.
+    /// Mappings that remain.
     pub(crate) pending: BTreeSet<ChannelId>,
     killed: BTreeSet<DomainId>,
     phase: Phase,
 }
 
 impl Table {
-    /// Revokes everything derived from a capability, and with `itself` the capability too. The result is a
+    /// Revokes everything derived from a capability and, with `itself`, the capability too. The result is a
     /// [`Consequence`], possibly at once.
     ///
     /// # Errors
-    /// The capability cannot be revoked by this domain. Nothing has changed.
+    /// The domain may not revoke the capability. Nothing has changed.
     pub fn revoke(
         &mut self,
         now: Nanos,
@@ -86,7 +86,7 @@ impl Table {
         let marked = self.subtree(capability, itself);
         let mut pending: BTreeSet<ChannelId> =
             marked.iter().flat_map(|marked| self.mapped_by(*marked)).collect();
-        // Mapped with a capability below that vanished with its holder.
+        // Mapped with a derived capability that vanished with its holder.
         let orphan = |mapping: &ChannelId| self.mappings.get(mapping).is_some_and(|record| record.orphan);
         pending.extend(self.mapped_by(capability).filter(orphan));
         for marked in &marked {
@@ -104,7 +104,7 @@ impl Table {
         Ok(operation)
     }
 
-    /// A capability's descendants, each after the one it was derived from.
+    /// Returns a capability's descendants, each after the one that it was derived from.
     fn subtree(&self, capability: CapabilityId, itself: bool) -> Vec<CapabilityId> {
         let mut found = alloc::vec![capability];
         let mut next = 0;
@@ -150,7 +150,7 @@ impl Table {
         }
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Returns when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         let due = |phase: Phase| match phase {
@@ -160,7 +160,7 @@ impl Table {
         self.revocations.values().filter_map(|revocation| due(revocation.phase)).min()
     }
 
-    /// Performs what is due at `now`.
+    /// Performs the actions that are due at `now`.
     pub fn tick(&mut self, now: Nanos) {
         let patience_ns = self.patience.let_go_ns;
         for (operation, revocation) in &mut self.revocations {

@@ -1,4 +1,5 @@
-//! Services: what channels are opened to. A capability to one is the right to do so, with or without a name.
+//! Services: targets of channels. A capability to a service is the right to open a channel to it, with or
+//! without a name.
 
 use core::num::NonZeroU16;
 
@@ -9,7 +10,8 @@ use crate::table::Table;
 use crate::{CapabilityFault, CapabilityId, CapabilityInfo, RegionId, Rights};
 
 impl Table {
-    /// Adds a service of a domain, and a capability to it for that domain. `None` when ids are exhausted.
+    /// Adds a service of a domain, and a capability to it for that domain. Returns `None` if ids are
+    /// exhausted.
     pub fn create_service(&mut self, maker: DomainId, generation: NonZeroU16) -> Option<CapabilityInfo> {
         let node = maker.node();
         let id = self.new_region_id(node, generation)?;
@@ -18,15 +20,15 @@ impl Table {
         Some(self.create_with(id, new, Rights::CONNECT | Rights::GRANT))
     }
 
-    /// The service that `by` may open a channel to with a capability.
+    /// Returns the service that `by` may open a channel to with a capability.
     ///
     /// # Errors
-    /// It is refused.
+    /// The capability does not permit it.
     pub fn connectable(&self, by: DomainId, capability: CapabilityId) -> Result<RegionId, CapabilityFault> {
         self.with_right(by, capability, Rights::CONNECT).map(|record| record.region)
     }
 
-    /// A service has ended, and so do the capabilities to it.
+    /// Removes a service that has ended, and the capabilities to it.
     pub fn service_lost(&mut self, service: RegionId) {
         if self.regions.get(&service).is_some_and(|record| record.memory == Memory::Service) {
             self.region_lost(service);

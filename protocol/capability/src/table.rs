@@ -1,4 +1,4 @@
-//! The table, and the operations of domains on it.
+//! Capability table, and the operations of domains on it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -13,43 +13,43 @@ use crate::record::{
 use crate::revoke::{Operation, Patience, Revocation, Revoked};
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, Rights, Seal};
 
-/// A point in time, in nanoseconds from an arbitrary origin.
+/// Point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// An action that the caller must perform.
+/// Action that the caller must perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Consequence {
-    /// Tell the agent of a node to have a mapping removed.
+    /// Ask the agent of a node to have a mapping removed.
     HangUp {
-        /// The node of the mapping.
+        /// Node of the mapping.
         node: NodeId,
-        /// The mapping to remove.
+        /// Mapping to remove.
         mapping: ChannelId,
     },
     /// Kill a domain that did not unmap in time, if it can be killed.
     Condemn {
-        /// The domain to kill.
+        /// Domain to kill.
         domain: DomainId,
     },
     /// Answer the requester of a revocation.
     Answer {
-        /// The revocation.
+        /// Id of the revocation.
         operation: Operation,
-        /// Its result.
+        /// Result of the revocation.
         outcome: Result<Revoked, CapabilityFault>,
     },
-    /// No domain can reach a region any more: its memory may be reused.
+    /// Reuse the memory of a region, which no domain can reach any more.
     Freed {
-        /// The region that was freed.
+        /// Region that was freed.
         region: RegionId,
-        /// Where its bytes are.
+        /// Location of its bytes.
         memory: Memory,
-        /// Its length in bytes.
+        /// Length in bytes.
         length_bytes: u64,
     },
 }
 
-/// The regions of a machine, the capabilities to them, and their mappings.
+/// Regions of a machine, the capabilities to them, and their mappings.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Table {
     pub(crate) regions: BTreeMap<RegionId, RegionRecord>,
@@ -58,13 +58,13 @@ pub struct Table {
     pub(crate) children: BTreeSet<(CapabilityId, CapabilityId)>,
     /// Pairs of a holder and a capability it holds.
     pub(crate) held: BTreeSet<(DomainId, CapabilityId)>,
-    /// The number of existing capabilities that each domain created.
+    /// Number of existing capabilities that each domain created.
     pub(crate) charges: BTreeMap<DomainId, usize>,
     pub(crate) mappings: BTreeMap<ChannelId, MappingRecord>,
     /// Pairs of a capability and a mapping made with it.
     pub(crate) mapped: BTreeSet<(CapabilityId, ChannelId)>,
     pub(crate) parts: BTreeMap<PartId, PartRecord>,
-    /// Parts by the region, the part that they were split from, and their offset.
+    /// Parts by their region, the part that they were split from, and their offset.
     pub(crate) split: BTreeMap<(RegionId, Option<PartId>, u64), PartId>,
     pub(crate) revocations: BTreeMap<Operation, Revocation>,
     pub(crate) patience: Patience,
@@ -84,18 +84,18 @@ impl Hash for Table {
 }
 
 impl Table {
-    /// An empty table with these time limits for revocations.
+    /// Creates an empty table with these time limits for revocations.
     #[must_use]
     pub fn new(patience: Patience) -> Self {
         Table { patience, ..Table::default() }
     }
 
-    /// The actions pending since the last call, in order.
+    /// Returns the actions pending since the last call, in order.
     pub fn take_consequences(&mut self) -> Vec<Consequence> {
         core::mem::take(&mut self.consequences)
     }
 
-    /// The id for the next region of a node, never reused; `None` when ids are exhausted.
+    /// Returns the id for the next region of a node, never reused; `None` if ids are exhausted.
     pub fn new_region_id(&mut self, node: NodeId, generation: core::num::NonZeroU16) -> Option<RegionId> {
         self.last_region = self.last_region.checked_add(1)?;
         Some(RegionId::new(node, generation, self.last_region))
@@ -106,7 +106,7 @@ impl Table {
         self.create_with(id, new, Rights::ALL)
     }
 
-    /// As [`create`](Self::create) with limited rights, for memory that cannot be written.
+    /// Like [`create`](Self::create) with limited rights, for memory that cannot be written.
     pub fn create_with(&mut self, id: RegionId, new: NewRegion, rights: Rights) -> CapabilityInfo {
         let NewRegion { maker, memory, length_bytes, unit_bytes, .. } = new;
         let kind = if memory == Memory::Service { Kind::Service } else { Kind::Memory };
@@ -153,7 +153,7 @@ impl Table {
         record.info(id)
     }
 
-    /// A capability that `by` holds and that is not being revoked.
+    /// Returns a capability that `by` holds and that is not being revoked.
     pub(crate) fn usable(
         &self,
         by: DomainId,
@@ -182,12 +182,12 @@ impl Table {
         Ok(record)
     }
 
-    /// Derives a capability from one that `by` holds: to a part of its bytes, relative to their start, with
-    /// some of its rights. For another holder this requires the right to grant; the new capability is then
-    /// in transit, over a channel if one is named, until it is [accepted](Self::accept).
+    /// Derives a capability from one that `by` holds: to a part of its bytes, relative to their start, with a
+    /// subset of its rights. Another holder requires the right to grant; the new capability is then in
+    /// transit, over a channel if one is given, until it is [accepted](Self::accept).
     ///
     /// # Errors
-    /// It is refused; nothing has changed.
+    /// The capability does not permit it. Nothing has changed.
     pub fn derive(
         &mut self,
         by: DomainId,
@@ -236,11 +236,11 @@ impl Table {
         Ok(part)
     }
 
-    /// Transfers a capability to another holder. Capabilities derived from it remain; the old holder's
+    /// Transfers a capability to another holder. Capabilities derived from it remain, and the old holder's
     /// mappings are removed. It is in transit until it is [accepted](Self::accept).
     ///
     /// # Errors
-    /// It is refused; nothing has changed.
+    /// The capability does not permit it. Nothing has changed.
     pub fn give(
         &mut self,
         by: DomainId,
@@ -294,7 +294,7 @@ impl Table {
     /// children of its parent.
     ///
     /// # Errors
-    /// It is refused; nothing has changed.
+    /// The capability does not permit it. Nothing has changed.
     pub fn delete(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
         let region = self.usable(by, capability)?.region;
         self.unmap_own(capability);
@@ -351,11 +351,11 @@ impl Table {
         }
     }
 
-    /// The parameters for mapping a capability, for reading or for reading and writing, with `pool` as the
-    /// buffers of a pool. `reaches` says whether its holder can reach the memory of a region.
+    /// Returns the parameters for mapping a capability, for reading or for reading and writing, with `pool`
+    /// as the buffers of a pool. `reaches` returns whether its holder can reach the memory of a region.
     ///
     /// # Errors
-    /// It is refused; nothing has changed.
+    /// The capability does not permit it. Nothing has changed.
     pub fn mappable(
         &self,
         by: DomainId,
@@ -415,8 +415,8 @@ impl Table {
     /// cannot be mapped for writing.
     ///
     /// # Errors
-    /// [`CapabilityFault::Mapped`] when a domain has it mapped for writing that the seal forbids. Nothing
-    /// has changed.
+    /// [`CapabilityFault::Mapped`] when a domain has a writable mapping that the seal forbids. Nothing has
+    /// changed.
     pub fn seal(
         &mut self,
         by: DomainId,
@@ -456,7 +456,7 @@ impl Table {
         Ok(id)
     }
 
-    /// The kernel of a region applied the seal that was requested, or could not.
+    /// Records whether the kernel of a region applied the requested seal.
     pub fn sealed(&mut self, region: RegionId, done: bool) {
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(seal) = region.sealing.take()

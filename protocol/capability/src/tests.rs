@@ -94,7 +94,7 @@ fn a_region_goes_with_its_last_right_and_its_last_mapping() {
     table.delete(owner, all.id).unwrap();
     assert_eq!(table.show(other, granted.id).unwrap().0.parent, None);
     assert_eq!(table.take_consequences(), []);
-    // The process may still have it mapped: the region stays until that is known to be gone.
+    // The process may still have it mapped: the region remains until that is known to have ended.
     table.domain_ended(other);
     assert_eq!(table.take_consequences(), [Consequence::HangUp { node: ARM0, mapping: ChannelId(9) }]);
     assert!(!table.released(HOST, ChannelId(9)), "another node's word is no evidence");

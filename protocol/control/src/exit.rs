@@ -1,4 +1,4 @@
-//! How an [`Exit`] reads in a sentence, and the exit status for it.
+//! Text of an [`Exit`] in a sentence, and the exit status for it.
 
 use alloc::string::String;
 use core::fmt;
@@ -6,8 +6,8 @@ use core::fmt;
 use crate::Exit;
 
 impl Exit {
-    /// The exit status that a shell gives a program that ended like this: 128 and the number of the signal
-    /// for one that a signal ended, 1 for one that was lost with its node.
+    /// Returns the exit status that a shell reports for a program that ended like this: 128 plus the signal
+    /// number for one killed by a signal, 1 for one that was lost with its node.
     #[must_use]
     pub fn shell_status(&self) -> u8 {
         match self {
@@ -19,7 +19,8 @@ impl Exit {
     }
 }
 
-/// The rest of a sentence that begins with the domain: `ended with status 3`, `was killed by SIGKILL`.
+/// Formats the rest of a sentence that begins with the domain: `ended with status 3`, `was killed by
+/// SIGKILL`.
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -27,7 +28,7 @@ impl fmt::Display for Exit {
             Self::Exited { status } => write!(f, "ended with status {status}"),
             Self::Signalled { signal } => write!(f, "was killed by {}", Signal(*signal)),
             Self::NodeLost { cause } if cause.is_empty() => f.write_str("was lost with its node"),
-            // A cause may have been written by another machine: a terminal must not obey it.
+            // A cause may come from another machine and contain escape sequences for the terminal.
             Self::NodeLost { cause } => {
                 let shown: String =
                     cause.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
@@ -38,13 +39,13 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A signal of Linux, shown by its name, or as `signal 40` if it is not one that ends programs by default.
-/// The numbers are the same on all instruction sets that Tombolo runs on.
+/// Linux signal, displayed by its name, or as `signal 40` if it does not terminate programs by default. The
+/// numbers are the same on all instruction sets that Tombolo runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal(pub u8);
 
 impl Signal {
-    /// Ends a program at once; it cannot handle it.
+    /// Terminates a program at once; it cannot be handled.
     pub const KILL: Signal = Signal(9);
     /// Asks a program to end.
     pub const TERM: Signal = Signal(15);

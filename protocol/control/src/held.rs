@@ -108,12 +108,12 @@ stands_for! {
 }
 
 impl CpuPlacement {
-    /// The highest real-time priority.
+    /// Highest real-time priority of a program.
     pub const MAX_PRIORITY: u8 = 99;
-    /// The most processors that can be named.
+    /// Maximum number of processors that can be listed.
     pub const MAX_CPUS: usize = machine::MAX_CPUS as usize;
 
-    /// On any processor, without a real-time priority.
+    /// Returns a placement on any processor, without a real-time priority.
     #[must_use]
     pub const fn any() -> Self {
         CpuPlacement { cpus: Vec::new(), real_time_priority: 0 }
@@ -121,7 +121,8 @@ impl CpuPlacement {
 }
 
 impl ProgramSpec {
-    /// A program called `name`, without arguments, variables, directory and input, on any processor.
+    /// Describes a program called `name`, without arguments, variables, directory and input, on any
+    /// processor.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         ProgramSpec {
@@ -137,7 +138,7 @@ impl ProgramSpec {
 }
 
 impl NodeKind {
-    /// The name of the kind in machine files and output.
+    /// Returns the name of the kind in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

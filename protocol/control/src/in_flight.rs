@@ -1,28 +1,27 @@
-//! The number of messages in transit on a channel.
+//! Number of messages in transit on a channel.
 
 use crate::observation::EndSample;
 
 /// Messages that one end has sent and the other has not received yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlight {
-    /// The number of messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Whether it is exact instead of an estimate.
+    /// Whether the number is exact rather than an estimate.
     pub exact: bool,
 }
 
 impl InFlight {
-    /// The number according to the last samples of the sending and the receiving end of a channel, and
-    /// whether anything `moves` on it; `None` where it cannot be determined.
+    /// Computes the number from the last samples of the sending and the receiving end of a channel, and
+    /// whether anything `moves` on it. Returns `None` if it cannot be determined.
     ///
-    /// The ends are not sampled at the same moment. While nothing moves, their counts can be subtracted;
-    /// otherwise the difference is mostly what passed between the two samples, so the sender's own figures
-    /// are used: the slots of its ring that it knew to be in use. is mostly what passed between the two
-    /// samples, and the sender's own figures are taken: the slots of its ring that it knew to be in use.
+    /// The ends are not sampled at the same moment. While nothing moves, their counts can be subtracted.
+    /// Otherwise the difference is mostly the traffic between the two samples, so the sender's own figure is
+    /// used: the number of slots of its ring that it knew to be in use.
     #[must_use]
     pub fn between(from: Option<&EndSample>, to: Option<&EndSample>, moves: bool) -> Option<InFlight> {
         let ring = from.filter(|from| from.slots != 0);
-        // At most what the ring can hold, whatever the ends report.
+        // At most the capacity of the ring, whatever the ends report.
         let most = ring.map_or(u64::MAX, |from| from.slots.into());
         match (from, to) {
             (Some(from), Some(to)) if !moves => {
@@ -82,7 +81,7 @@ mod tests {
         let (near, far) = (end(10, 0, 64, 60), end(0, 7, 64, 64));
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));
         assert_eq!(between(Some(&far), Some(&near), false), Some((0, true)));
-        // An end may report anything.
+        // An end may report any value.
         assert_eq!(between(Some(&end(u64::MAX, 0, 64, 99)), Some(&far), false), Some((64, true)));
         assert_eq!(between(Some(&end(1, 0, 64, 99)), Some(&far), true), Some((0, false)));
     }

@@ -4,14 +4,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// The environment variable with a domain's number in its job.
+/// Environment variable with a domain's rank in its job.
 const RANK: &str = "TOMBOLO_RANK";
-/// The environment variable with the number of domains.
+/// Environment variable with the number of domains.
 const SIZE: &str = "TOMBOLO_SIZE";
-/// The environment variable with the job's id.
+/// Environment variable with the job's id.
 const JOB: &str = "TOMBOLO_JOB";
 
-/// A domain's membership in its job.
+/// Membership of a domain in its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     rank: u32,
@@ -19,26 +19,26 @@ pub struct Membership {
     id: String,
 }
 
-/// Why a program's membership cannot be determined.
+/// Reason why a program's membership cannot be determined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum JobError {
-    /// The program was started by hand, or by a domain that put it in no job.
+    /// The program was started manually, or by a domain that put it in no job.
     NotInJob,
     /// A variable has a value that `tombolo run` does not write.
     Malformed {
-        /// The variable's name.
+        /// Name of the variable.
         variable: &'static str,
-        /// The variable's value.
+        /// Value of the variable.
         value: String,
     },
     /// The rank does not exist, or is the caller's own.
     NotAPeer {
-        /// The rank requested.
+        /// Requested rank.
         rank: u32,
-        /// The caller's rank.
+        /// Rank of the caller.
         own: u32,
-        /// The number of domains in the job.
+        /// Number of domains in the job.
         size: u32,
     },
 }
@@ -65,7 +65,7 @@ impl fmt::Display for JobError {
 impl core::error::Error for JobError {}
 
 impl Membership {
-    /// `rank` of `size` in the job `id`, a name prefix that no other job has.
+    /// Creates the membership of rank `rank` of `size` in the job `id`, a name prefix that no other job has.
     #[must_use]
     pub fn new(rank: u32, size: u32, id: &str) -> Membership {
         Membership { rank, size, id: id.to_string() }
@@ -87,37 +87,38 @@ impl Membership {
         Ok(Membership { rank, size, id })
     }
 
-    /// The variables that [`from_variables`](Self::from_variables) reads, with their values.
+    /// Returns the variables that [`from_variables`](Self::from_variables) reads, with their values.
     #[must_use]
     pub fn variables(&self) -> [(&'static str, String); 3] {
         [(RANK, self.rank.to_string()), (SIZE, self.size.to_string()), (JOB, self.id.clone())]
     }
 
-    /// This domain's rank, from 0, in the order in which nodes were given to `tombolo run`.
+    /// Returns this domain's rank, from 0, in the order in which nodes were given to `tombolo run`.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// The number of domains in the job.
+    /// Returns the number of domains in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// The job's id.
+    /// Returns the job's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A name that is unique to this job: the job's id followed by `name`.
+    /// Returns a name that is unique to this job: the job's id followed by `name`.
     #[must_use]
     pub fn name(&self, name: &str) -> String {
         format!("{}/{name}", self.id)
     }
 
-    /// The name under which the lower of two ranks waits for the higher, to open a channel of this kind.
+    /// Returns the name under which the lower of two ranks waits for the higher, to open a channel of this
+    /// kind.
     ///
     /// # Errors
     /// [`JobError::NotAPeer`] when `peer` does not exist or is the caller.

@@ -1,4 +1,4 @@
-//! The messages of monitors: to the domains of their node, and to each other.
+//! Messages of monitors: to the domains of their node, and to each other.
 //!
 //! They are declared in `interfaces/control/*.tbl`, and `cargo xtask codegen` writes the types. `no_std`, no
 //! I/O, no `unsafe`. Descriptors travel beside a message, never inside it.
@@ -54,33 +54,34 @@ pub use wire::{
     observation_bytes, told,
 };
 
-/// The build in [`StartOrder`] that stands for the program of the agent itself, which it has anyway.
+/// Build in [`StartOrder`] that stands for the program of the agent itself, which the agent already has.
 pub const OWN_PROGRAM: [u8; 32] = [0; 32];
 
-/// The name of a relay, and the argument that makes the agent's own program one.
+/// Name of a relay, and the argument that makes the agent's own program one.
 pub const RELAY_PROGRAM: &str = "relay";
 
-/// The numbers of a domain's streams in [`Request::Input`] and [`Reply::Output`].
+/// Numbers of a domain's streams in [`Request::Input`] and [`Reply::Output`].
 pub mod streams {
-    /// The number of standard input.
+    /// Number of standard input.
     pub const INPUT: u8 = 0;
-    /// The number of standard output.
+    /// Number of standard output.
     pub const OUTPUT: u8 = 1;
-    /// The number of standard error.
+    /// Number of standard error.
     pub const ERROR: u8 = 2;
-    /// The number of the side stream, in both directions.
+    /// Number of the side stream, in both directions.
     pub const SIDE: u8 = 3;
 }
 
-/// Listeners from this number on belong to exports in the scope of a node and are numbered by its agent;
-/// lower ones by the root.
+/// First listener number of exports in the scope of a node, which are numbered by its agent. Lower numbers
+/// are assigned by the root.
 pub const NODE_LISTENERS: u32 = 1 << 31;
 
-/// Identifies all messages with their encodings, and the channel protocol. Both sides send theirs in their
-/// first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses a client with another.
+/// Fingerprint of all messages with their encodings, and of the channel protocol. Both sides send theirs in
+/// their first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses a client with a
+/// different one.
 ///
-/// **Invariant:** the encodings of these two messages, of [`Order::Welcome`] and of [`Fault::Refused`] as
-/// an answer never change, so that any two builds can tell each other that they differ.
+/// **Invariant:** the encodings of these two messages, of [`Order::Welcome`] and of [`Fault::Refused`] as an
+/// answer never change, so that any two builds can report to each other that they differ.
 pub const FINGERPRINT: u32 = {
     let folded = fold(fold(monitor::MONITOR_FINGERPRINT, agent::AGENT_FINGERPRINT), PROTOCOL_VERSION as u64);
     (folded ^ (folded >> 32)) as u32
@@ -91,12 +92,12 @@ const fn fold(one: u64, next: u64) -> u64 {
     fnv1a(&[a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])
 }
 
-/// The most bytes of a trace page that one request reads; with its header, one message.
+/// Maximum number of bytes of a trace page read by one request; together with a header, one message.
 pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;
 
-/// The abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
+/// Returns the abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
 ///
-/// All names contain the user id; [`parse_socket_name`] is how running machines are found.
+/// All names contain the user id. [`parse_socket_name`] is used to find running machines.
 #[must_use]
 pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::string::String {
     match node {
@@ -105,14 +106,15 @@ pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::st
     }
 }
 
-/// The user and the machine in a root's socket name. `None` for an agent's name, or any other.
+/// Parses a root's socket name into the user and the machine. Returns `None` for an agent's name, or any
+/// other.
 #[must_use]
 pub fn parse_socket_name(name: &str) -> Option<(u32, &str)> {
     let (user_id, machine) = name.strip_prefix("tombolo/")?.split_once('/')?;
     (!machine.is_empty() && !machine.contains('/')).then_some((user_id.parse().ok()?, machine))
 }
 
-/// The cause given for a node that is not up yet, but not down either.
+/// Cause given for a node that is neither up nor down yet.
 pub const STARTING: &str = "starting";
 
 impl Default for WindowInfo {
@@ -131,7 +133,7 @@ impl Default for WindowInfo {
 }
 
 impl NodeInfo {
-    /// A node that has not been started yet.
+    /// Describes a node that has not been started yet.
     #[must_use]
     pub fn new(id: NodeId, name: impl Into<String>, kind: NodeKind, isa: Isa) -> NodeInfo {
         NodeInfo {
@@ -151,13 +153,13 @@ impl NodeInfo {
         }
     }
 
-    /// What programs for it are built for.
+    /// Returns the target that programs for the node are built for.
     #[must_use]
     pub fn target(&self) -> Target {
         Target { bare: self.kind == NodeKind::Bare, isa: self.isa }
     }
 
-    /// Whether it has been started and is not ready yet.
+    /// Whether the node has been started and is not ready yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         !self.up && self.cause == STARTING

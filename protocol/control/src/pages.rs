@@ -1,17 +1,17 @@
-//! Listings that are longer than an answer.
+//! Listings that are longer than one answer.
 
 use alloc::vec::Vec;
 
-/// All entries of a listing. `ask` returns those after the last that is known, as many as an answer has room
-/// for, and whether there are more.
+/// Returns all entries of a listing. `ask` returns the entries after the last known one, as many as fit into
+/// an answer, and whether there are more.
 ///
 /// # Errors
-/// The first of `ask`.
+/// The first error of `ask`.
 pub fn all_pages<T, E>(mut ask: impl FnMut(Option<&T>) -> Result<(Vec<T>, bool), E>) -> Result<Vec<T>, E> {
     let mut all = Vec::new();
     loop {
         let (page, more) = ask(all.last())?;
-        // One that has nothing and promises more would be asked for ever.
+        // An empty page that announces more entries would be requested forever.
         let more = more && !page.is_empty();
         all.extend(page);
         if !more {

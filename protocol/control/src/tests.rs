@@ -36,7 +36,7 @@ fn grant() -> Grant {
     }
 }
 
-/// Eight-byte words in hexadecimal, bytes in order.
+/// Formats eight-byte words in hexadecimal, in byte order.
 fn words(message: &impl Wire) -> Vec<String> {
     let bytes = message.to_bytes().unwrap();
     bytes.chunks(8).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
@@ -153,7 +153,7 @@ fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_i
     }
     let error = restart(max + 1).to_bytes().unwrap_err();
     assert_eq!(error.to_string(), "`Restart.node` has 1025 elements or bytes; the interface allows 1024");
-    // A list that states a length above the limit, and has the bytes.
+    // A list whose declared length exceeds the limit, with all of its bytes.
     let mut bytes = restart(max).to_bytes().unwrap();
     bytes[12..16].copy_from_slice(&(max as u32 + 1).to_le_bytes());
     bytes.extend([0; 8]);
@@ -200,7 +200,7 @@ fn an_answer_that_cannot_be_sent_is_replaced_by_a_fault() {
     assert!(matches!(heard.body, Reply::TurnedAway { fault: Fault::Limit { .. } }));
 }
 
-/// A list with a false length causes no allocation: its elements must be present.
+/// A list with a wrong length causes no allocation: its elements must be present.
 #[test]
 fn a_lying_length_is_refused() {
     let bytes = Request::Spawn {
@@ -477,7 +477,7 @@ fn attributes_have_one_encoding() {
     assert_eq!(ClientMessage::from_bytes(&bytes), Err(order), "each once");
 }
 
-/// Whatever can be decoded can be encoded, and then decodes to the same.
+/// Everything that can be decoded can be encoded, and then decodes to the same value.
 fn settles<M: Wire + PartialEq + core::fmt::Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = M::from_bytes(bytes) {
         let again = message.to_bytes().map(|bytes| M::from_bytes(&bytes));
@@ -515,7 +515,7 @@ proptest! {
     }
 }
 
-/// Fixed for ever: builds that differ in all else must understand these.
+/// Frozen: builds that differ in everything else must understand these.
 #[test]
 fn first_words_are_golden() {
     let body = Request::Attach { version: 0x0403_0201, program: "p".into() };

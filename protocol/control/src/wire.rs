@@ -1,4 +1,4 @@
-//! Encoding and decoding of messages. The interfaces and `docs/specs/interface.md` define the bytes.
+//! Encoding and decoding of messages. The interfaces and `docs/specs/interface.md` specify the format.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,24 +12,25 @@ use crate::machine::Fault;
 use crate::monitor::{MonitorReply, MonitorRequest};
 use crate::observation::{Observation, ObservationView};
 
-/// The longest encoded control message. Fields that can be long (output, arguments) are limited before.
+/// Maximum length of an encoded control message, in bytes. Fields that can be long (output, arguments) are
+/// limited before.
 pub const MAX_MESSAGE_BYTES: usize = 60 * 1024;
 
-/// The longest encoded order or report, which may contain a control message.
+/// Maximum length of an encoded order or report, which may contain a control message, in bytes.
 pub const MAX_ORDER_BYTES: usize = MAX_MESSAGE_BYTES + 2048;
 
-/// A message from a domain. The request number has 24 bits; 0 asks for no answer.
+/// Message from a domain. The request number has 24 bits; 0 requests no answer.
 pub type ClientMessage = Envelope<MonitorRequest>;
 
-/// A message from a monitor. The request number is that of the [`ClientMessage`]; 0 for an event.
+/// Message from a monitor. The request number is that of the [`ClientMessage`]; 0 for an event.
 pub type MonitorMessage = Envelope<MonitorReply>;
 
-/// A message with an encoding.
+/// Message with an encoding.
 pub trait Wire: Sized {
     /// Encodes the message, in up to [`MAX_MESSAGE_BYTES`] or [`MAX_ORDER_BYTES`].
     ///
     /// # Errors
-    /// [`Unsendable`] when it is too long, naming the field if it is one.
+    /// [`Unsendable`] when it is too long, with the name of the field if a single field is the cause.
     fn to_bytes(&self) -> Result<Vec<u8>, Unsendable>;
 
     /// Decodes a whole message.
@@ -65,7 +66,7 @@ macro_rules! without_calls {
 without_calls!(AgentRequest, AgentReply);
 
 /// Encodes a monitor's message to a client. An answer that is too long is replaced by a fault with the
-/// reason; an event by a notice that the monitor no longer serves the client.
+/// reason, an event by a notice that the monitor no longer serves the client.
 #[must_use]
 pub fn told(message: &MonitorMessage) -> Vec<u8> {
     message.to_bytes().unwrap_or_else(|error| {
@@ -74,21 +75,21 @@ pub fn told(message: &MonitorMessage) -> Vec<u8> {
             0 => MonitorReply::TurnedAway { fault },
             _ => MonitorReply::Failed { fault },
         };
-        // Short, so the only remaining cause is a call number that the interface does not have.
+        // Short, so the only remaining cause is a call number that the interface does not define.
         Envelope { request: message.request, body }.to_bytes().unwrap_or_default()
     })
 }
 
-/// The size of an observation inside a message with several, in bytes.
+/// Returns the size of an observation inside a message with several, in bytes.
 ///
 /// # Errors
-/// A field is longer than the interface allows.
+/// A field exceeds its limit in the interface.
 pub fn observation_bytes(observation: &Observation) -> Result<usize, OverLimit> {
     let outside = <ObservationView<'_> as Holds<Observation>>::outside(observation, "observations")?;
     Ok(ObservationView::BYTES as usize + outside)
 }
 
-/// Whether the header of an encoded [`ClientMessage`] says that it may concern the names of the node.
+/// Whether the header of an encoded [`ClientMessage`] indicates that it may concern the names of the node.
 #[must_use]
 pub fn is_about_names(bytes: &[u8]) -> bool {
     let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];

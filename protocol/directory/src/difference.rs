@@ -1,24 +1,24 @@
-//! The bytes in which a page differs from an earlier content of it.
+//! Differences between a page and an earlier content of it.
 //!
-//! A sequence of lines of 64 bytes in which something differs, in order: the number of the line (2 bytes), a
-//! mask with a bit for each byte that differs (8 bytes, the lowest for the first), and these bytes.
-//! Little-endian. Only bytes that differ are in it, so that two ranks that write to different bytes of a
-//! page never overwrite what the other wrote.
+//! A difference is a sequence of 64-byte lines in which any byte differs, in order: the number of the line (2
+//! bytes), a mask with a bit for each byte that differs (8 bytes, the lowest bit for the first byte), and
+//! those bytes. Little-endian. It contains only bytes that differ, so that two ranks that write to different
+//! bytes of a page never overwrite each other's writes.
 
 use alloc::vec::Vec;
 
-/// Bytes of a line.
+/// Length of a line, in bytes.
 pub const LINE_BYTES: usize = 64;
-/// Bytes before those that differ.
+/// Length of the number and mask of a line, in bytes.
 const HEAD_BYTES: usize = 10;
 
-/// The most bytes of a difference between two contents of a page.
+/// Returns the maximum length of a difference between two contents of a page, in bytes.
 #[must_use]
 pub const fn max_bytes(page_bytes: usize) -> usize {
     page_bytes.div_ceil(LINE_BYTES) * (HEAD_BYTES + LINE_BYTES)
 }
 
-/// Appends in what `now` differs from `before`, which is as long; whether it does at all.
+/// Appends the difference between `before` and `now`, which have equal length. Returns whether they differ.
 ///
 /// Of pages longer than 4 MiB only the first 65,536 lines are compared.
 pub fn write(before: &[u8], now: &[u8], target: &mut Vec<u8>) -> bool {
@@ -37,19 +37,19 @@ pub fn write(before: &[u8], now: &[u8], target: &mut Vec<u8>) -> bool {
     target.len() > start
 }
 
-/// One line of a difference.
+/// Line of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Where it begins in the page, in bytes.
+    /// Offset of the line in the page, in bytes.
     pub offset_bytes: usize,
-    /// A bit for each byte that differs.
+    /// Mask with a bit for each byte that differs.
     pub mask: u64,
-    /// The bytes, each in its place; zero where nothing differs.
+    /// Bytes at their positions; zero where nothing differs.
     pub bytes: [u8; LINE_BYTES],
 }
 
-/// Reads the next line, and moves `rest` behind it. `None` for bytes that are no line of a page of
-/// `page_bytes`.
+/// Decodes the next line and advances `rest` past it. Returns `None` for bytes that are not a line of a page
+/// of `page_bytes`.
 fn next(rest: &mut &[u8], page_bytes: usize) -> Option<Line> {
     let (number, after) = rest.split_first_chunk::<2>()?;
     let (mask, mut after) = after.split_first_chunk::<8>()?;
@@ -67,7 +67,8 @@ fn next(rest: &mut &[u8], page_bytes: usize) -> Option<Line> {
     Some(Line { offset_bytes, mask, bytes })
 }
 
-/// The lines of a difference in a page of `page_bytes`, if it is one from its first byte to its last.
+/// Returns the lines of a difference in a page of `page_bytes`, if it is valid from its first byte to its
+/// last.
 #[must_use]
 pub fn lines(difference: &[u8], page_bytes: usize) -> Option<impl Iterator<Item = Line>> {
     let (mut rest, mut least) = (difference, 0);
@@ -101,7 +102,7 @@ mod tests {
             before in proptest::collection::vec(any::<u8>(), 200),
             writes in proptest::collection::vec((0..200_usize, any::<u8>(), any::<bool>()), 0..300),
         ) {
-            // Each byte has one writer.
+            // Each byte has a single writer.
             let (mut ours, mut theirs, mut all) = (before.clone(), before.clone(), before.clone());
             for (at, byte, _) in writes {
                 let by = if at % 3 == 0 { &mut ours } else { &mut theirs };

@@ -1,50 +1,50 @@
-//! What the home of a page does: it knows who holds the page, and grants it to one after the other.
+//! Home of a page: tracks its holders, and grants it to one rank after the other.
 
 use crate::message::{Access, Message};
 use crate::node::{Counts, Node, Store, Violation};
 use crate::ranks::{Rank, Ranks};
 
-/// Who holds a page, and who waits for it.
+/// Holders of a page, and ranks that wait for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Directory<C> {
-    /// All that is held is known: granting may begin.
+    /// Whether all holders are known, so that granting may start.
     pub(crate) settled: bool,
     pub(crate) holders: Ranks,
-    /// The only holder may write.
+    /// Whether the only holder may write.
     pub(crate) exclusive: bool,
     pub(crate) reading: Ranks,
     pub(crate) writing: Ranks,
-    /// Who was served last; the next is one after it.
+    /// Rank that was served last; the search for the next starts after it.
     last: Rank,
     pub(crate) busy: Option<Busy<C>>,
 }
 
-/// A request that is being served.
+/// Request that is being served.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Busy<C> {
     requester: Rank,
     access: Access,
     step: Step,
-    /// Who has not answered its recall.
+    /// Ranks that have not answered their recall.
     awaiting: Ranks,
     content: Option<C>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
-    /// One holder sends the content and keeps reading.
+    /// One holder sends the content and keeps read access.
     Fetch,
     /// All holders but the requester give the page up.
     Collect,
 }
 
 impl<C> Directory<C> {
-    /// At the start, of a page whose home is `me`.
+    /// Creates the initial state of a page whose home is `me`.
     pub(crate) fn at_home(me: Rank) -> Self {
         Directory { settled: true, holders: Ranks::of(me), exclusive: true, ..Directory::elsewhere() }
     }
 
-    /// At the start, of any other.
+    /// Creates the initial state of any other page.
     pub(crate) fn elsewhere() -> Self {
         Directory {
             settled: false,
@@ -57,7 +57,7 @@ impl<C> Directory<C> {
         }
     }
 
-    /// Forgets a rank that is dead.
+    /// Removes a rank that is dead.
     pub(crate) fn remove(&mut self, died: Rank) {
         self.holders.remove(died);
         self.reading.remove(died);
@@ -65,7 +65,7 @@ impl<C> Directory<C> {
         self.exclusive &= !self.holders.is_empty();
     }
 
-    /// The next to be served, and for what.
+    /// Returns the next rank to be served, and the access that it wants.
     fn next(&mut self) -> Option<(Rank, Access)> {
         let rank = self.reading.or(self.writing).next_after(self.last)?;
         self.last = rank;
@@ -99,7 +99,7 @@ impl<C: Clone> Node<C> {
         Ok(())
     }
 
-    /// Grants the pages after `page` that are at hand.
+    /// Grants the available pages after `page`.
     fn serve_ahead<S: Store<Content = C>>(&mut self, store: &mut S, reader: Rank, page: u32, ahead: u8) {
         let me = self.geometry.me;
         let block = page / self.geometry.block_pages;
@@ -117,7 +117,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// Begins with the next request for a page, if none is being served.
+    /// Starts to serve the next request for a page, if none is being served.
     pub(crate) fn serve<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
         loop {
             let me = self.geometry.me;
@@ -140,8 +140,8 @@ impl<C: Clone> Node<C> {
                 self.post(requester, Message::Grant { page, access, content: None });
                 continue;
             }
-            // A home without a copy first gets one, so that none is lost by what the others do in the
-            // meantime.
+            // A home without a copy first gets one, so that the content is not lost if the other ranks die
+            // meanwhile.
             let others = directory.holders.without(requester);
             let has_none = !directory.exclusive && !directory.holders.has(me) && !others.is_empty();
             directory.busy =
@@ -165,7 +165,8 @@ impl<C: Clone> Node<C> {
         self.post(source, Message::Recall { page, leave: Access::Read, content: true });
     }
 
-    /// Recalls the page from all but the requester; whether that needs no answer, and the page was granted.
+    /// Recalls the page from all but the requester. Returns whether no answer is needed and the page was
+    /// granted.
     fn collect<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) -> bool {
         let me = self.geometry.me;
         let directory = &mut self.pages[page as usize].directory;
@@ -220,7 +221,7 @@ impl<C: Clone> Node<C> {
         Ok(())
     }
 
-    /// The content is here, and the rank that sent it only reads.
+    /// Handles the content of a page whose sender now only reads.
     fn fetched<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, content: C) {
         let (me, dead) = (self.geometry.me, self.dead);
         let record = &mut self.pages[page as usize];
@@ -240,7 +241,7 @@ impl<C: Clone> Node<C> {
             return;
         }
         directory.busy = None;
-        // All that want to read, at once.
+        // Serves all waiting readers at once.
         let readers = Ranks(directory.reading.0 & !directory.writing.0).or(Ranks::of(requester));
         directory.reading = Ranks(directory.reading.0 & directory.writing.0);
         for reader in readers.iter().filter(|reader| !dead.has(*reader)) {
@@ -251,7 +252,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// No rank but perhaps the requester has the page.
+    /// Completes a write request: no rank but possibly the requester has the page.
     fn finish_write<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
         let me = self.geometry.me;
         let record = &mut self.pages[page as usize];
@@ -267,7 +268,7 @@ impl<C: Clone> Node<C> {
             let content = busy.content.filter(|_| !holds);
             self.post(busy.requester, Message::Grant { page, access: Access::Write, content });
         } else if let Some(content) = busy.content {
-            // The requester died: the page stays here.
+            // The requester died, so the page stays here.
             directory.holders = Ranks::of(me);
             directory.exclusive = true;
             record.access = Access::Write;
@@ -278,7 +279,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// A rank died, and this one was and is the home of the page.
+    /// Handles the death of a rank on a page whose home is, and was, this rank.
     pub(crate) fn holder_died<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, died: Rank) {
         let record = &mut self.pages[page as usize];
         let directory = &mut record.directory;
@@ -304,7 +305,7 @@ impl<C: Clone> Node<C> {
                     record.lost = Some(died);
                     self.refuse(page, requester, died);
                 } else {
-                    // Another has it.
+                    // Another rank has it.
                     directory.busy = None;
                     match access {
                         Access::Write => directory.writing.add(requester),

@@ -1,99 +1,99 @@
-//! What ranks send each other.
+//! Messages between ranks.
 
 use crate::ranks::{Rank, Ranks};
 
-/// What a program may do with a page.
+/// Access of a program to a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Access {
-    /// Nothing: the page is invalid here.
+    /// No access: the page is invalid here.
     #[default]
     None,
-    /// Read it: it is shared.
+    /// Read access: the page is shared.
     Read,
-    /// Read and write it: it is modified, and no other rank has it.
+    /// Read and write access: the page is modified, and no other rank has it.
     Write,
 }
 
-/// A message; `C` is the content of a page.
+/// Message between ranks; `C` is the content of a page.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message<C> {
-    /// To the home: the sender needs a page.
+    /// Request to the home for access to a page.
     Want {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// Never [`Access::None`].
+        /// Requested access; never [`Access::None`].
         access: Access,
-        /// How many of the pages that follow in the same block may be granted for reading as well.
+        /// Number of following pages in the same block that may be granted for reading as well.
         ahead: u8,
     },
-    /// From the home: reduce the access to `leave`, and answer with [`Yield`](Message::Yield).
+    /// Order of the home to reduce the access to `leave`, answered with [`Yield`](Message::Yield).
     Recall {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// What the receiver may keep.
+        /// Access that the receiver may keep.
         leave: Access,
-        /// Whether the answer needs the content.
+        /// Whether the answer must contain the content.
         content: bool,
     },
-    /// To the home: a recall has been obeyed.
+    /// Answer to the home that a recall has been obeyed.
     Yield {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// What is in it, if asked for.
+        /// Content of the page, if requested.
         content: Option<C>,
     },
-    /// From the home: the receiver may access a page from now on.
+    /// Grant of the home: the receiver may access a page from now on.
     Grant {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// What it may do.
+        /// Granted access.
         access: Access,
-        /// What is in it, if the receiver has no valid copy.
+        /// Content of the page, if the receiver has no valid copy.
         content: Option<C>,
     },
-    /// From the home: the only copy of the page is gone.
+    /// Report of the home that the only copy of the page is gone.
     Lost {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// The rank that died with it.
+        /// Rank that died with it.
         with: Rank,
     },
-    /// To a new home: the sender holds these pages.
+    /// Report to a new home that the sender holds these pages.
     Held {
-        /// The first page.
+        /// Number of the first page.
         first: u32,
-        /// Their number.
+        /// Number of pages.
         count: u32,
-        /// How it holds them.
+        /// Access of the sender.
         access: Access,
     },
-    /// To all, after all [`Held`](Message::Held): the sender knows that these died, and has reported what it
-    /// holds of the pages that have another home for that.
+    /// Report to all, after all [`Held`](Message::Held), that the sender knows of these deaths and has
+    /// reported the pages that it holds and that have another home because of them.
     Reported {
-        /// All that it knows to be dead.
+        /// All ranks that it knows to be dead.
         dead: Ranks,
     },
-    /// To the home, with release consistency: in what the sender's copy differs from what it got.
+    /// Difference of the sender's copy from the content that it got, to the home, with release consistency.
     Difference {
-        /// The page.
+        /// Number of the page.
         page: u32,
-        /// The [bytes](crate::difference) that differ.
+        /// [Difference](crate::difference), encoded.
         content: C,
     },
-    /// To a home, with release consistency: answer when all differences that came before are merged.
+    /// Request to a home, with release consistency, to confirm that all earlier differences are merged.
     Confirm {
-        /// The release of the sender.
+        /// Number of the sender's release.
         number: u64,
     },
-    /// From a home: they are.
+    /// Confirmation of a home that they are merged.
     Confirmed {
-        /// The release of the receiver.
+        /// Number of the receiver's release.
         number: u64,
     },
 }
 
 impl<C> Message<C> {
-    /// The content that it carries.
+    /// Returns the content that the message carries.
     #[must_use]
     pub fn content(&self) -> Option<&C> {
         match self {
@@ -103,7 +103,7 @@ impl<C> Message<C> {
         }
     }
 
-    /// The same with another type of content.
+    /// Returns the same message with another type of content.
     pub fn map<D>(self, change: impl FnOnce(C) -> D) -> Message<D> {
         match self {
             Message::Want { page, access, ahead } => Message::Want { page, access, ahead },

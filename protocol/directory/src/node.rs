@@ -1,4 +1,4 @@
-//! The state of one rank: what its program may access and waits for.
+//! State of one rank: the accesses that its program has and waits for.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -8,100 +8,102 @@ use crate::message::{Access, Message};
 use crate::ranks::{MAX_RANKS, Rank, Ranks};
 use crate::release::Copies;
 
-/// What the protocol changes of a rank's memory.
+/// Memory of a rank, as controlled by the protocol.
 ///
-/// Calls cannot fail: an implementation whose system refuses one keeps the failure, and its owner ends.
+/// Calls cannot fail: an implementation whose system refuses one must record the failure, and its owner must
+/// end.
 pub trait Store {
-    /// The content of a page.
+    /// Content of a page.
     type Content: Clone;
 
-    /// Reduces what the program may do with `page` to `leave`, [`Access::None`] or [`Access::Read`];
-    /// afterwards, if `content`, returns what is in it. The program may not change it in between.
+    /// Reduces the access of the program to `page` to `leave`, [`Access::None`] or [`Access::Read`]. Then
+    /// returns the contents if `content` is set. The program must not be able to change them in between.
     fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Self::Content>;
 
-    /// Gives `page`, which was invalid, this content, and lets the program access it.
+    /// Fills the invalid `page` with this content, and grants access to the program.
     fn install(&mut self, page: u32, access: Access, content: Self::Content);
 
-    /// Lets the program write to `page`, which it could read.
+    /// Upgrades `page` from read to write access.
     fn raise(&mut self, page: u32);
 
-    /// Has every access to `page`, which is invalid, fail: its content died with a rank.
+    /// Makes every access to the invalid `page` fail, because its content died with a rank.
     fn lose(&mut self, page: u32, with: Rank);
 
-    /// What is in `page`. With release consistency: of a copy that the program may only read, or at home,
-    /// where the program may write to it at that time.
+    /// Returns the content of `page`. With release consistency the page is a copy that the program may only
+    /// read, or at home, where the program may write to it concurrently.
     fn copy(&mut self, page: u32) -> Self::Content;
 
-    /// In what `page`, which the program may only read, differs from `before`; nothing if in nothing.
+    /// Returns the difference of `page`, which the program may only read, from `before`; `None` if they are
+    /// equal.
     fn difference(&mut self, page: u32, before: &Self::Content) -> Option<Self::Content>;
 
-    /// Puts the bytes of a difference into `page`, which is at home, and no others; the program may write to
-    /// those at that time. False, and nothing changed, if it is not a difference.
+    /// Merges a difference into `page`, which is at home, without touching other bytes; the program may write
+    /// to those concurrently. Returns false and changes nothing if the difference is invalid.
     fn merge(&mut self, page: u32, difference: Self::Content) -> bool;
 
-    /// Takes back content that is of no use any more.
+    /// Takes back content that is no longer needed.
     fn recycle(&mut self, content: Self::Content) {
         drop(content);
     }
 }
 
-/// What programs see of each other's writes.
+/// Visibility of writes between programs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Consistency {
-    /// Each at once: one rank writes to a page, or several read it. Also of atomic operations.
+    /// Writes are visible at once: one rank writes to a page, or several read it. Includes atomic operations.
     #[default]
     Sequential,
-    /// What another rank has released when this one refreshes; several write to a page, each to other bytes
-    /// of it, until then. Atomic operations are for threads of one rank.
+    /// Writes are visible once the writer has released them and the reader has refreshed. Several ranks may
+    /// write to different bytes of a page. Atomic operations work only between threads of one rank.
     Release,
 }
 
-/// The range that a job has in common, and who is in the job. The same at all ranks, but for `me`.
+/// Range that a job shares, and the ranks of the job. The same at all ranks, except for `me`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// Number of ranks: 1 to 64.
+    /// Number of ranks, from 1 to 64.
     pub ranks: u8,
-    /// This one.
+    /// This rank.
     pub me: Rank,
     /// Number of pages.
     pub pages: u32,
-    /// Pages in a row with the same home; blocks go to the ranks in turn.
+    /// Number of consecutive pages with the same home; blocks are assigned to the ranks in turn.
     pub block_pages: u32,
-    /// How long a page that was granted stays at least, in nanoseconds, so that the program can use it before
-    /// it is recalled. 0 for no time.
+    /// Minimum time that a granted page stays, in nanoseconds, so that the program can use it before it is
+    /// recalled. 0 for no time.
     pub hold_ns: u64,
-    /// How many pages after one that the program wants to read are asked for as well.
+    /// Number of pages requested in addition after one that the program wants to read.
     pub ahead: u8,
-    /// What the programs see of each other's writes.
+    /// Visibility of writes between the programs.
     pub consistency: Consistency,
 }
 
-/// A geometry that cannot be.
+/// Error of an invalid geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unusable {
     /// The number of ranks, or this rank, is out of range.
     #[error("rank {me} of {ranks} ranks: use 1 to {MAX_RANKS} ranks, counted from 0")]
     Ranks {
-        /// The rank.
+        /// This rank.
         me: u8,
-        /// The number of ranks.
+        /// Number of ranks.
         ranks: u8,
     },
-    /// No pages, or blocks of none.
+    /// There are no pages, or blocks of none.
     #[error("{pages} pages in blocks of {block_pages}: use at least 1 of each")]
     Pages {
         /// Number of pages.
         pages: u32,
-        /// Pages of a block.
+        /// Number of pages in a block.
         block_pages: u32,
     },
-    /// There is not enough memory for what is kept of each page.
+    /// There is not enough memory for the state of each page.
     #[error("no memory for the records of {0} pages: use a shorter range")]
     Memory(u32),
 }
 
 impl Geometry {
-    /// The home of a page when the ranks in `dead` are dead; `None` when all are.
+    /// Returns the home of a page when the ranks in `dead` are dead; `None` when all are.
     #[must_use]
     pub fn home(&self, page: u32, dead: Ranks) -> Option<Rank> {
         let ranks = u32::from(self.ranks.max(1));
@@ -125,72 +127,73 @@ impl Geometry {
     }
 }
 
-/// How a peer broke the protocol. This rank is to end: if it took the peer for dead, and others did not, it
-/// would wait for ever for what they report of the peer's pages.
+/// Protocol violation by a peer. This rank must end: if it treated the peer as dead and others did not, it
+/// would wait forever for their reports of the peer's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
-    /// A page outside the range.
+    /// The page is outside the range.
     #[error("page {0} is outside the range")]
     Page(u32),
-    /// A message that only the home of the page sends.
+    /// Only the home of the page may send this message.
     #[error("a message about page {0}, whose home is another rank")]
     NotHome(u32),
-    /// A recall of a page that is not here, or a grant that lacks its content.
+    /// A recall concerns a page that is not here, or a grant lacks its content.
     #[error("a recall or grant of page {0} that does not fit what is held here")]
     Holding(u32),
-    /// An answer to no recall.
+    /// An answer matches no recall.
     #[error("an answer to no recall of page {0}")]
     Answer(u32),
-    /// A report about a page whose home already grants it, or of two that write to it.
+    /// A report concerns a page whose home already grants it, or two ranks report write access to it.
     #[error("a report about page {0} that cannot be")]
     Report(u32),
-    /// A request for no access, or for one that the consistency of the range does not know.
+    /// A request has no access, or one that the consistency of the range does not support.
     #[error("a request for an access to page {0} that cannot be")]
     Request(u32),
-    /// Bytes that are not a difference between two contents of a page.
+    /// The bytes are not a valid difference.
     #[error("bytes that are not a difference of page {0}")]
     Difference(u32),
-    /// A confirmation of what was not asked for.
+    /// A confirmation was not requested.
     #[error("a confirmation of release {0}, which did not ask for it")]
     Confirmation(u64),
 }
 
-/// What becomes of a fault.
+/// Outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The program may access the page already: it can go on.
+    /// The program already has access and can continue.
     Resolved,
-    /// The page was asked for. The store is changed once it is there.
+    /// The page was requested. The store is changed when it arrives.
     Asked,
     /// The page died with this rank.
     Lost(Rank),
 }
 
-/// What happened to a page at this rank.
+/// Counters of a page at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Counts {
-    /// Faults of programs that read.
+    /// Number of read faults.
     pub read_faults: u32,
-    /// Faults of programs that write, to a page that was invalid.
+    /// Number of write faults on an invalid page.
     pub write_faults: u32,
-    /// Faults of programs that write, to a page that they could read.
+    /// Number of write faults on a readable page.
     pub upgrades: u32,
-    /// Times that its content came from another rank.
+    /// Number of times that its content came from another rank.
     pub fetched: u32,
-    /// Times that access was reduced because another rank needed the page.
+    /// Number of times that access was reduced because another rank needed the page.
     pub taken: u32,
-    /// Times that it came back after that: each is half a turn of a page that goes back and forth.
+    /// Number of times that it came back after that: each is half a round of a page that moves back and
+    /// forth.
     pub returned: u32,
 }
 
 impl Counts {
-    /// Number of all faults together.
+    /// Returns the total number of faults.
     #[must_use]
     pub fn faults(&self) -> u32 {
         self.read_faults.saturating_add(self.write_faults).saturating_add(self.upgrades)
     }
 
-    /// The sums of both, count by count.
+    /// Returns the sums of both, counter by counter.
     #[must_use]
     pub fn and(self, other: Counts) -> Counts {
         Counts {
@@ -208,7 +211,7 @@ impl Counts {
     }
 }
 
-/// A recall that waits until the page was here long enough.
+/// Recall that is delayed until the page has been here long enough.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Deferred {
     home: Rank,
@@ -217,43 +220,43 @@ struct Deferred {
     due_ns: u64,
 }
 
-/// A page, as this rank knows it.
+/// Page as known to this rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Page<C> {
     pub(crate) access: Access,
-    /// What the program waits for.
+    /// Access that the program waits for.
     pub(crate) want: Access,
-    /// What the home was asked for and has not granted.
+    /// Access that was requested from the home and not granted yet.
     asked: Access,
     granted_ns: u64,
     deferred: Option<Deferred>,
     pub(crate) lost: Option<Rank>,
-    /// It was taken, and is not back.
+    /// Whether it was taken and is not back yet.
     away: bool,
     pub(crate) counts: Counts,
-    /// What this rank knows as its home, or will need as that.
+    /// State as the home of the page, now or in the future.
     pub(crate) directory: Directory<C>,
 }
 
-/// The state of one rank.
+/// State of one rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node<C> {
     pub(crate) geometry: Geometry,
     pub(crate) dead: Ranks,
-    /// By rank, of what deaths it has reported.
+    /// Deaths that each rank has reported.
     pub(crate) reported: Vec<Ranks>,
     pub(crate) pages: Vec<Page<C>>,
     /// Messages to this rank itself.
     loopback: VecDeque<Message<C>>,
     outgoing: VecDeque<(Rank, Message<C>)>,
-    /// Recalls that wait, by the time when they end.
+    /// Delayed recalls, by the time when the delay ends.
     deferred: BTreeSet<(u64, u32)>,
-    /// With release consistency: what is here of pages of other homes.
+    /// With release consistency: state of pages with other homes.
     pub(crate) copies: Copies<C>,
 }
 
 impl<C: Clone> Node<C> {
-    /// A rank at the start of a job: each page is at its home, which may write to it.
+    /// Creates a rank at the start of a job: each page is at its home, which may write to it.
     ///
     /// # Errors
     /// [`Unusable`].
@@ -289,57 +292,58 @@ impl<C: Clone> Node<C> {
         })
     }
 
-    /// The range and the job.
+    /// Returns the range and the job.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What the program may do with a page; nothing outside the range.
+    /// Returns the access of the program to a page; none outside the range.
     #[must_use]
     pub fn access(&self, page: u32) -> Access {
         self.pages.get(page as usize).map_or(Access::None, |page| page.access)
     }
 
-    /// What the program waits for.
+    /// Returns the access that the program waits for.
     #[must_use]
     pub fn want(&self, page: u32) -> Access {
         self.pages.get(page as usize).map_or(Access::None, |page| page.want)
     }
 
-    /// The rank that a page died with, as far as this rank was told.
+    /// Returns the rank that a page died with, as far as this rank was notified.
     #[must_use]
     pub fn lost(&self, page: u32) -> Option<Rank> {
         self.pages.get(page as usize)?.lost
     }
 
-    /// What happened to a page; nothing outside the range.
+    /// Returns the counters of a page; all zero outside the range.
     #[must_use]
     pub fn counts(&self, page: u32) -> Counts {
         self.pages.get(page as usize).map_or(Counts::default(), |page| page.counts)
     }
 
-    /// The ranks that this one knows to be dead.
+    /// Returns the ranks that this one knows to be dead.
     #[must_use]
     pub fn dead(&self) -> Ranks {
         self.dead
     }
 
-    /// The next message to send.
+    /// Returns the next message to send.
     pub fn take_outgoing(&mut self) -> Option<(Rank, Message<C>)> {
         self.outgoing.pop_front()
     }
 
-    /// When [`tick`](Self::tick) is to be called next, if ever.
+    /// Returns when [`tick`](Self::tick) must be called next, if at all.
     #[must_use]
     pub fn due_ns(&self) -> Option<u64> {
         self.deferred.first().map(|(due_ns, _)| *due_ns)
     }
 
-    /// The program stopped at a page that it may not access so.
+    /// Handles a fault of the program on a page that it may not access in this way.
     ///
     /// # Errors
-    /// [`Violation::Page`]: it is outside the range. [`Violation::Request`]: it needs no access.
+    /// [`Violation::Page`] if the page is outside the range. [`Violation::Request`] if no access is
+    /// requested.
     pub fn fault<S>(
         &mut self,
         store: &mut S,
@@ -379,11 +383,11 @@ impl<C: Clone> Node<C> {
         })
     }
 
-    /// A message arrived from `from`, another rank. Those of ranks that this one knows to be dead are
+    /// Handles a message from `from`, another rank. Messages of ranks that this one knows to be dead are
     /// ignored.
     ///
     /// # Errors
-    /// [`Violation`]: nothing was changed by it.
+    /// [`Violation`]; the message changed nothing.
     pub fn receive<S>(
         &mut self,
         store: &mut S,
@@ -401,7 +405,7 @@ impl<C: Clone> Node<C> {
         self.settle_own(store, now_ns)
     }
 
-    /// Obeys the recalls that waited until now.
+    /// Obeys the recalls whose delay has ended.
     ///
     /// # Errors
     /// None that a peer can cause.
@@ -425,7 +429,7 @@ impl<C: Clone> Node<C> {
         self.home(page) == Some(self.geometry.me)
     }
 
-    /// Sends, also to this rank itself.
+    /// Sends a message, possibly to this rank itself.
     pub(crate) fn post(&mut self, to: Rank, message: Message<C>) {
         if to == self.geometry.me {
             self.loopback.push_back(message);
@@ -434,7 +438,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// Handles what this rank sent to itself, until there is nothing.
+    /// Handles messages that this rank sent to itself, until there are none left.
     pub(crate) fn settle_own<S>(&mut self, store: &mut S, now_ns: u64) -> Result<(), Violation>
     where
         S: Store<Content = C>,
@@ -493,14 +497,14 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// The page that a message is about that only its home may send.
+    /// Returns the page of a message that only its home may send.
     fn sent_by_home(&mut self, from: Rank, page: u32) -> Result<&mut Page<C>, Violation> {
         let is_home = self.home(page) == Some(from);
         let record = self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?;
         if is_home { Ok(record) } else { Err(Violation::NotHome(page)) }
     }
 
-    /// Asks the home for what the program waits for, unless it was asked.
+    /// Requests from the home what the program waits for, unless it was already requested.
     pub(crate) fn ask(&mut self, page: u32) {
         let Some(home) = self.home(page) else { return };
         let record = &mut self.pages[page as usize];
@@ -512,13 +516,13 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// The home that was asked is dead: whatever the program waits for is asked of another.
+    /// Repeats the request of the program at the new home, because the home that was asked is dead.
     pub(crate) fn ask_again(&mut self, page: u32) {
         self.pages[page as usize].asked = Access::None;
         self.ask(page);
     }
 
-    /// A home that is dead awaits no answer.
+    /// Drops a delayed recall of a dead home, which awaits no answer.
     pub(crate) fn forget_recall(&mut self, page: u32, by: Rank) {
         let record = &mut self.pages[page as usize];
         if let Some(recall) = record.deferred.take_if(|recall| recall.home == by) {

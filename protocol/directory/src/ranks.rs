@@ -1,9 +1,9 @@
-//! The members of a job.
+//! Members of a job.
 
-/// The most ranks that have pages in common.
+/// Maximum number of ranks that share pages.
 pub const MAX_RANKS: u8 = 64;
 
-/// A member of the job, from 0.
+/// Member of the job, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Rank(pub u8);
 
@@ -13,21 +13,21 @@ impl core::fmt::Display for Rank {
     }
 }
 
-/// A set of ranks.
+/// Set of ranks, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Ranks(pub u64);
 
 impl Ranks {
-    /// The set without members.
+    /// Empty set of ranks.
     pub const NONE: Ranks = Ranks(0);
 
-    /// The set of one rank.
+    /// Returns the set of one rank.
     #[must_use]
     pub const fn of(rank: Rank) -> Ranks {
         if rank.0 < MAX_RANKS { Ranks(1 << rank.0) } else { Ranks::NONE }
     }
 
-    /// The ranks below `count`.
+    /// Returns the set of ranks below `count`.
     #[must_use]
     pub const fn below(count: u8) -> Ranks {
         if count >= MAX_RANKS { Ranks(u64::MAX) } else { Ranks((1 << count) - 1) }
@@ -45,7 +45,7 @@ impl Ranks {
         self.0 == 0
     }
 
-    /// Number of members of the set.
+    /// Returns the number of members of the set.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
@@ -61,32 +61,32 @@ impl Ranks {
         self.0 &= !Ranks::of(rank).0;
     }
 
-    /// The set without a rank.
+    /// Returns the set without a rank.
     #[must_use]
     pub const fn without(self, rank: Rank) -> Ranks {
         Ranks(self.0 & !Ranks::of(rank).0)
     }
 
-    /// What is in either.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Ranks) -> Ranks {
         Ranks(self.0 | other.0)
     }
 
-    /// The lowest rank in the set.
+    /// Returns the lowest rank in the set.
     #[must_use]
     pub fn first(self) -> Option<Rank> {
         (self.0 != 0).then(|| Rank(self.0.trailing_zeros() as u8))
     }
 
-    /// The first member after `rank`, in the order of ranks and from 0 again; `rank` itself comes last.
+    /// Returns the first member after `rank`, in cyclic order; `rank` itself comes last.
     #[must_use]
     pub fn next_after(self, rank: Rank) -> Option<Rank> {
         let above = Ranks(self.0 & !Ranks::below(rank.0.saturating_add(1)).0);
         above.first().or(self.first())
     }
 
-    /// The members, in order.
+    /// Returns the members in order.
     pub fn iter(self) -> impl Iterator<Item = Rank> {
         let mut left = self;
         core::iter::from_fn(move || {
@@ -110,7 +110,7 @@ mod tests {
         set.remove(Rank(63));
         assert_eq!((set.next_after(Rank(3)), set.first()), (Some(Rank(3)), Some(Rank(3))));
         assert_eq!(set.without(Rank(3)), Ranks::NONE);
-        // No rank.
+        // Not a valid rank.
         set.add(Rank(64));
         assert_eq!(set.iter().collect::<Vec<_>>(), [Rank(3)]);
         assert_eq!((Ranks::below(64).count(), Ranks::below(0).count()), (64, 0));

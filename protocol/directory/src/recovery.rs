@@ -1,12 +1,12 @@
-//! The death of a rank: its pages get another home, which first learns who holds them.
+//! Recovery from the death of a rank: its pages get another home, which first learns their holders.
 
 use crate::message::{Access, Message};
 use crate::node::{Consistency, Node, Store, Violation};
 use crate::ranks::Rank;
 
 impl<C: Clone> Node<C> {
-    /// A rank is dead, by evidence: no message of it arrives any more, and those that were not received are
-    /// gone.
+    /// Handles the death of a rank, known by evidence: none of its messages arrives any more, and those that
+    /// were not received are lost.
     ///
     /// # Errors
     /// None that a peer can cause.
@@ -60,7 +60,7 @@ impl<C: Clone> Node<C> {
         self.settle_own(store, now_ns)
     }
 
-    /// What this rank itself holds of a page that it has become the home of.
+    /// Initializes the holders of a page with this rank's own access, because it has become the home.
     fn begin_as_home(&mut self, page: u32) {
         let me = self.geometry.me;
         let record = &mut self.pages[page as usize];
@@ -70,8 +70,8 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// A rank reports what it holds of pages that this one is the home of, or will be as soon as it knows of
-    /// a death that the other knows of.
+    /// Handles a report of a rank about pages that it holds and whose home is this rank, or will be once this
+    /// rank knows of a death that the other knows of.
     pub(crate) fn held(
         &mut self,
         from: Rank,
@@ -93,7 +93,7 @@ impl<C: Clone> Node<C> {
         Ok(())
     }
 
-    /// Whether all others have reported what they hold of a page that this rank is the home of.
+    /// Whether all others have reported their access to a page whose home is this rank.
     fn is_reported(&self, page: u32) -> bool {
         let me = self.geometry.me;
         let mut others =
@@ -101,7 +101,7 @@ impl<C: Clone> Node<C> {
         others.all(|rank| self.geometry.home(page, self.reported[usize::from(rank.0)]) == Some(me))
     }
 
-    /// Takes the pages over of which everything is known.
+    /// Takes over the pages whose holders are all known.
     pub(crate) fn take_over(&mut self) {
         if self.dead.is_empty() {
             return;
@@ -121,7 +121,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// Serves what waited for that.
+    /// Serves requests that waited for the takeover.
     pub(crate) fn serve_settled<S: Store<Content = C>>(&mut self, store: &mut S) {
         if self.dead.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl<C: Clone> Node<C> {
     }
 }
 
-/// Runs of pages that a rank holds in the same way and that have the same home.
+/// Runs of pages that a rank holds with the same access and that have the same home.
 #[derive(Default)]
 struct Report {
     run: Option<(u32, u32, Access, Rank)>,

@@ -1,19 +1,18 @@
-//! Release consistency: ranks write to copies of a page at the same time, and send home in what theirs
-//! differs.
+//! Release consistency: ranks write to copies of a page concurrently, and send the differences home.
 //!
-//! The home of a page has the content that counts, and its own program accesses that. Another rank gets a
-//! copy to read. Before its program writes to it, the copy is kept as the *twin* (TreadMarks). A *release*
-//! sends the bytes in which pages differ from their twins to their homes, which merge them at once, and ends
-//! when all have said so; an acquire, here [`refresh`](Node::refresh), invalidates all copies, so that they
-//! come from the homes again (home-based lazy release consistency: Zhou, Iftode and Li, OSDI 1996; without
-//! its write notices, as Argo does it: Kaxiras and others, HPDC 2015). Homes keep no record of who has a
-//! copy, recall nothing and wait for nothing.
+//! The home of a page has the authoritative content, which its own program accesses directly. Another rank
+//! gets a copy to read. Before its program writes to it, the copy is saved as the *twin* (TreadMarks). A
+//! *release* sends the differences of pages from their twins to their homes, which merge them at once, and
+//! ends when all homes have confirmed; an acquire, here [`refresh`](Node::refresh), invalidates all copies,
+//! so that they are fetched from the homes again (home-based lazy release consistency: Zhou, Iftode and Li,
+//! OSDI 1996; without its write notices, as Argo does it: Kaxiras and others, HPDC 2015). Homes do not track
+//! copies, recall nothing and wait for nothing.
 //!
-//! A program that accesses the same bytes from two ranks orders the accesses by a release of the one that
-//! comes first, then anything that tells the other, then a refresh there. It sees what it would see on one
+//! A program that accesses the same bytes from two ranks must order the accesses by a release of the first
+//! one, any notification of the second one, and a refresh there. It then observes the same as on a single
 //! computer.
 //!
-//! Homes do not change: the death of one takes its pages with it.
+//! Homes do not change: a rank that dies takes the pages of its home with it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -22,25 +21,25 @@ use crate::message::{Access, Message};
 use crate::node::{Counts, Fault, Node, Store, Violation};
 use crate::ranks::{Rank, Ranks};
 
-/// What a rank has of pages whose home is another.
+/// State of pages whose home is another rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Copies<C> {
     /// Pages that the program may read.
     here: BTreeSet<u32>,
-    /// What was in those that the program may write to, when they last were as at their home.
+    /// For each page that the program may write to, its content when it last matched its home.
     twins: BTreeMap<u32, C>,
-    /// Pages that are on their way.
+    /// Pages in transit.
     under_way: BTreeSet<u32>,
-    /// Of these, those that were asked for before the last refresh: their content may be older than what the
-    /// program is to see.
+    /// Pages in transit that were requested before the last refresh: their content may be too old for the
+    /// program.
     stale: BTreeSet<u32>,
     /// Homes that were sent differences since they were last asked to confirm them.
     unconfirmed: Ranks,
-    /// The number of the last release.
+    /// Number of the last release.
     number: u64,
-    /// What homes have not confirmed: the home, and the release that asked it.
+    /// Outstanding confirmations: the home, and the release that requested it.
     pending: Vec<(Rank, u64)>,
-    /// A home that died with something that the program wrote.
+    /// Home that died with writes of the program.
     failed: Option<Rank>,
 }
 
@@ -60,13 +59,13 @@ impl<C> Copies<C> {
 }
 
 impl<C: Clone> Node<C> {
-    /// The home of a page, dead or not.
+    /// Returns the home of a page, dead or not.
     fn only_home(&self, page: u32) -> Rank {
         self.geometry.home(page, Ranks::NONE).unwrap_or_default()
     }
 
-    /// Begins to send home what the program wrote; returns the number of this release, which
-    /// [`is_released`](Self::is_released) takes. Changes nothing of a range with sequential consistency.
+    /// Starts to send the program's writes home. Returns the number of this release, for
+    /// [`is_released`](Self::is_released). Has no effect on a range with sequential consistency.
     pub fn release<S: Store<Content = C>>(&mut self, store: &mut S) -> u64 {
         self.copies.number += 1;
         let number = self.copies.number;
@@ -87,21 +86,21 @@ impl<C: Clone> Node<C> {
         number
     }
 
-    /// Whether all homes have merged what the program wrote before that release began.
+    /// Whether all homes have merged the writes of the program from before this release.
     #[must_use]
     pub fn is_released(&self, number: u64) -> bool {
         self.copies.pending.iter().all(|(_, pending)| *pending > number)
     }
 
-    /// A home that died with something that the program wrote since this was last called.
+    /// Returns a home that died with writes of the program since the last call.
     pub fn take_failed(&mut self) -> Option<Rank> {
         self.copies.failed.take()
     }
 
-    /// Has the program see what other ranks have released until now. Changes nothing of a range with
+    /// Makes everything that other ranks have released visible to the program. Has no effect on a range with
     /// sequential consistency.
     pub fn refresh<S: Store<Content = C>>(&mut self, store: &mut S) {
-        // What the program itself wrote, perhaps on another thread, is not lost.
+        // Writes of the program itself, possibly by another thread, must not be lost.
         self.send_differences(store);
         self.copies.twins.clear();
         for page in core::mem::take(&mut self.copies.here) {
@@ -133,8 +132,8 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// The program stopped at a page of another home. Its record says that it is not lost, and that it may
-    /// not be accessed so.
+    /// Handles a fault on a page of another home. Its record shows that it is not lost, and that it may not
+    /// be accessed in this way.
     pub(crate) fn fault_of_copy<S>(&mut self, store: &mut S, page: u32, access: Access) -> Fault
     where
         S: Store<Content = C>,
@@ -160,7 +159,7 @@ impl<C: Clone> Node<C> {
         Fault::Asked
     }
 
-    /// Keeps the twin of a page that the program may read.
+    /// Saves the twin of a page that the program may read.
     fn begin_to_write<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
         if !(tombolo_base::canary!("a twin outlives its release") && self.copies.twins.contains_key(&page)) {
             self.copies.twins.insert(page, store.copy(page));
@@ -176,7 +175,7 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// A message of another rank.
+    /// Handles a message of another rank.
     pub(crate) fn handle_of_copies<S>(
         &mut self,
         store: &mut S,
@@ -263,7 +262,7 @@ impl<C: Clone> Node<C> {
         Ok(())
     }
 
-    /// A rank died: the pages that it was home of are lost, with what was written to copies of them.
+    /// Handles the death of a rank: the pages of its home are lost, with all writes to copies of them.
     pub(crate) fn home_of_copies_died<S: Store<Content = C>>(&mut self, store: &mut S, died: Rank) {
         let before = self.copies.pending.len();
         self.copies.pending.retain(|(home, _)| *home != died);

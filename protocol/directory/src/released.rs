@@ -1,9 +1,9 @@
-//! Several ranks with release consistency in one process, as [`world`](crate::world) has them without: what
-//! tests, the model checker and the simulator run.
+//! Several ranks with release consistency in one process, the counterpart of [`world`](crate::world), for
+//! tests, the model checker and the simulator.
 //!
-//! A page consists of cells: one of each rank, which only that writes, and one that is written under a lock.
-//! Each write gives a cell the next number, so that an older one tells that a write was lost, or was merged
-//! after a later one.
+//! A page consists of cells: one for each rank, written only by that rank, and one that is written under a
+//! lock. Each write gives a cell the next number, so that an older number shows that a write was lost, or was
+//! merged after a later one.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::node::{Consistency, Fault, Geometry, Node};
 use crate::ranks::Rank;
 use crate::world::{Carried, Cell, Links, Memory};
 
-/// The cells of a page; of a difference, pairs of a cell and its number.
+/// Cells of a page; in a difference, pairs of a cell and its number.
 pub type Cells = Vec<u8>;
 
 impl Cell for Cells {
@@ -36,55 +36,55 @@ impl Cell for Cells {
     }
 }
 
-/// What a program waits for.
+/// Operation that a program waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Waits {
-    /// To read a page.
+    /// Reading a page.
     Read(u32),
-    /// To write to a page: to its own cell, or to the one under the lock.
+    /// Writing to a page: to its own cell, or to the one under the lock.
     Write(u32, bool),
-    /// For the end of a release; then it gives up the lock if it has it.
+    /// The end of a release, after which it releases the lock if it holds it.
     Release(u64),
 }
 
-/// One rank, and what its program does.
+/// One rank with its program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
-    /// The protocol.
+    /// State of the protocol.
     pub node: Node<Cells>,
-    /// The memory.
+    /// Memory of the rank.
     pub memory: Memory<Cells>,
-    /// What the program waits for.
+    /// Operation that the program waits for.
     pub waits: Option<Waits>,
-    /// By page and cell, what the program is to see at least.
+    /// By page and cell, the minimum that the program must see.
     sees: Vec<Cells>,
 }
 
 /// All ranks of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Released {
-    /// By rank; `None` for the dead.
+    /// Members by rank; `None` for the dead.
     pub members: Vec<Option<Member>>,
     links: Links<Cells>,
     /// By page and cell, the last number that was written.
     written: Vec<Cells>,
-    /// The same, of those that were released.
+    /// By page and cell, the last number that was released.
     released: Vec<Cells>,
-    /// Who has the lock, or had it when it died.
+    /// Holder of the lock, possibly dead.
     lock: Option<usize>,
-    /// Accesses and releases that were completed.
+    /// Number of completed accesses and releases.
     pub completed: u32,
-    /// Accesses that were refused because a page was lost.
+    /// Number of accesses that were refused because a page was lost.
     pub refused: u32,
-    /// What did not hold.
+    /// Invariant that was violated, if any.
     pub broken: Option<&'static str>,
 }
 
 impl Released {
-    /// A job at its start.
+    /// Creates a job at its start.
     ///
     /// # Panics
-    /// When the geometry cannot be.
+    /// Panics if the geometry is invalid.
     #[must_use]
     pub fn new(geometry: Geometry) -> Released {
         let ranks = usize::from(geometry.ranks);
@@ -108,17 +108,17 @@ impl Released {
         }
     }
 
-    /// The pairs of ranks between which something is on its way to a rank that lives.
+    /// Returns the pairs of ranks with messages in transit to a rank that is alive.
     pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.links.loaded().filter(|(_, to)| self.members[*to].is_some())
     }
 
-    /// The pairs of which the first is dead, and something that it sent is still on its way.
+    /// Returns the pairs whose first rank is dead and has messages in transit.
     pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.links.losable(|rank| self.members[rank].is_some())
     }
 
-    /// Whether a rank lives and its program waits for nothing.
+    /// Whether a rank is alive and its program waits for nothing.
     #[must_use]
     pub fn is_idle(&self, rank: usize) -> bool {
         self.members[rank].as_ref().is_some_and(|member| member.waits.is_none())
@@ -130,7 +130,7 @@ impl Released {
         self.lock == Some(rank)
     }
 
-    /// Whether the lock can be taken: not while something of a dead holder is on its way.
+    /// Whether the lock can be taken: not while messages of a dead holder are in transit.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.lock.is_none_or(|holder| {
@@ -138,7 +138,8 @@ impl Released {
         })
     }
 
-    /// The program of a rank begins something. It must be idle, and have the lock to write under it.
+    /// Starts an operation of the program of a rank. The program must be idle, and hold the lock to write
+    /// under it.
     pub fn begin(&mut self, rank: usize, what: Waits) {
         if let Some(member) = &mut self.members[rank] {
             member.waits = Some(what);
@@ -146,7 +147,7 @@ impl Released {
         self.proceed(rank);
     }
 
-    /// The program of a rank begins to release, the lock too if it has it.
+    /// Starts a release by the program of a rank, including the lock if it holds it.
     pub fn release(&mut self, rank: usize) {
         if let Some(member) = &mut self.members[rank] {
             let number = member.node.release(&mut member.memory);
@@ -155,7 +156,7 @@ impl Released {
         self.proceed(rank);
     }
 
-    /// The program of a rank takes the lock, which is free.
+    /// Takes the lock for the program of a rank. The lock must be free.
     pub fn lock(&mut self, rank: usize) {
         if self.lock.replace(rank).is_some() {
             self.forget_torn();
@@ -163,7 +164,8 @@ impl Released {
         self.refresh(rank);
     }
 
-    /// Who had the lock died: of what it wrote under it, that counts which has come home.
+    /// Handles the death of the lock's holder: of its writes under the lock, those that reached their home
+    /// count.
     fn forget_torn(&mut self) {
         let shared = self.members.len();
         for member in self.members.iter().flatten() {
@@ -177,7 +179,7 @@ impl Released {
         }
     }
 
-    /// The program of a rank is to see what was released until now.
+    /// Makes everything released until now visible to the program of a rank.
     pub fn refresh(&mut self, rank: usize) {
         if let Some(member) = &mut self.members[rank] {
             member.node.refresh(&mut member.memory);
@@ -234,7 +236,7 @@ impl Released {
         self.settle(rank);
     }
 
-    /// The program accesses a page that it may access so.
+    /// Performs the access of the program to a page that permits it.
     fn perform(&mut self, rank: usize, page: u32) {
         let shared = self.members.len();
         let Some(member) = &mut self.members[rank] else { return };
@@ -252,7 +254,7 @@ impl Released {
         self.completed += 1;
     }
 
-    /// Sends, and looks whether all holds.
+    /// Sends messages, and checks the invariants.
     fn settle(&mut self, rank: usize) {
         while let Some((to, message)) =
             self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
@@ -264,7 +266,7 @@ impl Released {
         self.check();
     }
 
-    /// The next of what is on its way between two arrives.
+    /// Delivers the next message in transit between two ranks.
     pub fn deliver(&mut self, from: usize, to: usize) {
         let Some(carried) = self.links.of_mut(from, to).pop_front() else { return };
         let Some(Member { node, memory, .. }) = &mut self.members[to] else { return };
@@ -279,18 +281,18 @@ impl Released {
         self.proceed(to);
     }
 
-    /// A rank dies, at this moment.
+    /// Kills a rank at this moment.
     pub fn kill(&mut self, rank: usize) {
         self.members[rank] = None;
         self.links.end(rank, |other| self.members[other].is_some());
     }
 
-    /// The last message that a dead rank sent to another is lost.
+    /// Loses the last message that a dead rank sent to another.
     pub fn lose(&mut self, from: usize, to: usize) {
         self.links.lose(from, to);
     }
 
-    /// Whether nothing is on its way.
+    /// Whether no messages are in transit.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.loaded().next().is_none()

@@ -13,7 +13,7 @@ const GEOMETRY: Geometry = Geometry {
     consistency: Consistency::Sequential,
 };
 
-/// Delivers until nothing is on its way.
+/// Delivers messages until there are none in transit.
 fn settle(world: &mut World) {
     for now_ns in 1.. {
         let Some((from, to)) = world.loaded().next() else {
@@ -48,7 +48,7 @@ fn pages_are_shared_and_taken() {
     assert_eq!(accesses(&world, 2), [Some(None), Some(None), Some(Write)]);
     world.access(0, 2, Read);
     settle(&mut world);
-    // The home has a copy of what passed through it.
+    // The home has a copy of the content that passed through it.
     assert_eq!(accesses(&world, 2), [Some(Read), Some(Read), Some(Read)]);
     world.access(0, 2, Write);
     settle(&mut world);
@@ -67,7 +67,7 @@ fn pages_that_follow_come_along() {
     let held: Vec<u32> = (0..12)
         .filter(|page| world.members[2].as_ref().unwrap().node.access(*page) == Access::Read)
         .collect();
-    // Those of the block, from the page on.
+    // The pages of the block, from the requested page on.
     assert_eq!(held, [1, 2, 3]);
 }
 
@@ -121,7 +121,7 @@ fn a_page_stays_for_a_while() {
         node.take_outgoing(),
         Some((Rank(1), Message::Want { page: 2, access: Access::Write, ahead: 0 }))
     );
-    // A second fault of the same page asks nothing.
+    // A second fault on the same page sends no request.
     assert_eq!(node.fault(&mut memory, 1000, 2, Access::Read), Ok(Fault::Asked));
     let grant = Message::Grant { page: 2, access: Access::Write, content: Some(7) };
     node.receive(&mut memory, 1010, Rank(1), grant).unwrap();
@@ -254,7 +254,7 @@ mod release {
             assert!(world.is_idle(rank));
         }
         assert_eq!(cells(&world, 1, 2), (Access::Write, vec![2, 1, 1, 0]));
-        // A copy stays as it is until then.
+        // A copy stays unchanged until then.
         assert_eq!(cells(&world, 0, 2), (Access::Read, vec![2, 0, 0, 0]));
         world.refresh(0);
         world.begin(0, Waits::Read(2));
@@ -271,7 +271,7 @@ mod release {
         let mut world = Released::new(GEOMETRY);
         world.begin(0, Waits::Read(2));
         world.deliver(0, 1);
-        // The old content is on its way when another releases.
+        // The old content is in transit when another rank releases.
         world.begin(2, Waits::Write(2, false));
         world.deliver(2, 1);
         world.deliver(1, 2);
@@ -316,7 +316,7 @@ mod release {
         world.begin(0, Waits::Read(2));
         write(&mut world, 2, 0);
         assert_eq!((world.refused, cells(&world, 2, 0).1[2]), (1, 1));
-        // Without a release under way, the next one learns of it.
+        // Without a release in progress, the next one reports it.
         write(&mut world, 0, 4);
         world.kill(2);
         settle(&mut world);
@@ -346,7 +346,7 @@ mod release {
             assert_eq!(node.receive(&mut memory, 0, Rank(1), message.clone()), Err(violation), "{message:?}");
             assert_eq!((memory.misuse, memory.pages), (None, member.memory.pages.clone()));
         }
-        // And what belongs to release consistency where there is none.
+        // Messages of release consistency are rejected without it.
         let mut node = Node::<u32>::new(GEOMETRY).unwrap();
         let mut memory = Memory { pages: (0..6).map(|page| (node.access(page), 0)).collect(), misuse: None };
         let difference = Message::Difference { page: 0, content: 1 };

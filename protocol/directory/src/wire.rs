@@ -1,30 +1,30 @@
-//! The bytes of messages: a head of 16 bytes and, if a message carries content, a page, or the bytes in which
-//! one differs.
+//! Encoding of messages: a head of 16 bytes and, if a message carries content, a page or a difference.
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 0 | kind: 1 want, 2 recall, 3 yield, 4 grant, 5 lost, 6 held, 7 reported, 8 difference, 9 confirm, 10 confirmed |
+//! | 0 | kind: 1 want, 2 recall, 3 yield, 4 grant, 5 lost, 6 held, 7 reported, 8 difference, 9, 10 below |
 //! | 1 | access: 0 none, 1 read, 2 write |
 //! | 2 | 1 if content follows, or is asked for |
 //! | 3 | `ahead` of a want, the rank of lost |
 //! | 4–7 | the page, little-endian |
-//! | 8–15 | number of pages of held, ranks of reported, number of confirm and confirmed, otherwise 0; little-endian |
+//! | 8–15 | pages of held, ranks of reported, number of confirm (9) and confirmed (10), else 0; little-endian
+//! |
 
 use crate::difference;
 use crate::message::{Access, Message};
 use crate::ranks::{Rank, Ranks};
 
-/// Bytes before the content.
+/// Length of the head before the content, in bytes.
 pub const HEAD_BYTES: usize = 16;
 
 const DIFFERENCE: u8 = 8;
 
-/// Bytes that are not a message.
+/// Error of bytes that are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0} bytes that are not a message about a page")]
 pub struct Malformed(pub usize);
 
-/// The head of a message.
+/// Encodes the head of a message.
 #[must_use]
 pub fn head<C>(message: &Message<C>) -> [u8; HEAD_BYTES] {
     let (kind, access, flag, small, page, long) = match message {
@@ -46,7 +46,7 @@ pub fn head<C>(message: &Message<C>) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-/// Reads a message with content of exactly `page_bytes`, or a difference of at most
+/// Decodes a message with content of exactly `page_bytes`, or a difference of at most
 /// [`difference::max_bytes`].
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub fn decode(bytes: &[u8], page_bytes: usize) -> Result<Message<&[u8]>, Malform
         10 => Message::Confirmed { number: long },
         _ => return Err(malformed),
     };
-    // What a message does not use is 0, so that each has one form.
+    // Unused fields are 0, so that each message has a unique encoding.
     let fits = if carries { flag == content.is_some() } else { content.is_none() };
     if fits && self::head(&message) == *head { Ok(message) } else { Err(malformed) }
 }

@@ -1,5 +1,4 @@
-//! Several ranks in one process, with links between them: what tests, the model checker and the simulator
-//! run.
+//! Several ranks in one process, with links between them, for tests, the model checker and the simulator.
 //!
 //! The ranks are [`Node`]s. Links deliver in order. A store holds a number for each page; each write gives a
 //! page the next number, so that a rank that may read another number than the last has a stale copy.
@@ -11,19 +10,19 @@ use crate::message::{Access, Message};
 use crate::node::{Fault, Geometry, Node, Store};
 use crate::ranks::Rank;
 
-/// What tests have in pages.
+/// Content of a page in tests.
 pub trait Cell: Clone {
     /// Whether pages of it are compared and merged, as release consistency does.
     const MERGES: bool;
 
-    /// What it has that `before` had not; nothing if they are the same.
+    /// Returns the difference from `before`; `None` if they are equal.
     fn difference(&self, before: &Self) -> Option<Self>;
 
-    /// Takes in a difference; false when it cannot be one.
+    /// Merges a difference. Returns false if it is invalid.
     fn merge(&mut self, difference: Self) -> bool;
 }
 
-/// A number is only replaced.
+/// A number is only replaced, never merged.
 impl Cell for u32 {
     const MERGES: bool = false;
 
@@ -36,17 +35,17 @@ impl Cell for u32 {
     }
 }
 
-/// The memory of a rank.
+/// Memory of a rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory<C> {
-    /// Of each page, what the program may do, and what is in it.
+    /// Access of the program to each page, and its content.
     pub pages: Vec<(Access, C)>,
-    /// What should not have been asked of it.
+    /// Invalid use by the protocol, if any.
     pub misuse: Option<&'static str>,
 }
 
 impl<C> Memory<C> {
-    /// A page, which must be accessible as said.
+    /// Returns a page, which must have the expected access.
     fn page(&mut self, page: u32, is: impl FnOnce(Access) -> bool, else_misuse: &'static str) -> &mut C {
         let (access, content) = &mut self.pages[page as usize];
         if !is(*access) {
@@ -97,7 +96,7 @@ impl<C: Cell> Store for Memory<C> {
     }
 }
 
-/// What is on its way.
+/// Item in transit on a link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Carried<C> {
     /// A message.
@@ -106,7 +105,7 @@ pub enum Carried<C> {
     Death,
 }
 
-/// What each rank has sent to each, in order.
+/// Messages in transit from each rank to each, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Links<C> {
     ranks: usize,
@@ -127,18 +126,18 @@ impl<C: Clone> Links<C> {
         &mut self.all[from * self.ranks + to]
     }
 
-    /// Those with something on its way, as pairs of sender and receiver.
+    /// Returns the links with items in transit, as pairs of sender and receiver.
     pub(crate) fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
         let loaded = self.all.iter().enumerate().filter(|(_, link)| !link.is_empty());
         loaded.map(|(index, _)| (index / self.ranks, index % self.ranks))
     }
 
-    /// Those on which the last message of a dead rank is on its way to one that lives.
+    /// Returns the links on which the last message of a dead rank is in transit to a live one.
     pub(crate) fn losable(&self, lives: impl Fn(usize) -> bool) -> impl Iterator<Item = (usize, usize)> {
         self.loaded().filter(move |(from, to)| !lives(*from) && lives(*to) && self.of(*from, *to).len() > 1)
     }
 
-    /// The last message before the news of a death is lost.
+    /// Loses the last message before the report of a death.
     pub(crate) fn lose(&mut self, from: usize, to: usize) {
         let link = self.of_mut(from, to);
         if link.len() > 1 {
@@ -146,7 +145,7 @@ impl<C: Clone> Links<C> {
         }
     }
 
-    /// Nothing to `died` arrives, and all that `lives` learn of its death after what it sent.
+    /// Drops everything in transit to `died`, and reports its death to all live ranks after its messages.
     pub(crate) fn end(&mut self, died: usize, lives: impl Fn(usize) -> bool) {
         for other in 0..self.ranks {
             self.of_mut(other, died).clear();
@@ -157,38 +156,38 @@ impl<C: Clone> Links<C> {
     }
 }
 
-/// One rank, and what its program does.
+/// One rank with its program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
-    /// The protocol.
+    /// State of the protocol.
     pub node: Node<u32>,
-    /// The memory.
+    /// Memory of the rank.
     pub memory: Memory<u32>,
-    /// What the program waits for.
+    /// Access that the program waits for.
     pub waits: Option<(u32, Access)>,
 }
 
 /// All ranks of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct World {
-    /// By rank; `None` for the dead.
+    /// Members by rank; `None` for the dead.
     pub members: Vec<Option<Member>>,
     links: Links<u32>,
-    /// The last number written to each page.
+    /// Last number written to each page.
     pub latest: Vec<u32>,
-    /// Accesses that were completed.
+    /// Number of completed accesses.
     pub completed: u32,
-    /// Accesses that were refused because a page was lost.
+    /// Number of accesses that were refused because a page was lost.
     pub refused: u32,
-    /// What did not hold.
+    /// Invariant that was violated, if any.
     pub broken: Option<&'static str>,
 }
 
 impl World {
-    /// A job at its start.
+    /// Creates a job at its start.
     ///
     /// # Panics
-    /// When the geometry cannot be.
+    /// Panics if the geometry is invalid.
     #[must_use]
     pub fn new(geometry: Geometry) -> World {
         let ranks = usize::from(geometry.ranks);

@@ -1,22 +1,22 @@
-//! Several values of a fifo in one message.
+//! Batches: several values of a fifo in one message.
 //!
-//! Each value has its length in two bytes before it. A batch is as long as one value may be, so that it takes
-//! no more of a channel or of a server than a long value does.
+//! Each value is preceded by its length in two bytes. A batch is at most as long as one value may be, so that
+//! it takes no more of a channel or a server than a long value does.
 
 use alloc::vec::Vec;
 
 use crate::MAX_VALUE_BYTES;
 
-/// The most values of a batch.
+/// Maximum number of values of a batch.
 pub const MAX_BATCH: u32 = 256;
 
-/// Bytes before each value.
+/// Size of the length before each value, in bytes.
 const LENGTH_BYTES: usize = 2;
 
-/// The most bytes of a batch with more than one value.
+/// Maximum size of a batch with more than one value, in bytes.
 const MAX_BYTES: usize = MAX_VALUE_BYTES as usize;
 
-/// One to [`MAX_BATCH`] values, as they are in a message.
+/// One to [`MAX_BATCH`] values, as encoded in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Batch<'m> {
     bytes: &'m [u8],
@@ -24,7 +24,7 @@ pub struct Batch<'m> {
 }
 
 impl<'m> Batch<'m> {
-    /// Reads the end of a message; `None` for bytes that are not a batch.
+    /// Decodes the end of a message. Returns `None` for bytes that are not a batch.
     pub(crate) fn read(bytes: &'m [u8]) -> Option<Batch<'m>> {
         let mut count = 0;
         let mut rest = bytes;
@@ -37,13 +37,13 @@ impl<'m> Batch<'m> {
         (is_short && longest && (1..=MAX_BATCH).contains(&count)).then_some(Batch { bytes, count })
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The values, in order.
+    /// Returns the values in order.
     pub fn iter(&self) -> impl Iterator<Item = &'m [u8]> + use<'m> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
@@ -58,13 +58,13 @@ impl<'m> Batch<'m> {
     }
 }
 
-/// The first of packed values, and the bytes after it.
+/// Returns the first of packed values, and the bytes after it.
 pub(crate) fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     rest.split_at_checked(u16::from_le_bytes(*length).into())
 }
 
-/// Values that are collected for one message.
+/// Buffer in which values are collected for one message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct BatchBuf {
     bytes: Vec<u8>,
@@ -72,20 +72,20 @@ pub struct BatchBuf {
 }
 
 impl BatchBuf {
-    /// No values yet.
+    /// Creates an empty batch.
     #[must_use]
     pub const fn new() -> BatchBuf {
         BatchBuf { bytes: Vec::new(), count: 0 }
     }
 
-    /// Whether a value of this length has room.
+    /// Whether there is room for a value of `bytes` bytes.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         let is_first = self.count == 0 && bytes <= MAX_BYTES;
         is_first || (self.count < MAX_BATCH && self.bytes.len() + LENGTH_BYTES + bytes <= MAX_BYTES)
     }
 
-    /// Adds a value; false if it has no [room](Self::has_room).
+    /// Adds a value. Returns false if there is no [room](Self::has_room).
     pub fn push(&mut self, value: &[u8]) -> bool {
         let fits = self.has_room(value.len());
         if let (true, Ok(length)) = (fits, u16::try_from(value.len())) {
@@ -96,31 +96,31 @@ impl BatchBuf {
         fits
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Removes all values, and keeps the memory.
+    /// Removes all values but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
     }
 
-    /// The values as they are sent; `None` when there are none.
+    /// Returns the values as they are sent, or `None` if there are none.
     #[must_use]
     pub fn batch(&self) -> Option<Batch<'_>> {
         (self.count > 0).then_some(Batch { bytes: &self.bytes, count: self.count })
     }
 
-    /// The values, in order.
+    /// Returns the values in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.batch().into_iter().flat_map(|batch| batch.iter())
     }
 }
 
-/// Values of a batch, taken out one after another.
+/// Reader that takes the values of a batch one by one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BatchReader {
     bytes: Vec<u8>,
@@ -128,7 +128,7 @@ pub struct BatchReader {
 }
 
 impl BatchReader {
-    /// Takes the next value out; `None` after the last.
+    /// Returns the next value, or `None` after the last.
     pub fn next_value(&mut self) -> Option<&[u8]> {
         let (value, rest) = first(self.bytes.get(self.at..)?)?;
         self.at = self.bytes.len() - rest.len();

@@ -1,16 +1,16 @@
-//! How much a hub does for a request at most: bounds, as worst-case analysis needs them.
+//! Upper bounds on the work of a hub per request, for worst-case analysis.
 //!
-//! A server keeps its hubs in tables in its own memory. A step is one thing done with a table: a load is a
-//! look-up or a visit to one entry, a store an insertion or a removal. Each takes a time that grows with the
-//! logarithm of the entries; [`depth`] has it. The bounds hold whatever clients do. What a request travels
-//! through has bounds of its own: the rings of the channel between client and server.
+//! A server keeps its hubs in tables in its own memory. A step is one operation on a table: a load is a
+//! look-up or a visit to one entry, a store is an insertion or a removal. The time of a step grows with the
+//! logarithm of the number of entries, see [`depth`]. The bounds hold whatever clients do. The rings of the
+//! channel between client and server have bounds of their own.
 //!
 //! | request | grows with |
 //! |---|---|
 //! | put, get, give back of one item | nothing |
-//! | put or get of a count that is lent, without a request | nothing |
+//! | put or get of a lent count, without a request | nothing |
 //! | put or get of several values | the number of values |
-//! | claim, take a claim back, withdraw; a deadline that passes | requests that wait at the hub |
+//! | claim, unclaim, withdraw; a deadline that passes | requests that wait at the hub |
 //! | close | requests that wait at the hub |
 //! | status | requests that wait at the hub, blocks that are held |
 //! | any of these at a resource with inheritance | hubs, clients and all requests that wait |
@@ -22,40 +22,40 @@ use tombolo_base::Steps;
 
 use crate::{Client, Hubs, Kind, Operation, Request};
 
-/// Of a put or a get that changes a count which is lent: a single operation on shared memory, of at most
-/// four tries ([`CountWord::put`](crate::CountWord::put)). A task whose tries fail sends a request.
+/// Bounds a put or a get that changes a lent count: a single operation on shared memory, of at most four
+/// attempts ([`CountWord::put`](crate::CountWord::put)). A task whose attempts fail sends a request.
 pub const LENT_COUNT: Steps = Steps { read_modify_writes: 1, ..Steps::NONE };
 
-/// To find the client, and whether the number of its request is free.
+/// Looks up the client, and whether the number of its request is free.
 const ASK: Steps = Steps::of(2, 0);
 
-/// To put a request into the queue of its hub, its client's table and that of deadlines, and to see whether
-/// it waits.
+/// Adds a request to the queue of its hub, the table of its client and the table of deadlines, and checks
+/// whether it must wait.
 const ARRIVE: Steps = Steps::of(2, 4);
 
-/// To look at the heads of both queues.
+/// Reads the heads of both queues.
 const TURN: Steps = Steps::of(2, 0);
 
-/// To serve the head of a queue, and to tell its client.
+/// Serves the head of a queue and notifies its client.
 const SERVE: Steps = Steps::of(3, 7);
 
-/// To bring two together at a port, and to tell both.
+/// Pairs two requests at a port and notifies both clients.
 const PAIR: Steps = Steps::of(11, 14);
 
-/// To move a value of several.
+/// Moves one of several values.
 const VALUE: Steps = Steps::of(1, 1);
 
-/// To look whether one waits to put into a fifo that was emptied for several values.
+/// Checks whether a request waits to put into a fifo that was emptied for several values.
 const REFILL: Steps = Steps::of(2, 0);
 
-/// To end a request that is not done, and to return what was set aside for it.
+/// Ends a request that is not done, and returns what was set aside for it.
 const END: Steps = Steps::of(6, 8);
 
-/// Of a request for `values` items at a hub of this kind without inheritance: put, get, and their variants
-/// for several values.
+/// Bounds a request for `values` items at a hub of this kind without inheritance: put, get, and their
+/// variants for several values.
 ///
-/// Each value that comes may be taken by one that waits, and each that is taken may make room for one, so
-/// that two are served for each.
+/// Each value that is put may serve a waiting getter, and each that is taken may make room for a waiting
+/// putter, so that two requests are served per value.
 #[must_use]
 pub const fn operation(kind: Kind, values: u64) -> Steps {
     let served = if matches!(kind, Kind::Port) {
@@ -67,35 +67,35 @@ pub const fn operation(kind: Kind, values: u64) -> Steps {
         let refills = if matches!(kind, Kind::Fifo) { REFILL.times(values) } else { Steps::NONE };
         TURN.and(SERVE).times(2 * values).and(moved).and(refills)
     };
-    // One that is not served is ended, if it is only tried.
+    // A tentative attempt that is not served is ended instead.
     let rest = if served.within(END) { END } else { served };
     ASK.and(ARRIVE).and(TURN).and(rest)
 }
 
-/// Of giving an item back at a hub without inheritance: the next that waits gets it.
+/// Bounds giving an item back at a hub without inheritance. The next waiter gets the item.
 pub const GIVE_BACK: Steps = ASK.and(Steps::of(3, 2)).and(TURN.and(SERVE).times(2)).and(TURN);
 
-/// Of a claim, a claim that is taken back, a withdrawal or a passed deadline at a hub without inheritance,
-/// where `waiting` requests wait, each of which may be served by what comes free.
+/// Bounds a claim, an unclaim, a withdrawal or a passed deadline at a hub without inheritance, where
+/// `waiting` requests wait, each of which may be served by an item that becomes free.
 #[must_use]
 pub const fn resolution(kind: Kind, waiting: u64) -> Steps {
     let serve = if matches!(kind, Kind::Port) { PAIR } else { SERVE.and(VALUE).and(REFILL) };
     let served = TURN.and(serve).times(waiting + 1);
-    // An item that is put back goes past those that were put back before.
+    // An item that is put back is inserted behind those that were put back before.
     ASK.and(Steps::of(3 + waiting, 2)).and(END).and(served).and(TURN)
 }
 
-/// Of closing a hub where `waiting` requests wait.
+/// Bounds closing a hub where `waiting` requests wait.
 #[must_use]
 pub const fn close(waiting: u64) -> Steps {
     ASK.and(Steps::of(2 * waiting, 0)).and(END.times(waiting)).and(TURN.times(2)).and(Steps::of(1, 1))
 }
 
-/// How many entries of a table with `entries` are compared, at most, to find one: the factor between a step
-/// and its time.
+/// Returns the maximum number of entries compared to find one in a table of `entries`: the factor between a
+/// step and its time.
 #[must_use]
 pub const fn depth(entries: u64) -> u64 {
-    // Nodes of an ordered map have 5 to 11 entries, and its root has at least one.
+    // Nodes of a B-tree map have 5 to 11 entries, and its root has at least one.
     let (mut levels, mut reached) = (1, 1_u64);
     while reached < entries && levels < 28 {
         levels += 1;
@@ -105,11 +105,11 @@ pub const fn depth(entries: u64) -> u64 {
 }
 
 impl Hubs {
-    /// The most that [`request`](Hubs::request) does for this, as things are.
+    /// Bounds [`request`](Hubs::request) for this request in the current state.
     #[must_use]
     pub fn bound(&self, client: Client, request: &Request<'_>) -> Steps {
         let hub = match request.operation {
-            // The hub is that where the request waits.
+            // The hub is the one where the request waits.
             Operation::Claim { .. } | Operation::Unclaim { .. } | Operation::Withdraw => {
                 self.waits_at(client, request.number)
             }
@@ -136,7 +136,7 @@ impl Hubs {
         own + if lifts { self.inheritance() } else { Steps::NONE }
     }
 
-    /// The most that [`tick`](Hubs::tick) does, as things are.
+    /// Bounds [`tick`](Hubs::tick) in the current state.
     #[must_use]
     pub fn bound_of_tick(&self) -> Steps {
         let each = |hub: &crate::hub::Hub| resolution(hub.description.kind, hub.waiting() as u64);
@@ -145,7 +145,7 @@ impl Hubs {
         (longest + Steps::of(2, 2)).times(due) + Steps::of(2, 0) + self.inheritance()
     }
 
-    /// The most that [`ended`](Hubs::ended) does, as things are.
+    /// Bounds [`ended`](Hubs::ended) in the current state.
     #[must_use]
     pub fn bound_of_end(&self, client: Client) -> Steps {
         let waits = self.clients.get(&client).map_or(0, |state| state.waits.len() as u64);
@@ -156,7 +156,7 @@ impl Hubs {
         longest.times(waits + self.hubs.len() as u64) + abandoned + Steps::of(1, 1) + self.inheritance()
     }
 
-    /// Of bringing priorities up to date. Each link of a chain of owners takes a turn.
+    /// Bounds bringing priorities up to date. Each link of a chain of owners takes one round.
     fn inheritance(&self) -> Steps {
         let (hubs, clients) = (self.hubs.len() as u64, self.clients.len() as u64);
         let waiting: u64 = self.hubs.iter().map(|hub| hub.waiting() as u64).sum();

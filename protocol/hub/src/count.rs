@@ -1,44 +1,45 @@
-//! The count of a semaphore or an event, in memory that the server of a node's hubs shares with tasks there.
+//! Count of a semaphore or an event, in memory that the hub server of a node shares with tasks there.
 //!
 //! While no request waits at the hub, its count is *lent*: it is in a word of that memory, and tasks signal
-//! and wait by one atomic operation, without a message. The server takes the count back before it handles
-//! any request for the hub, and lends it again once none waits. A task that finds the count not lent, or that
-//! would have to wait, sends a request. So the queues of the server see everything that waits, and nothing
-//! overtakes it, as a semaphore of POSIX does with a futex, with the server in place of the kernel.
+//! and wait with one atomic operation, without a message. The server takes the count back before it handles
+//! any request for the hub, and lends it again once no request waits. A task that finds the count not lent,
+//! or that would have to wait, sends a request. So the queues of the server contain every waiter and nothing
+//! overtakes them, as with a POSIX semaphore on a futex, with the server in place of the kernel.
 
 use tombolo_base::sync::{AtomicU64, Ordering};
 
-/// Bytes from the count of one hub to the next, so that no two share a cache line. Counts are in the order of
-/// the numbers of their hubs.
+/// Distance between the counts of two hubs, in bytes, so that no two share a cache line. Counts are in the
+/// order of the hubs' numbers.
 pub const COUNT_BYTES: usize = 64;
 
-/// Set while the count is lent: memory that is all zeros lends nothing.
+/// Set while the count is lent. In memory that is all zeros no count is lent.
 const LENT: u64 = 1 << 63;
 
-/// How often a task tries before it sends a request: others may change the count meanwhile.
+/// Number of attempts of a task before it sends a request; other tasks may change the count meanwhile.
 const TRIES: u32 = 4;
 
-/// The word with the count of a hub, little-endian. Peers may write anything there at any time: that makes
-/// the count another one, between 0 and the capacity.
+/// Word with the count of a hub, little-endian. Peers may write anything there at any time, which only
+/// changes the count to another value between 0 and the capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct CountWord<'m>(&'m AtomicU64);
 
 impl<'m> CountWord<'m> {
-    /// The count in this word.
+    /// Wraps the count in this word.
     #[must_use]
     pub fn new(word: &'m AtomicU64) -> CountWord<'m> {
         CountWord(word)
     }
 
-    /// Adds one to a lent count that is below `capacity`; whether it did. At most four loads and four
-    /// compare-and-swaps.
+    /// Adds one to a lent count that is below `capacity`. Returns whether it did. Takes at most four loads
+    /// and four compare-and-swaps.
     #[inline]
     #[must_use]
     pub fn put(self, capacity: u32) -> bool {
         self.change(|count| (count < u64::from(capacity)).then(|| count + 1))
     }
 
-    /// Takes one from a lent count that is not 0; whether it did. It costs as much as [`put`](Self::put).
+    /// Takes one from a lent count that is not 0. Returns whether it did. Takes as many steps as
+    /// [`put`](Self::put).
     #[inline]
     #[must_use]
     pub fn get(self) -> bool {
@@ -59,12 +60,12 @@ impl<'m> CountWord<'m> {
         changed.is_ok()
     }
 
-    /// Lends the count, as the server.
+    /// Lends the count. Called by the server.
     pub fn lend(self, count: u32) {
         self.0.store((u64::from(count) | LENT).to_le(), Ordering::Release);
     }
 
-    /// Takes a lent count back, as the server.
+    /// Takes a lent count back. Called by the server.
     #[must_use]
     pub fn take_back(self, capacity: u32) -> u32 {
         let count = u64::from_le(self.0.swap(0, Ordering::AcqRel)) & !LENT;

@@ -1,26 +1,26 @@
-//! What hubs there are.
+//! Descriptions of hubs.
 
 use alloc::string::String;
 
-/// The largest capacity of a fifo, in values.
+/// Maximum capacity of a fifo, in values.
 pub const MAX_CAPACITY: u32 = 65_536;
 
-/// The most blocks of a pool.
+/// Maximum number of blocks of a pool.
 pub const MAX_BLOCKS: u32 = 65_536;
 
-/// The largest count of a semaphore.
+/// Maximum count of a semaphore.
 pub const MAX_COUNT: u32 = 1 << 30;
 
-/// The longest value, in bytes.
+/// Maximum length of a value, in bytes.
 pub const MAX_VALUE_BYTES: u32 = 16 << 10;
 
-/// The most memory that the values of one hub may take, in bytes.
+/// Maximum memory of the values of one hub, in bytes.
 pub const MAX_HUB_BYTES: u64 = 256 << 20;
 
-/// The longest name of a hub, in bytes.
+/// Maximum length of a hub's name, in bytes.
 const MAX_NAME_BYTES: usize = 96;
 
-/// What a hub is.
+/// Kind of a hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -28,7 +28,7 @@ pub enum Kind {
     Port = 1,
     /// A queue of values.
     Fifo = 2,
-    /// One bit: raised, and cleared by the one that awaited it.
+    /// One bit: raised, and cleared by the task that awaited it.
     Event = 3,
     /// A count that is never negative.
     Semaphore = 4,
@@ -43,13 +43,13 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Port, Kind::Fifo, Kind::Event, Kind::Semaphore, Kind::Resource, Kind::Pool];
 
-    /// The kind with this number on the wire.
+    /// Returns the kind with this number on the wire.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// Its name in application files.
+    /// Returns the name of the kind in application files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,13 +62,13 @@ impl Kind {
         }
     }
 
-    /// The kind with this name in application files.
+    /// Returns the kind with this name in application files.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether its items are values, with bytes.
+    /// Whether its items are values with bytes.
     #[must_use]
     pub fn has_values(self) -> bool {
         matches!(self, Kind::Port | Kind::Fifo)
@@ -80,7 +80,7 @@ impl Kind {
         matches!(self, Kind::Event | Kind::Semaphore)
     }
 
-    /// Whether its items are held by those that took them, and given back.
+    /// Whether its items are held by the clients that took them, and given back.
     #[must_use]
     pub fn has_holders(self) -> bool {
         matches!(self, Kind::Resource | Kind::Pool)
@@ -93,35 +93,36 @@ impl core::fmt::Display for Kind {
     }
 }
 
-/// The number by which two sides compare the types of their values, from the name of the type (FNV-1a). 0 for
-/// no name: bytes of any type.
+/// Returns the number by which two sides compare the types of their values, a hash of the type's name
+/// (FNV-1a). 0 for an empty name, which means bytes of any type.
 #[must_use]
 pub fn type_number(name: &str) -> u64 {
     let byte = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     if name.is_empty() { 0 } else { name.bytes().fold(0xcbf2_9ce4_8422_2325, byte).max(1) }
 }
 
-/// A hub as it is declared.
+/// Declaration of a hub.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Description {
-    /// Its name, unique in the machine.
+    /// Name of the hub, unique in the machine.
     pub name: String,
-    /// What it is.
+    /// Kind of the hub.
     pub kind: Kind,
-    /// Values of a fifo, largest count of a semaphore, blocks of a pool. 0 for a port, 1 for an event and a
-    /// resource.
+    /// Capacity of a fifo in values, maximum count of a semaphore, number of blocks of a pool. 0 for a port,
+    /// 1 for an event and a resource.
     pub capacity: u32,
-    /// The count that a semaphore begins with; 0 or 1 for an event. 0 for other kinds.
+    /// Initial count of a semaphore; 0 or 1 for an event; 0 for other kinds.
     pub initial: u32,
-    /// The longest value of a port or fifo, or the size of a block of a pool, in bytes; 0 for other kinds.
+    /// Maximum length of a value of a port or fifo, or the size of a block of a pool, in bytes; 0 for other
+    /// kinds.
     pub value_bytes: u32,
-    /// [`type_number`] of its values; 0 accepts all.
+    /// [`type_number`] of its values; 0 accepts all types.
     pub value_type: u64,
-    /// Whether the owner of a resource inherits the priority of those that wait for it.
+    /// Whether the owner of a resource inherits the priority of clients that wait for it.
     pub inheritance: bool,
 }
 
-/// Why a hub cannot be declared so.
+/// Reason why a description is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum BadDescription {
@@ -145,7 +146,7 @@ pub enum BadDescription {
 }
 
 impl Description {
-    /// A hub of this kind with the smallest capacity that it can have; values of up to 256 bytes, inheritance
+    /// Describes a hub of this kind with the minimum capacity, values of up to 256 bytes, and inheritance
     /// where there is an owner.
     #[must_use]
     pub fn new(name: &str, kind: Kind) -> Description {
@@ -160,7 +161,7 @@ impl Description {
         }
     }
 
-    /// Whether there can be such a hub.
+    /// Checks whether the description is valid.
     ///
     /// # Errors
     /// [`BadDescription`].
@@ -197,7 +198,7 @@ impl Description {
     }
 }
 
-/// Whether a hub can have this name.
+/// Whether `name` is a valid name of a hub.
 fn is_hub_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits)

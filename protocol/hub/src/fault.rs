@@ -1,52 +1,52 @@
-//! Why an operation on a hub failed.
+//! Errors of operations on hubs.
 
 use crate::Kind;
 
-/// Why an operation on a hub failed. It has no effect then: a value that was to be sent is still its
-/// sender's.
+/// Error of an operation on a hub. The operation had no effect: the sender still owns a value that was to be
+/// sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Fault {
-    /// Tried, and it would have had to wait.
+    /// The request was tentative and would have had to wait.
     #[error("it would have to wait")]
     WouldBlock,
-    /// Its deadline passed.
+    /// The deadline passed.
     #[error("its deadline passed")]
     TimedOut,
-    /// The hub is closed, and for a receiver it is empty, too.
+    /// The hub is closed and, for a receiver, also empty.
     #[error("the hub is closed")]
     Closed,
-    /// Closed a second time.
+    /// The hub was already closed.
     #[error("the hub was closed before")]
     AlreadyClosed,
     /// The node has no such hub.
     #[error("there is no such hub")]
     NoSuchHub,
-    /// Opened as a kind that it is not.
+    /// The hub has another kind than the one given in the request to open it.
     #[error("the hub is a {0}")]
     OtherKind(Kind),
-    /// Opened for values of a type that it does not have.
+    /// The hub has values of another type.
     #[error("the values of the hub are of another type")]
     OtherType,
-    /// A longer value than the hub takes, in bytes.
+    /// The value is longer than the hub accepts, in bytes.
     #[error("the value is longer than the {0} bytes that the hub takes")]
     TooLong(u32),
-    /// Given back by a client that does not hold it: its fencing token is of an earlier time, or another's.
+    /// The client does not hold the item: its fencing token is outdated or belongs to another client.
     #[error("the client does not hold it")]
     NotHeld,
-    /// Locked a second time by its owner, which would wait for itself.
+    /// The owner locked the resource a second time and would wait for itself.
     #[error("the client holds it already")]
     AlreadyHeld,
     /// More requests of a client wait than the node allows.
     #[error("more than {0} requests of the client wait")]
     TooManyRequests(u32),
-    /// The operation is not for hubs of this kind.
+    /// The operation does not apply to hubs of this kind.
     #[error("a {0} has no such operation")]
     WrongOperation(Kind),
 }
 
 impl Fault {
-    /// Its number on the wire, and what belongs to it.
+    /// Encodes the fault as a number and its argument.
     pub(crate) fn to_wire(self) -> (u8, u64) {
         match self {
             Fault::WouldBlock => (1, 0),
@@ -64,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// The fault of that number; `None` for bytes that are not one.
+    /// Decodes a fault. Returns `None` for an invalid number or argument.
     pub(crate) fn from_wire(number: u8, argument: u64) -> Option<Fault> {
         let kind = || Kind::from_number(u8::try_from(argument).ok()?);
         let count = || u32::try_from(argument).ok();
@@ -86,14 +86,14 @@ impl Fault {
         (fault.to_wire() == (number, argument)).then_some(fault)
     }
 
-    /// Whether it says that nothing was there in time, and nothing else.
+    /// Whether the fault only means that nothing was available in time.
     #[must_use]
     pub fn is_not_ready(self) -> bool {
         matches!(self, Fault::WouldBlock | Fault::TimedOut)
     }
 }
 
-/// How a peer broke the protocol. Its channel is to be closed.
+/// Protocol violation by a peer. Its channel must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {

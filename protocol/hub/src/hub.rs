@@ -1,4 +1,4 @@
-//! One hub: its store, and those that wait to put or to get.
+//! State of one hub: its store, and the requests that wait to put or to get.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,70 +11,72 @@ use crate::store::{Item, Store};
 use crate::table::{Ordered, Table};
 use crate::{Batch, BatchBuf, Bytes, Description, Fault, Kind};
 
-/// What an operation brought.
+/// Result of an operation that was done.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Taken {
-    /// The item was put in, or taken by a receiver.
+    /// The item was stored, or taken by a receiver.
     Put,
     /// A value.
     Value(Bytes),
-    /// One value or more, in order, of those that were asked for together.
+    /// One or more values in order, of several that were requested together.
     Values(BatchBuf),
-    /// An event or a unit of a semaphore.
+    /// Event, or unit of a semaphore.
     Unit,
-    /// A block, or the lock of a resource.
+    /// Block of a pool, or lock of a resource.
     Block {
         /// Number of the block, from 0.
         number: u32,
-        /// Larger than that of every earlier holder, to give the block back with, and to show to whatever the
-        /// resource protects.
+        /// Fencing token, larger than that of every earlier holder. Needed to give the block back, and to be
+        /// shown to the protected resource.
         token: u64,
-        /// The previous holder ended without giving it back, and what it protects may be half-changed.
+        /// Whether the previous holder ended without giving it back, so that the protected data may be
+        /// inconsistent.
         abandoned: bool,
     },
 }
 
-/// What a hub says of a request.
+/// Answer of a hub to a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// It was done.
+    /// The request was done.
     Done(Taken),
-    /// A tentative request can be done, and what it needs is set aside until it is claimed or withdrawn.
+    /// A tentative request can be done. The item or place is set aside until the offer is claimed or
+    /// withdrawn.
     Offered(u32),
-    /// The offer is void; the request waits again.
+    /// The offer is void, and the request waits again.
     Revoked,
-    /// The claim was taken back; the offer stands.
+    /// The claim was taken back, but the offer stands.
     Unclaimed,
-    /// It was withdrawn, and had no effect.
+    /// The request was withdrawn and had no effect.
     Withdrawn,
-    /// It failed, and had no effect.
+    /// The request failed and had no effect.
     Failed(Fault),
-    /// Of several values the first ones were put in, one at least, and the others are still their sender's.
+    /// Of several values the first ones, at least one, were put in. The sender still owns the others.
     Partial {
-        /// How many were put in.
+        /// Number of values that were put in.
         put: u32,
-        /// Why not the others; `None`: the request was withdrawn.
+        /// Reason why the others were not; `None` if the request was withdrawn.
         fault: Option<Fault>,
     },
-    /// The hub that was asked for by name.
+    /// The hub that was requested by name.
     Opened {
-        /// Its number on its node.
+        /// Number of the hub on its node.
         hub: u32,
-        /// What it is.
+        /// Kind of the hub.
         kind: Kind,
-        /// As [`Description::capacity`].
+        /// See [`Description::capacity`].
         capacity: u32,
-        /// As [`Description::value_bytes`].
+        /// See [`Description::value_bytes`].
         value_bytes: u32,
-        /// Number of a right to the memory of a pool, which the server grants; 0 for none.
+        /// Number of a right to the memory of a pool, granted by the server; 0 for none.
         memory: u64,
     },
-    /// What a hub looks like.
+    /// Status of a hub.
     Status(Box<Status>),
 }
 
 impl Outcome {
-    /// Whether the request is over, and its number free.
+    /// Whether the request has ended and its number is free.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Outcome::Offered(_) | Outcome::Revoked | Outcome::Unclaimed)
@@ -87,21 +89,21 @@ pub(crate) enum Side {
     Get,
 }
 
-/// What an offer stands on.
+/// Resources that are set aside for an offer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Basis {
-    /// A place in the store.
+    /// Place in the store.
     Room,
-    /// An item out of it.
+    /// Item from the store.
     Item(Item),
-    /// A request of the other side at a port.
+    /// Request of the other side at a port.
     Partner(Key),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum State {
     Waiting,
-    /// `until` is when an offer that is not claimed goes to another that waits.
+    /// `until` is the time when an unclaimed offer passes to another waiter.
     Offered {
         offer: u32,
         claimed: bool,
@@ -110,11 +112,11 @@ enum State {
     },
 }
 
-/// How many values a request is about.
+/// Number of values that a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Extent {
     One,
-    /// Puts the values that are packed in [`Waiter::value`]: how many were put, and where the next begins.
+    /// Puts the values packed in [`Waiter::value`]: the number already put, and the offset of the next.
     Put {
         done: u32,
         at: usize,
@@ -125,16 +127,16 @@ pub(crate) enum Extent {
     },
 }
 
-/// A request that waits.
+/// Waiting request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Waiter {
     pub(crate) side: Side,
-    /// Of the request itself; the client may have inherited a higher one.
+    /// Priority of the request itself; the client may have inherited a higher one.
     pub(crate) priority: u8,
     pub(crate) effective: u8,
     /// Order of arrival.
     pub(crate) arrival: u64,
-    /// Waits for an offer, which it may decline.
+    /// Whether it waits for an offer, which it may decline.
     pub(crate) tentative: bool,
     pub(crate) deadline: Nanos,
     pub(crate) value: Bytes,
@@ -148,7 +150,7 @@ impl Waiter {
         Waiter { side, priority, effective, arrival, tentative, deadline, value, extent, state }
     }
 
-    /// What to say of a request that ends so, if some of its values were put in before.
+    /// Returns the outcome of a request that ends like this, if some of its values were put in before.
     fn ends_with(&self, outcome: Outcome) -> Outcome {
         match (self.extent, outcome) {
             (Extent::Put { done: put @ 1.., .. }, Outcome::Failed(fault)) => {
@@ -162,12 +164,12 @@ impl Waiter {
     }
 }
 
-/// What a hub needs of what is around it.
+/// State around a hub that it needs.
 pub(crate) struct Context<'a> {
     pub(crate) now: Nanos,
-    /// The number of the hub.
+    /// Number of the hub.
     pub(crate) hub: u32,
-    /// How long an offer stands while others wait.
+    /// Time that an offer stands while other requests wait.
     pub(crate) offer_ns: u64,
     pub(crate) answers: &'a mut Vec<(Key, Outcome)>,
     pub(crate) deadlines: &'a mut Ordered<(Nanos, u32, Key)>,
@@ -192,10 +194,11 @@ pub(crate) struct Hub {
     pub(crate) description: Description,
     pub(crate) store: Store,
     pub(crate) closed: bool,
-    /// Its count is in memory that tasks share: the store has what it was then.
+    /// Whether its count is in memory shared with tasks. The store then holds the value at the time of
+    /// lending.
     pub(crate) lent: bool,
     waiters: Table<Key, Waiter>,
-    /// Those of the waiters that have no offer.
+    /// Waiting putters without an offer.
     putters: Queue,
     getters: Queue,
     offers: u32,
@@ -223,14 +226,15 @@ impl Hub {
         }
     }
 
-    /// Whether tasks may change the count by themselves: no request waits here, and none has an offer.
+    /// Whether tasks may change the count themselves: no request waits here, and none has an offer.
     pub(crate) fn may_lend(&self) -> bool {
         let is_alone = self.waiting() == 0 || tombolo_base::canary!("hub lends the count while one waits");
         self.store.is_count() && !self.closed && is_alone && self.store.aside() == 0
     }
 
-    /// Does what a request asks for if no other waits here: what [`arrive`](Self::arrive) would do, without
-    /// a place in queues and tables. `None` when the request has to wait, or be queued to be served in part.
+    /// Completes a request at once if no other waits here, with the same result as [`arrive`](Self::arrive)
+    /// but without a place in queues and tables. Returns `None` if the request has to wait, or must be queued
+    /// to be served in part.
     pub(crate) fn at_once(
         &mut self,
         client: Client,
@@ -257,7 +261,7 @@ impl Hub {
         }
     }
 
-    /// Puts packed values in if there is room for all of them.
+    /// Puts packed values in, if there is room for all of them.
     fn put_all(&mut self, packed: &[u8]) -> Option<Taken> {
         let batch = Batch::read(packed)?;
         if self.closed || self.store.room() < batch.count() {
@@ -267,7 +271,7 @@ impl Hub {
         Some(Taken::Put)
     }
 
-    /// Queues a request and serves whatever can be served. One that is only tried fails if it would wait.
+    /// Queues a request and serves as many as possible. A request with `try_only` fails if it would wait.
     pub(crate) fn arrive(&mut self, context: &mut Context<'_>, key: Key, waiter: Waiter, try_only: bool) {
         let side = waiter.side;
         self.queue(side).insert(rank(&waiter, key));
@@ -280,7 +284,7 @@ impl Hub {
         }
     }
 
-    /// Serves whatever can be served.
+    /// Serves as many requests as possible.
     pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
         loop {
             let putter = self.putters.first().map(|(_, _, key)| *key);
@@ -300,13 +304,14 @@ impl Hub {
         }
     }
 
-    /// Blocks of a closed hub are not handed out any more; items of others are, until there are none.
+    /// Whether a getter may be served. Blocks of a closed hub are not handed out any more; items of others
+    /// are, until the hub is empty.
     fn may_get(&self) -> bool {
         self.store.depth() > 0 && !(self.closed && self.description.kind.has_holders())
     }
 
     fn fail_the_rest(&mut self, context: &mut Context<'_>) {
-        // Items that offers have set aside may come back, and are then for those that wait.
+        // Items set aside for offers may come back, and then belong to the waiters.
         let drained = self.description.kind.has_holders() || self.store.aside() == 0;
         let mut ended: Vec<Key> = self.putters.iter().map(|(_, _, key)| *key).collect();
         if drained {
@@ -347,8 +352,8 @@ impl Hub {
             let mut values = BatchBuf::new();
             loop {
                 self.take_values(&mut values, most);
-                // What waits for the room that this makes comes along, so that a small store does not make
-                // small batches.
+                // Putters waiting for the room that this makes are served too, so that a small store does not
+                // make small batches.
                 if values.count() >= most || self.store.depth() > 0 || !self.refill(context) {
                     break;
                 }
@@ -367,15 +372,15 @@ impl Hub {
         }
     }
 
-    /// Moves values out of the store until there are `most`, or no room for the next.
+    /// Moves values out of the store until there are `most`, or there is no room for the next.
     fn take_values(&mut self, values: &mut BatchBuf, most: u32) {
         while values.count() < most && self.store.first_value().is_some_and(|value| values.push(value)) {
             self.store.take();
         }
     }
 
-    /// Has the first that waits to put do so, for a getter that has emptied the store; whether there is a
-    /// value now.
+    /// Serves the first waiting putter on behalf of a getter that has emptied the store. Returns whether
+    /// there is a value now.
     fn refill(&mut self, context: &mut Context<'_>) -> bool {
         let first = self.putters.first().map(|(_, _, key)| *key);
         let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
@@ -384,7 +389,7 @@ impl Hub {
         self.store.depth() > 0
     }
 
-    /// Brings two requests at a port together. Those that wait for nothing else have claimed already.
+    /// Pairs two requests at a port. Requests that wait for nothing else have claimed already.
     fn pair(&mut self, context: &mut Context<'_>, putter: Key, getter: Key) {
         let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
         let (putter_firm, getter_firm) = (firm(&putter), firm(&getter));
@@ -407,7 +412,7 @@ impl Hub {
         }
     }
 
-    /// Moves the value of a pair at a port if both have claimed.
+    /// Transfers the value of a pair at a port if both sides have claimed.
     fn complete(&mut self, context: &mut Context<'_>, one: Key, other: Key) {
         let claimed = |key: &Key| match self.waiters.get(key).map(|waiter| &waiter.state) {
             Some(State::Offered { claimed, .. }) => *claimed,
@@ -440,7 +445,8 @@ impl Hub {
         }
     }
 
-    /// A client takes an offer. One that is void has no effect: the client has been told, or will be.
+    /// Handles a claim of an offer. A claim of a void offer has no effect: the client was notified, or will
+    /// be.
     pub(crate) fn claim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         let State::Offered { offer, claimed, until, basis } = &mut waiter.state else { return };
@@ -468,7 +474,7 @@ impl Hub {
         self.settle(context);
     }
 
-    /// A client that claimed takes that back, and keeps the offer.
+    /// Handles an unclaim: the client keeps the offer.
     pub(crate) fn unclaim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         if let State::Offered { offer, claimed, until, .. } = &mut waiter.state
@@ -482,7 +488,7 @@ impl Hub {
         }
     }
 
-    /// Ends a request on behalf of its client.
+    /// Ends a request at the wish of its client.
     pub(crate) fn withdraw(&mut self, context: &mut Context<'_>, key: Key) {
         if self.waiters.get(&key).is_some() {
             self.end(context, key, Outcome::Withdrawn);
@@ -490,12 +496,12 @@ impl Hub {
         }
     }
 
-    /// Forgets a request whose client has ended.
+    /// Removes a request whose client has ended.
     pub(crate) fn forget(&mut self, context: &mut Context<'_>, key: Key) {
         self.remove(context, key);
     }
 
-    /// Ends a request that was not done, or not to its end.
+    /// Ends a request that was not completed.
     fn end(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
         let outcome = match self.waiters.get(&key) {
             Some(waiter) => waiter.ends_with(outcome),
@@ -505,13 +511,13 @@ impl Hub {
         context.answer(key, outcome);
     }
 
-    /// Ends a request that was done.
+    /// Ends a request that was completed.
     fn finish(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
         self.discard(context, key);
         context.answer(key, outcome);
     }
 
-    /// Removes a waiter, and undoes what its offer stood on.
+    /// Removes a waiter and releases the basis of its offer.
     fn remove(&mut self, context: &mut Context<'_>, key: Key) {
         let waiter = self.discard(context, key);
         if let Some(Waiter { state: State::Offered { basis, .. }, .. }) = waiter {
@@ -531,7 +537,7 @@ impl Hub {
         Some(waiter)
     }
 
-    /// Undoes what an offer stood on.
+    /// Releases the basis of an offer.
     fn release(&mut self, context: &mut Context<'_>, of: Key, basis: Basis) {
         match basis {
             Basis::Room => self.store.end_aside(),
@@ -545,7 +551,7 @@ impl Hub {
         }
     }
 
-    /// The partner of a request that went waits for another, at its place in the queue.
+    /// Returns the partner of a removed request to its place in the queue.
     fn part(&mut self, context: &mut Context<'_>, from: Key, partner: Key) {
         let Some(waiter) = self.waiters.get_mut(&partner) else { return };
         let State::Offered { until, basis: Basis::Partner(other), .. } = &waiter.state else { return };
@@ -561,7 +567,7 @@ impl Hub {
         }
     }
 
-    /// A moment of a request has come: its deadline, or the end of its offer.
+    /// Handles a timer of a request: its deadline, or the end of its offer.
     pub(crate) fn expire(&mut self, context: &mut Context<'_>, key: Key, arrival: u64) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         if waiter.deadline <= context.now {
@@ -583,7 +589,7 @@ impl Hub {
             context.deadlines.insert((*until, context.hub, key));
             return;
         }
-        // It goes behind the others of its priority, so that the next offer is for one of them.
+        // Moves it behind the others of its priority, so that the next offer goes to one of them.
         if let State::Offered { basis, .. } = core::mem::replace(&mut waiter.state, State::Waiting) {
             waiter.arrival = arrival;
             let ranked = rank(waiter, key);
@@ -594,7 +600,7 @@ impl Hub {
         }
     }
 
-    /// Closes the hub: those that put learn it now, those that get when it is empty.
+    /// Closes the hub. Putters are notified now, getters when it is empty.
     pub(crate) fn close(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
         if self.closed {
             return Err(Fault::AlreadyClosed);
@@ -608,7 +614,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The client's priority changed. Whether the order of the queue did.
+    /// Handles a change of the client's priority. Returns whether the order of the queue changed.
     pub(crate) fn lift(&mut self, key: Key, inherited: u8) -> bool {
         let Some(waiter) = self.waiters.get_mut(&key) else { return false };
         let effective = waiter.priority.max(inherited);
@@ -624,13 +630,13 @@ impl Hub {
         true
     }
 
-    /// The highest priority that waits for the owner of a resource.
+    /// Returns the highest priority that waits for the owner of a resource.
     pub(crate) fn waiting_priority(&self) -> u8 {
         let first = self.getters.first().and_then(|(_, _, key)| self.waiters.get(key));
         first.map_or(0, |waiter| waiter.effective)
     }
 
-    /// Requests that wait, with an offer or without.
+    /// Returns the number of waiting requests, with an offer or without.
     pub(crate) fn waiting(&self) -> usize {
         self.waiters.len()
     }

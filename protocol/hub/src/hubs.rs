@@ -1,4 +1,4 @@
-//! The hubs of a node, and the clients that use them.
+//! Hubs of a node, and the clients that use them.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -8,32 +8,32 @@ use crate::hub::{Context, Extent, Hub, Outcome, Side, Waiter};
 use crate::table::{Ordered, Table};
 use crate::{BadDescription, Batch, Description, Fault, Kind, Operation, Request, Violation};
 
-/// A point in time, in nanoseconds from an arbitrary origin.
+/// Point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// What tells the time.
+/// Clock that returns the current time.
 pub type Clock<'a> = &'a dyn Fn() -> Nanos;
 
-/// A client's connection, whose end is known by evidence.
+/// Connection of a client, whose end is known by evidence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Client(pub u64);
 
-/// A request of a client.
+/// Identity of a client's request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Who asked.
+    /// Client that sent the request.
     pub client: Client,
-    /// The client's number for it.
+    /// Number chosen by the client.
     pub number: u32,
 }
 
-/// The limits of a node's hubs.
+/// Limits of a node's hubs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// The most requests of one client that wait.
+    /// Maximum number of waiting requests of one client.
     pub requests_per_client: u32,
-    /// How long an offer that is not claimed stands while others wait, in nanoseconds. A client that does not
-    /// run delays others by so much, each time.
+    /// Time that an unclaimed offer stands while others wait, in nanoseconds. A client that is not running
+    /// delays others by this time, for each offer.
     pub offer_ns: u64,
 }
 
@@ -43,25 +43,25 @@ impl Default for Limits {
     }
 }
 
-/// A message to a client.
+/// Message to a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Output {
-    /// What became of a request.
+    /// Outcome of a request.
     Answer(Key, Outcome),
-    /// The priority that a client inherits by the resources that it owns here: the highest that waits for
-    /// them, 0 for none. It is for the client's requests on other nodes.
+    /// Priority that a client inherits through the resources that it owns here: the highest that waits for
+    /// them, 0 for none. It applies to the client's requests on other nodes.
     Inherits(Client, u8),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct ClientState {
-    /// The domain of the client, as a number.
+    /// Domain of the client, as a number.
     domain: u64,
-    /// The hub of each request that waits.
+    /// Hub of each waiting request.
     pub(crate) waits: Table<u32, u32>,
-    /// What the client inherits by resources on other nodes, as it says.
+    /// Priority inherited through resources on other nodes, as reported by the client.
     told: u8,
-    /// What it inherits by resources here.
+    /// Priority inherited through resources here.
     pub(crate) inherits: u8,
 }
 
@@ -71,7 +71,7 @@ impl ClientState {
     }
 }
 
-/// The hubs of a node.
+/// All hubs of a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hubs {
     pub(crate) hubs: Vec<Hub>,
@@ -82,16 +82,16 @@ pub struct Hubs {
     answers: Vec<(Key, Outcome)>,
     pub(crate) outputs: Vec<Output>,
     limits: Limits,
-    /// Whether counts are lent, and the hubs whose counts may be: those that were used since.
+    /// Whether counts are lent, and the recently used hubs whose counts may be lent.
     lends: bool,
     used: Vec<u32>,
 }
 
 impl Hubs {
-    /// No hubs yet.
+    /// Creates a node without hubs.
     #[must_use]
     pub fn new(limits: Limits) -> Hubs {
-        // An offer that stands for no time would be renewed for ever.
+        // An offer with no duration would be renewed forever.
         let limits = Limits { offer_ns: limits.offer_ns.max(1), ..limits };
         Hubs {
             hubs: Vec::new(),
@@ -107,8 +107,8 @@ impl Hubs {
         }
     }
 
-    /// Adds a hub: its number. A name that is there already is replaced for those that open it later; the one
-    /// that declares hubs refuses two with one name.
+    /// Adds a hub and returns its number. A hub with an existing name replaces the earlier one for clients
+    /// that open it later; the declarer of hubs must refuse duplicate names.
     ///
     /// # Errors
     /// [`BadDescription`].
@@ -121,7 +121,7 @@ impl Hubs {
         Ok(number)
     }
 
-    /// From now on the counts of semaphores and events are lent ([`CountWord`](crate::CountWord)): the caller
+    /// Enables lending of the counts of semaphores and events ([`CountWord`](crate::CountWord)). The caller
     /// asks for those to [`lend`](Self::lend) after each call, and takes one back
     /// ([`take_back`](Self::take_back)) before a request for its hub.
     pub fn share_counts(&mut self) {
@@ -129,7 +129,7 @@ impl Hubs {
         self.used = (0..).take(self.hubs.len()).collect();
     }
 
-    /// A hub whose count is to be lent now, and the count.
+    /// Returns a hub whose count must be lent now, and the count.
     #[must_use]
     pub fn lend(&mut self) -> Option<(u32, u32)> {
         while let Some(number) = self.used.pop() {
@@ -141,13 +141,13 @@ impl Hubs {
         None
     }
 
-    /// The capacity of a hub whose count is lent.
+    /// Returns the capacity of a hub whose count is lent.
     #[must_use]
     pub fn lent(&self, hub: u32) -> Option<u32> {
         self.hubs.get(hub as usize).filter(|hub| hub.lent).map(|hub| hub.description.capacity)
     }
 
-    /// A lent count is no longer with the tasks, which have left this of it.
+    /// Records that a lent count was taken back from the tasks, with this value.
     pub fn take_back(&mut self, number: u32, count: u32) {
         if let Some(hub) = self.hubs.get_mut(number as usize).filter(|hub| hub.lent) {
             hub.store.set_count(count);
@@ -156,7 +156,7 @@ impl Hubs {
         }
     }
 
-    /// Notes a hub whose count may be lent again.
+    /// Records a hub whose count may be lent again.
     fn use_hub(&mut self, number: u32) {
         let is_count = |hub: &Hub| hub.store.is_count();
         if self.lends && self.hubs.get(number as usize).is_some_and(is_count) {
@@ -164,7 +164,7 @@ impl Hubs {
         }
     }
 
-    /// How many hubs there are.
+    /// Returns the number of hubs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hubs.len()
@@ -176,14 +176,14 @@ impl Hubs {
         self.hubs.is_empty()
     }
 
-    /// The name of a hub, how many items it has, and how many requests wait there.
+    /// Returns the name of a hub, the number of its items, and the number of requests that wait there.
     #[must_use]
     pub fn load(&self, hub: u32) -> Option<(&str, u64, u64)> {
         let hub = self.hubs.get(hub as usize)?;
         Some((&hub.description.name, hub.store.depth() as u64, hub.waiting() as u64))
     }
 
-    /// The size of every table, by content, for leak checks.
+    /// Returns the sizes of all tables, by content, for leak checks.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 6] {
         [
@@ -196,12 +196,12 @@ impl Hubs {
         ]
     }
 
-    /// A client connected. `domain` is who it is, for [`Status`](crate::Status).
+    /// Adds a client. `domain` identifies it in [`Status`](crate::Status).
     pub fn joined(&mut self, client: Client, domain: u64) {
         self.clients.get_or_default(client).domain = domain;
     }
 
-    /// A client ended: it waits for nothing and holds nothing any more.
+    /// Removes a client that has ended, with all its requests and everything it held.
     pub fn ended(&mut self, now: Nanos, client: Client) {
         let Some(state) = self.clients.remove(&client) else { return };
         if tombolo_base::canary!("hub keeps the requests of the dead") {
@@ -224,21 +224,21 @@ impl Hubs {
         self.relift(touched);
     }
 
-    /// The hub where a request of a client waits.
+    /// Returns the hub where a request of a client waits.
     pub(crate) fn waits_at(&self, client: Client, number: u32) -> Option<u32> {
         self.clients.get(&client)?.waits.get(&number).copied()
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         self.deadlines.first().map(|(at, _, _)| *at)
     }
 
-    /// Ends what waits longer than it may, and offers that were not claimed.
+    /// Ends requests whose deadline passed, and offers that were not claimed in time.
     pub fn tick(&mut self, now: Nanos) {
         let mut touched: BTreeSet<u32> = BTreeSet::new();
-        // Each entry that is due is looked at once, whatever it brings.
+        // Each due entry is processed once, whatever its result.
         while let Some((_, number, key)) = self.deadlines.first().copied().filter(|(at, _, _)| *at <= now) {
             self.deadlines.pop_first();
             let arrival = self.arrival();
@@ -248,15 +248,15 @@ impl Hubs {
         self.relift(touched);
     }
 
-    /// What is to be sent, in order.
+    /// Returns the messages to send, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         core::mem::take(&mut self.outputs)
     }
 
-    /// A request of a client. The clock is read only if it may have to wait.
+    /// Handles a request of a client. Reads the clock only if the request may have to wait.
     ///
     /// # Errors
-    /// The client broke the protocol: its connection is to be closed, and [`ended`](Self::ended) called.
+    /// The client violated the protocol. Close its connection and call [`ended`](Self::ended).
     pub fn request(
         &mut self,
         now: Clock<'_>,
@@ -281,7 +281,7 @@ impl Hubs {
                 return Ok(());
             }
             Operation::Withdraw => {
-                // One that is over was answered, and the client has that answer or gets it.
+                // A request that has ended was answered, and the client has that answer or will get it.
                 if let Some(hub) = waits_at {
                     self.at(now(), hub, |hub, context| hub.withdraw(context, key));
                     self.relift([hub]);
@@ -304,7 +304,7 @@ impl Hubs {
         Ok(())
     }
 
-    /// Begins a request, or says why not.
+    /// Starts a request, or returns why it failed.
     fn begin(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>) -> Result<(), Fault> {
         if let Operation::Open { name, kind, value_type } = request.operation {
             let opened = self.open(name, kind, value_type)?;
@@ -433,7 +433,7 @@ impl Hubs {
         state.waits.insert(key.number, request.hub);
         let effective = request.priority.max(state.priority());
         let try_only = request.timeout_us == 0;
-        // An offer to one that is only tried has to be claimed, too.
+        // An offer to a tentative request that only tries must be claimed too.
         let grace_ns = if request.tentative { self.limits.offer_ns.saturating_mul(10) } else { 0 };
         let timeout_ns = u64::from(request.timeout_us) * 1000;
         let now = now();
@@ -451,7 +451,7 @@ impl Hubs {
         self.arrivals
     }
 
-    /// Does something at a hub, and passes its answers on.
+    /// Runs an operation on a hub, and forwards its answers.
     fn at<R>(
         &mut self,
         now: Nanos,
@@ -463,7 +463,7 @@ impl Hubs {
         let mut context = Context { now, hub: number, offer_ns, answers, deadlines: &mut self.deadlines };
         let result = act(hub, &mut context);
         for (key, outcome) in self.answers.drain(..) {
-            // A client that ended hears nothing more.
+            // A client that ended gets no more answers.
             let Some(state) = self.clients.get_mut(&key.client) else { continue };
             if outcome.is_final() {
                 state.waits.remove(&key.number);

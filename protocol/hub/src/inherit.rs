@@ -1,7 +1,7 @@
-//! Priority inheritance: who owns a resource is as urgent as the most urgent that waits for it.
+//! Priority inheritance: the owner of a resource runs at the highest priority that waits for it.
 //!
-//! An owner that waits at another hub moves up there, and where that is a resource, too, its owner inherits
-//! in turn. To hubs of other nodes the client passes on what it [inherits](crate::Output::Inherits).
+//! An owner that waits at another hub moves up there, and if that is a resource too, its owner inherits in
+//! turn. The client forwards the priority that it [inherits](crate::Output::Inherits) to hubs of other nodes.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,15 +10,15 @@ use crate::hubs::{Client, Hubs, Key, Output};
 use crate::{Fault, Kind, table};
 
 impl Hubs {
-    /// Brings what clients inherit up to date, after the queues of these hubs or their owners changed.
+    /// Updates the inherited priorities of clients, after the queues of these hubs or their owners changed.
     pub(crate) fn relift(&mut self, hubs: impl IntoIterator<Item = u32>) {
         let mut hubs = hubs.into_iter().filter(|hub| self.passes_on(*hub)).peekable();
         if hubs.peek().is_none() {
             return;
         }
         let mut hubs: BTreeSet<u32> = hubs.collect();
-        // Each turn ends one link of a chain of owners. Where they wait in a circle, which is a deadlock of
-        // theirs, changes could go round for ever.
+        // Each round resolves one link of a chain of owners. If owners wait in a circle, that is, in a
+        // deadlock, changes could propagate forever.
         let most = 2 * (self.hubs.len() + self.clients.len());
         for _ in 0..most {
             if hubs.is_empty() {
@@ -32,13 +32,14 @@ impl Hubs {
         }
     }
 
-    /// Whether waiting at this hub lifts others.
+    /// Whether waiting at this hub raises the priority of others.
     fn passes_on(&self, hub: u32) -> bool {
         let hub = self.hubs.get(hub as usize);
         hub.is_some_and(|hub| hub.description.kind == Kind::Resource && hub.description.inheritance)
     }
 
-    /// The owners of these hubs, and the clients that inherit something and may no longer own any.
+    /// Returns the owners of these hubs, and the clients that inherit a priority and may no longer own a
+    /// resource.
     fn concerned(&self, hubs: &BTreeSet<u32>) -> BTreeSet<Client> {
         let owners = hubs.iter().filter_map(|hub| self.hubs.get(*hub as usize));
         let owners = owners.flat_map(|hub| hub.store.holders().map(|(_, holding)| holding.client));
@@ -46,7 +47,8 @@ impl Hubs {
         owners.chain(former).collect()
     }
 
-    /// What a client inherits now. Hubs where it waits, and that pass it on, go into `next`.
+    /// Computes the priority that a client inherits now. Adds the hubs where it waits, and that propagate it,
+    /// to `next`.
     fn inherit(&mut self, client: Client, next: &mut BTreeSet<u32>) {
         let owns = |hub: &&crate::hub::Hub| {
             let description = &hub.description;
@@ -65,13 +67,13 @@ impl Hubs {
         next.extend(self.requeue(client));
     }
 
-    /// A client's priority changed from outside.
+    /// Propagates a change of a client's own priority.
     pub(crate) fn lift_client(&mut self, client: Client) {
         let changed = self.requeue(client);
         self.relift(changed);
     }
 
-    /// Moves the requests of a client to where its priority has them: the hubs whose queues changed.
+    /// Reorders the requests of a client by its priority. Returns the hubs whose queues changed.
     fn requeue(&mut self, client: Client) -> Vec<u32> {
         let Some(state) = self.clients.get(&client) else { return Vec::new() };
         let priority = state.priority();
@@ -86,10 +88,10 @@ impl Hubs {
         changed
     }
 
-    /// What a client inherits by the resources that it owns here.
+    /// Returns the priority that a client inherits through the resources that it owns here.
     ///
     /// # Errors
-    /// [`Fault::NotHeld`]: there is no such client.
+    /// [`Fault::NotHeld`] when there is no such client.
     pub fn inherited(&self, client: Client) -> Result<u8, Fault> {
         self.clients.get(&client).map(|state| state.inherits).ok_or(Fault::NotHeld)
     }

@@ -1,4 +1,4 @@
-//! Hubs: what many programs coordinate with.
+//! Hubs: objects through which any number of programs coordinate.
 //!
 //! A channel joins two domains. A *hub* is shared by any number of them: a queue that several fill and
 //! several empty, a semaphore, a lock. OpenComRTOS (*Transparent Programming of Many/Multi Cores with
@@ -22,9 +22,9 @@
 //!   hub *offers*, the client *claims* one offer, the hub confirms.
 //! * [`wire`] has the messages between the two.
 //!
-//! **Invariant:** a value is delivered once, or is still its sender's.
+//! **Invariant:** a value is delivered once, or its sender still owns it.
 //!
-//! **Invariant:** whatever a client waited for or held is released when the client has ended.
+//! **Invariant:** everything that a client waited for or held is released when the client has ended.
 //!
 //! `no_std`, no I/O, no clock.
 #![cfg_attr(not(test), no_std)]
@@ -61,5 +61,5 @@ pub use select::{MAX_ARMS, Order, Place, Select, SelectError};
 pub use status::{Status, Waiting};
 pub use wire::{Answer, Operation, Request};
 
-/// A message of hubs, or a value in one.
+/// Message of hubs, or a value in one.
 pub type Bytes = alloc::boxed::Box<[u8]>;

@@ -1,13 +1,13 @@
-//! The client's side of waiting for the first of several operations.
+//! Client side of waiting for the first of several operations.
 //!
-//! The client sends each operation, an *arm*, as a tentative request. A hub that can serve one offers; the
-//! client claims one offer, and the hub confirms. The other arms are withdrawn, and what was set aside for
-//! them goes to others: exactly one arm is done, on whatever nodes the hubs are.
+//! The client sends each operation, an *arm*, as a tentative request. A hub that can serve an arm sends an
+//! offer; the client claims one offer, and the hub confirms. The other arms are withdrawn, and the items set
+//! aside for them go to others: exactly one arm is done, regardless of the nodes of the hubs.
 //!
-//! At a port both sides may be selecting, and each may have claimed at another hub. Every client ranks hubs
-//! by the same [`Place`]: one that has claimed, and gets an offer of a hub that ranks lower, takes its claim
-//! back and claims there. Of those that wait for one another, the ones at the lowest hub have each other, so
-//! some client always gets on.
+//! At a port both sides may be selecting, and each may have claimed at another hub. Every client orders hubs
+//! by the same [`Place`]: one that has claimed, and gets an offer of a hub with a lower place, takes its
+//! claim back and claims there. Among clients that wait for one another, those at the lowest hub have claimed
+//! each other, so some client always makes progress.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,19 +15,20 @@ use alloc::vec::Vec;
 use crate::Fault;
 use crate::hub::{Outcome, Taken};
 
-/// The most arms of a select.
+/// Maximum number of arms of a select.
 pub const MAX_ARMS: usize = 256;
 
-/// A hub in the order that all clients share: its service (the number of that domain), and its number there.
+/// Position of a hub in the order that all clients share: its service (the number of that domain), and its
+/// number there.
 pub type Place = (u64, u32);
 
-/// Why a select cannot begin.
+/// Reason why a select cannot start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {
-    /// It has no arms.
+    /// There are no arms.
     #[error("a select needs an operation or more")]
     Empty,
-    /// It has too many arms.
+    /// There are too many arms.
     #[error("a select of {0} operations; give at most {MAX_ARMS}")]
     TooMany(usize),
     /// Two arms are for one hub; these are their indices.
@@ -35,26 +36,26 @@ pub enum SelectError {
     Twice(usize, usize),
 }
 
-/// What the client is to send to the hub of an arm.
+/// Message that the client must send to the hub of an arm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Order {
     /// A claim.
     Claim {
-        /// The arm.
+        /// Index of the arm.
         arm: usize,
-        /// The offer.
+        /// Number of the offer.
         offer: u32,
     },
-    /// The end of a claim.
+    /// Takes a claim back.
     Unclaim {
-        /// The arm.
+        /// Index of the arm.
         arm: usize,
-        /// The offer.
+        /// Number of the offer.
         offer: u32,
     },
-    /// A withdrawal.
+    /// Withdraws an arm.
     Withdraw {
-        /// The arm.
+        /// Index of the arm.
         arm: usize,
     },
 }
@@ -73,21 +74,21 @@ struct Arm {
     state: State,
 }
 
-/// A wait for the first of several operations.
+/// State of a wait for the first of several operations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Select {
     arms: Vec<Arm>,
-    /// The arm that is claimed.
+    /// Arm that is claimed.
     claimed: Option<usize>,
-    /// The claim is being taken back.
+    /// Whether the claim is being taken back.
     unclaiming: bool,
-    /// The client wants to wait no longer.
+    /// Whether the client no longer wants to wait.
     given_up: bool,
     result: Option<(usize, Result<Taken, Fault>)>,
 }
 
 impl Select {
-    /// A select with an arm for each of these hubs. The client sends each as a tentative request.
+    /// Creates a select with an arm for each of these hubs. The client sends each as a tentative request.
     ///
     /// # Errors
     /// [`SelectError`].
@@ -107,24 +108,25 @@ impl Select {
         Ok(Select { arms, claimed: None, unclaiming: false, given_up: false, result: None })
     }
 
-    /// The arm that was done, or that failed: a hub that is closed, say. At most one arm was done.
+    /// Returns the arm that was done or that failed, for example because its hub is closed. At most one arm
+    /// was done.
     #[must_use]
     pub fn result(&self) -> Option<&(usize, Result<Taken, Fault>)> {
         self.result.as_ref()
     }
 
-    /// [`result`](Self::result), out of it.
+    /// Takes the [`result`](Self::result).
     pub fn take_result(&mut self) -> Option<(usize, Result<Taken, Fault>)> {
         self.result.take()
     }
 
-    /// Whether no arm can be done any more: nothing was ready, or it was given up.
+    /// Whether no arm can be done any more: nothing was ready, or the select was abandoned.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.arms.iter().all(|arm| matches!(arm.state, State::Ended(_)))
     }
 
-    /// A hub said something of an arm.
+    /// Handles the answer of a hub about an arm.
     pub fn heard(&mut self, index: usize, outcome: Outcome, orders: &mut Vec<Order>) {
         let Some(arm) = self.arms.get_mut(index) else { return };
         let is_claimed = self.claimed == Some(index);
@@ -153,8 +155,9 @@ impl Select {
         self.decide(orders);
     }
 
-    /// The node of an arm's hub is gone: nothing more will be heard of it. `fault` becomes the result unless
-    /// another arm can be done. If the arm was claimed it always does, for the hub may have done it.
+    /// Handles the loss of the node of an arm's hub. `fault` becomes the result unless another arm can be
+    /// done. If the arm was claimed, `fault` is always the result, because the hub may have done the
+    /// operation.
     pub fn lost(&mut self, index: usize, fault: Fault, orders: &mut Vec<Order>) {
         if self.claimed == Some(index) && self.result.is_none() {
             self.result = Some((index, Err(fault)));
@@ -162,7 +165,7 @@ impl Select {
         self.heard(index, Outcome::Failed(fault), orders);
     }
 
-    /// The client wants to wait no longer. An arm that was claimed may still be done.
+    /// Abandons the wait. An arm that was claimed may still be done.
     pub fn give_up(&mut self, orders: &mut Vec<Order>) {
         self.given_up = true;
         self.decide(orders);
@@ -192,7 +195,7 @@ impl Select {
         }
     }
 
-    /// The offer of the lowest hub.
+    /// Returns the offer of the lowest hub.
     fn lowest_offer(&self) -> Option<(usize, u32)> {
         let offered = self.arms.iter().enumerate().filter_map(|(index, arm)| match arm.state {
             State::Offered(offer) => Some((arm.place, index, offer)),

@@ -1,4 +1,4 @@
-//! What a hub holds.
+//! Items that a hub holds.
 
 use alloc::collections::VecDeque;
 
@@ -6,31 +6,31 @@ use crate::hubs::Client;
 use crate::table::{Table, changed, looked};
 use crate::{Bytes, Description, Kind};
 
-/// A block of a pool; a resource is its only one.
+/// Block of a pool; a resource has a single one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Block {
     pub(crate) number: u32,
-    /// Its last holder ended without giving it back.
+    /// Whether its last holder ended without giving it back.
     pub(crate) abandoned: bool,
 }
 
-/// Who holds a block.
+/// Holder of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Holding {
     pub(crate) client: Client,
     pub(crate) number: u32,
 }
 
-/// What is set aside for an offer.
+/// Item that is set aside for an offer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Item {
-    /// A value, and its number in the order in which they were sent.
+    /// Value, and its sequence number in sending order.
     Value(u64, Bytes),
     Unit,
     Block(Block),
 }
 
-/// The items of a hub. Those set aside are in none of the collections, and keep their room.
+/// Items of a hub. Items set aside are in none of the collections, but still count as occupied room.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Store {
     Values {
@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    /// How many items can be taken.
+    /// Returns the number of items that can be taken.
     pub(crate) fn depth(&self) -> usize {
         match self {
             Store::Values { items, .. } => items.len(),
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// How many items or places are set aside for offers.
+    /// Returns the number of items or places that are set aside for offers.
     pub(crate) fn aside(&self) -> u32 {
         match self {
             Store::Values { aside, .. } | Store::Count { aside, .. } | Store::Blocks { aside, .. } => *aside,
@@ -107,7 +107,7 @@ impl Store {
         self.room() > 0
     }
 
-    /// How many items can be put in.
+    /// Returns the number of items that can be put in.
     pub(crate) fn room(&self) -> u32 {
         match self {
             Store::Values { items, aside, capacity, .. } => {
@@ -119,7 +119,7 @@ impl Store {
         }
     }
 
-    /// Puts an item in. The caller has found room, or has a place aside.
+    /// Puts an item in. The caller has checked for room, or has a place set aside.
     pub(crate) fn put(&mut self, value: Bytes) {
         changed();
         match self {
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// The first value, if the items are values and there is one.
+    /// Returns the first value, if the items are values and there is one.
     pub(crate) fn first_value(&self) -> Option<&[u8]> {
         looked();
         match self {
@@ -156,18 +156,18 @@ impl Store {
         }
     }
 
-    /// Keeps a place for an offer: for what was taken and may come back, or for what is to be put in.
+    /// Reserves a place for an offer: for an item that was taken and may come back, or for one to be put in.
     pub(crate) fn set_aside(&mut self) {
         *self.aside_mut() += 1;
     }
 
-    /// Ends what [`set_aside`](Self::set_aside) began.
+    /// Releases a place reserved by [`set_aside`](Self::set_aside).
     pub(crate) fn end_aside(&mut self) {
         let aside = self.aside_mut();
         *aside = aside.saturating_sub(1);
     }
 
-    /// Takes an item back that an offer did not use, at the place where it was.
+    /// Returns an item that an offer did not use to its original position.
     pub(crate) fn put_back(&mut self, item: Item) {
         changed();
         match (self, item) {
@@ -178,18 +178,18 @@ impl Store {
                 } else {
                     at
                 };
-                // Those before it move: they were put back for offers that were made later.
+                // The items before it move: they were put back for offers that were made later.
                 (0..at.min(items.len() - at)).for_each(|_| looked());
                 items.insert(at, (number, value));
             }
             (Store::Count { count, .. }, Item::Unit) => *count = count.saturating_add(1),
             (Store::Blocks { free, .. }, Item::Block(block)) => free.push_front(block),
-            // Items come back to the store that they were taken from.
+            // Items return to the store that they were taken from.
             _ => {}
         }
     }
 
-    /// Makes a client the holder of a block: its fencing token.
+    /// Makes a client the holder of a block. Returns the fencing token.
     pub(crate) fn hold(&mut self, client: Client, block: Block) -> u64 {
         let Store::Blocks { held, last_token, .. } = self else { return 0 };
         *last_token += 1;
@@ -197,7 +197,7 @@ impl Store {
         *last_token
     }
 
-    /// Frees a block if this client holds it with this token.
+    /// Frees a block, if this client holds it with this token.
     pub(crate) fn give_back(&mut self, client: Client, token: u64) -> bool {
         let Store::Blocks { held, free, .. } = self else { return false };
         let Some(holding) = held.get(&token).copied() else { return false };
@@ -210,7 +210,7 @@ impl Store {
         true
     }
 
-    /// Frees everything that a client which ended held. Whether it held something.
+    /// Frees everything that an ended client held. Returns whether it held anything.
     pub(crate) fn abandon(&mut self, client: Client) -> bool {
         let Store::Blocks { held, free, .. } = self else { return false };
         let tokens = held.iter().filter(|(_, holding)| holding.client == client).map(|(token, _)| *token);
@@ -224,7 +224,7 @@ impl Store {
         !tokens.is_empty()
     }
 
-    /// How many blocks are held.
+    /// Returns the number of blocks that are held.
     pub(crate) fn held(&self) -> u32 {
         match self {
             Store::Blocks { held, .. } => u32::try_from(held.len()).unwrap_or(u32::MAX),
@@ -232,7 +232,7 @@ impl Store {
         }
     }
 
-    /// Who holds blocks, by fencing token.
+    /// Returns the holders of blocks, by fencing token.
     pub(crate) fn holders(&self) -> impl Iterator<Item = (u64, Holding)> + '_ {
         let held = if let Store::Blocks { held, .. } = self { Some(held) } else { None };
         held.into_iter().flat_map(Table::iter).map(|(token, holding)| (*token, *holding))

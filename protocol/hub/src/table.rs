@@ -1,5 +1,5 @@
-//! The tables of hubs, in the server's own memory. With `--cfg sim` they count what is done to them, so that
-//! the [bounds](crate::bound) of operations can be checked.
+//! Tables of hubs, in the server's own memory. With `--cfg sim` they count the operations on them, so that
+//! the [bounds](crate::bound) can be checked.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::borrow::Borrow;
@@ -18,7 +18,7 @@ pub(crate) fn changed() {
     tombolo_base::steps::count(|steps| &mut steps.stores);
 }
 
-/// A map in the order of its keys.
+/// Map in the order of its keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Table<K, V>(BTreeMap<K, V>);
 
@@ -70,7 +70,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 }
 
-/// A set in order.
+/// Ordered set of items.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ordered<T>(BTreeSet<T>);
 

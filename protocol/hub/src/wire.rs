@@ -1,8 +1,8 @@
-//! The messages between a client and a node's hubs: a cache line or two for short values.
+//! Messages between a client and a node's hubs: one or two cache lines for short values.
 //!
-//! All numbers are little-endian. A request has a header of 24 bytes, an answer one of 16; after it come the
-//! bytes of a value or of a name. A slot of a ring carries 56 bytes, two slots 112: requests with values of
-//! up to 32 and 88 bytes. `docs/specs/hub.md` has the layout.
+//! All numbers are little-endian. A request has a header of 24 bytes, an answer one of 16; the bytes of a
+//! value or of a name follow. A slot of a ring carries 56 bytes, two slots 112: requests with values of up to
+//! 32 and 88 bytes. `docs/specs/hub.md` specifies the layout.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,99 +11,99 @@ use crate::hub::{Outcome, Taken};
 use crate::status::{Status, Waiting};
 use crate::{Batch, BatchBuf, Description, Fault, Kind, MAX_BATCH, Violation};
 
-/// Bytes before the value of a request.
+/// Size of a request's header, in bytes.
 pub const REQUEST_BYTES: usize = 24;
 
-/// Bytes before the value of an answer.
+/// Size of an answer's header, in bytes.
 pub const ANSWER_BYTES: usize = 16;
 
-/// Compared by the two sides when a channel opens; changes with the format.
+/// Interface hash, compared by the two sides when a channel opens. Changes with the format.
 pub const INTERFACE_HASH: u64 = 0x6875_6273_0000_0002;
 
-/// What a request is for.
+/// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation<'m> {
-    /// Asks for a hub by its name.
+    /// Opens a hub by its name.
     Open {
-        /// Its name.
+        /// Name of the hub.
         name: &'m str,
-        /// The kind that it is to have; `None` accepts all.
+        /// Expected kind; `None` accepts all.
         kind: Option<Kind>,
         /// [`type_number`](crate::type_number) of its values; 0 accepts all.
         value_type: u64,
     },
-    /// Puts an item in: sends, raises, signals.
+    /// Puts an item in: send, raise, signal.
     Put {
-        /// The value; empty where items have none.
+        /// Value; empty for items without one.
         value: &'m [u8],
     },
-    /// Takes an item: receives, awaits, waits, locks, allocates.
+    /// Takes an item: receive, await, wait, lock, allocate.
     Get,
-    /// Unlocks or frees.
+    /// Gives an item back: unlock, free.
     GiveBack {
-        /// As it was taken.
+        /// Fencing token of the item.
         token: u64,
     },
-    /// Takes an offer.
+    /// Claims an offer.
     Claim {
-        /// The offer.
+        /// Number of the offer.
         offer: u32,
     },
     /// Takes a claim back.
     Unclaim {
-        /// The offer.
+        /// Number of the offer.
         offer: u32,
     },
-    /// Ends a request.
+    /// Ends a waiting request.
     Withdraw,
     /// Closes a hub.
     Close,
-    /// The client inherits the priority of the header by resources on other nodes.
+    /// Reports that the client inherits the header's priority through resources on other nodes.
     Raise,
-    /// Asks what a hub looks like.
+    /// Asks for the status of a hub.
     Status,
     /// Puts several values into a fifo, in order, each as soon as there is room.
     PutMany {
-        /// The values.
+        /// Values to put.
         values: Batch<'m>,
     },
-    /// Takes what a fifo has, as soon as that is one value or more.
+    /// Takes the values of a fifo, as soon as there is at least one.
     GetMany {
-        /// The most values, 1 to [`MAX_BATCH`].
+        /// Maximum number of values, 1 to [`MAX_BATCH`].
         most: u32,
     },
 }
 
-/// A request of a client.
+/// Request of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request<'m> {
-    /// The client's number for it. Claims, and what ends a request, have the number of that.
+    /// Number chosen by the client. Claims and withdrawals have the number of the request that they refer to.
     pub number: u32,
-    /// The number of the hub; 0 where there is none.
+    /// Number of the hub; 0 if there is none.
     pub hub: u32,
-    /// 0 to 255; larger is more urgent.
+    /// Priority, 0 to 255; larger is more urgent.
     pub priority: u8,
-    /// It waits for an offer.
+    /// Whether it waits for an offer.
     pub tentative: bool,
-    /// How long it may wait, in microseconds; 0 only tries.
+    /// Maximum time to wait, in microseconds; 0 only tries.
     pub timeout_us: u32,
-    /// What it is for.
+    /// Operation to perform.
     pub operation: Operation<'m>,
 }
 
-/// A message to a client.
+/// Message to a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// What became of a request.
+    /// Outcome of the request with this number.
     Outcome(u32, Outcome),
-    /// The client inherits this priority by the resources that it owns on this node.
+    /// Priority that the client inherits through the resources that it owns on this node.
     Inherits(u8),
 }
 
 const TENTATIVE: u8 = 1;
 
 impl<'m> Request<'m> {
-    /// Writes it at the end of `message`.
+    /// Appends the encoded request to `message`.
     pub fn encode(&self, message: &mut Vec<u8>) {
         let (code, detail, argument, tail): (u8, u8, u64, &[u8]) = match self.operation {
             Operation::Open { name, kind, value_type } => {
@@ -131,7 +131,7 @@ impl<'m> Request<'m> {
         message.extend_from_slice(tail);
     }
 
-    /// Reads a request from the bytes of a message.
+    /// Decodes a request from a message.
     ///
     /// # Errors
     /// [`Violation::Malformed`].
@@ -166,7 +166,7 @@ impl<'m> Request<'m> {
         let has_tail = matches!(code, 1 | 2 | 11);
         let has_argument = matches!(code, 1 | 4 | 5 | 6 | 12);
         let is_plain = (has_tail || tail.is_empty()) && (has_argument || argument == 0);
-        // A select takes one value, so that no batch is tentative.
+        // A select takes one value, so batches are never tentative.
         let allowed = if matches!(code, 11 | 12) { 0 } else { TENTATIVE };
         if !is_plain || flags & !allowed != 0 || (code != 1 && detail != 0) {
             return None;
@@ -177,7 +177,7 @@ impl<'m> Request<'m> {
 }
 
 impl Answer {
-    /// Writes it at the end of `message`.
+    /// Appends the encoded answer to `message`.
     pub fn encode(&self, message: &mut Vec<u8>) {
         let (number, outcome) = match self {
             Answer::Outcome(number, outcome) => (*number, outcome),
@@ -224,7 +224,7 @@ impl Answer {
         }
     }
 
-    /// Reads an answer from the bytes of a message.
+    /// Decodes an answer from a message.
     ///
     /// # Errors
     /// [`Violation::Malformed`].
@@ -266,7 +266,7 @@ impl Answer {
             _ => return None,
         };
         let answer = Answer::Outcome(number, outcome);
-        // There is one encoding of each answer. The common ones are compared without it.
+        // Each answer has a unique encoding. The common ones are validated without re-encoding.
         match code {
             2 | 3 if !tail.is_empty() => return None,
             2..=4 | 13 => return (header[1..4] == [0; 3] && argument == 0).then_some(answer),
@@ -294,7 +294,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// Bytes of a status before the waiters and the name.
+/// Size of a status before the waiters and the name, in bytes.
 const STATUS_BYTES: usize = 56;
 
 impl Status {

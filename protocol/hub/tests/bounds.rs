@@ -1,4 +1,4 @@
-//! No request does more at a hub than its bound says, and the bounds of single items are nearly reached.
+//! No request exceeds its bound, and the bounds of single items are nearly reached.
 //!
 //! `cargo xtask bounds` runs it with `--cfg sim`; without that, steps are not counted.
 #![cfg(sim)]
@@ -15,7 +15,7 @@ use tombolo_hub::{
 const CLIENTS: u64 = 5;
 const OFFER_NS: u64 = 1000;
 
-/// Hubs of one kind, and what their clients know.
+/// Hubs of one kind, and the state of their clients.
 struct Town {
     hubs: Hubs,
     random: Random,
@@ -24,7 +24,7 @@ struct Town {
     waits: Vec<(Client, u32)>,
     offers: BTreeMap<(Client, u32), u32>,
     held: Vec<(Client, u32, u64)>,
-    /// The most that requests for one item took.
+    /// Maximum steps of a request for one item.
     most: Steps,
 }
 
@@ -51,7 +51,7 @@ impl Town {
         town
     }
 
-    /// Does something, and compares what it took with its bound.
+    /// Sends a request, and compares its steps with the bound.
     fn ask(&mut self, client: Client, request: &Request<'_>) {
         let limit = self.hubs.bound(client, request);
         let (result, steps) = counted(|| self.hubs.request(&|| self.now, client, request));
@@ -82,7 +82,7 @@ impl Town {
         }
     }
 
-    /// The hub of a request, by its number.
+    /// Returns the hub of a request, by its number.
     fn hub_of(&self, number: u32) -> u32 {
         number % self.hubs.len() as u32
     }
@@ -191,7 +191,7 @@ fn requests_stay_within_their_bounds_and_nearly_reach_them() {
         }
         let limit = bound::operation(kind, 1);
         println!("{kind}: at most {most:?} of {limit:?}");
-        // What a hub of one kind cannot do is a part of the bound for all kinds.
+        // The bound for all kinds includes operations that one kind of hub does not have.
         assert!((most + Steps::of(3, 3)).total() >= limit.total(), "{kind}: {most:?} of {limit:?}");
     }
 }
@@ -215,7 +215,7 @@ fn owners_in_chains_stay_within_their_bounds() {
     }
 }
 
-/// A claim may set off a chain, in which a value makes room for another.
+/// A claim may start a chain in which a value makes room for another.
 #[test]
 fn a_claim_serves_at_most_all_that_wait() {
     let mut hubs = Hubs::new(Limits { requests_per_client: 100, offer_ns: OFFER_NS });

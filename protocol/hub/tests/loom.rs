@@ -10,7 +10,7 @@ use tombolo_hub::CountWord;
 
 const CAPACITY: u32 = 2;
 
-/// The first word is the count, the second what a task wrote before it signalled.
+/// The first word is the count; the second is written by a task before it signals.
 fn count(memory: &SharedMemory) -> CountWord<'_> {
     CountWord::new(&memory.words()[0])
 }

@@ -1,4 +1,4 @@
-//! The calling side: several calls in flight on one channel, each with a deadline.
+//! Calling side: several calls in flight on one channel, each with a deadline.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -16,51 +16,51 @@ use crate::port::{Carries, Port, Sent};
 use crate::source::Source;
 use crate::view::{Never, Record, View};
 
-/// How often [`Client::call`] looks for the answer before it looks at the clock: for less than a microsecond.
+/// Number of polls for the answer in [`Client::call`] before it reads the clock: less than a microsecond.
 const GLANCES: u32 = 64;
 
-/// The deadline of a call whose answer is looked for before anything else happens.
+/// Placeholder deadline of a call whose answer is polled for before the clock is read.
 const AT_ONCE: u64 = u64::MAX;
 
-/// The most messages that are taken at once, whatever the peer sends.
+/// Maximum number of messages processed at once, whatever the peer sends.
 const MAX_POLLED: usize = 1024;
 
-/// Why a call has no results. `D` is the error that the interface declares for it.
+/// Reason why a call has no results. `D` is the error that the interface declares for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E, D = Never> {
-    /// The server declined it with the error that the interface declares.
+    /// The server declined the call with the error that the interface declares.
     #[error("the server declined the call: {0:?}")]
     Declined(D),
-    /// A parameter is longer than the interface allows; nothing was sent.
+    /// A parameter exceeds its limit in the interface. Nothing was sent.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// The message is longer than the channel carries; nothing was sent.
+    /// The message is longer than the channel carries. Nothing was sent.
     #[error(
         "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}"
     )]
     TooLong {
-        /// Its length.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The longest that the channel carries.
+        /// Length limit of the channel, in bytes.
         max_bytes: usize,
     },
-    /// There was no room on the channel in time; nothing was sent.
+    /// There was no room on the channel in time. Nothing was sent.
     #[error("the channel had no room for the message in time: nothing was sent")]
     NoRoom,
-    /// All places for calls in flight are taken; nothing was sent.
+    /// The maximum number of calls is in flight. Nothing was sent.
     #[error("{in_flight} calls are in flight: wait for one, or cancel it")]
     InFlight {
-        /// How many.
+        /// Number of calls in flight.
         in_flight: usize,
     },
-    /// No answer came in time. The call was cancelled; it may have been served.
+    /// No answer arrived in time. The call was cancelled, but it may have been served.
     #[error("no answer came in time; the call was cancelled and may have been served")]
     TimedOut,
     /// The server did not serve it.
     #[error(transparent)]
     Fault(Fault),
-    /// The answer was refused.
+    /// The answer was malformed.
     #[error("the answer was refused: {0}")]
     Malformed(#[from] Malformed),
     /// The call is not in flight: it was cancelled, or belongs to another client.
@@ -69,15 +69,15 @@ pub enum CallError<E, D = Never> {
     /// The channel ended, mostly because the peer did.
     #[error("{error} (the call {})", if *.may_repeat { "can be repeated" } else { "may have been served" })]
     Ended {
-        /// The error of the channel.
+        /// Error of the channel.
         error: E,
-        /// Whether it can be repeated on another channel: it was not sent, or is idempotent.
+        /// Whether the call may be repeated on another channel: it was not sent, or is idempotent.
         may_repeat: bool,
     },
 }
 
 impl<E> CallError<E> {
-    /// The same of a call that may be declined.
+    /// Converts the error to that of a call that may be declined.
     #[cold]
     fn of_call<D>(self) -> CallError<E, D> {
         match self {
@@ -96,7 +96,7 @@ impl<E> CallError<E> {
 }
 
 impl<E, D> CallError<E, D> {
-    /// Why the channel ended, if that is why the call has no results.
+    /// Returns the error of the channel, if the call failed because the channel ended.
     #[must_use]
     pub fn end(&self) -> Option<&E> {
         match self {
@@ -106,11 +106,11 @@ impl<E, D> CallError<E, D> {
     }
 }
 
-/// What a call `M` over a port with errors `E` comes to: its results, read in the client until it is used
-/// again, or why there are none.
+/// Result of a call `M` over a port with errors `E`: the results, which borrow from the client until it is
+/// used again, or the reason why there are none.
 pub type Called<'m, M, E> = Result<<M as Method>::ReplyView<'m>, CallError<E, <M as Method>::ErrorView<'m>>>;
 
-/// Why a client or server was not made over a channel.
+/// Reason why a client or server could not be created over a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -120,39 +120,39 @@ pub enum BindError {
     /// The interface passes bulk buffers and this link cannot carry them.
     #[error("the interface passes bulk buffers, which this link cannot carry")]
     NoBuffers,
-    /// The largest message without variable parts does not fit.
+    /// The largest message without variable parts does not fit into the channel's messages.
     #[error(
         "the interface needs messages of {needed_bytes} bytes at least; the channel carries up to {max_bytes}"
     )]
     TooShort {
-        /// What it needs.
+        /// Length that the interface needs, in bytes.
         needed_bytes: usize,
-        /// What there is.
+        /// Length limit of the channel, in bytes.
         max_bytes: usize,
     },
 }
 
-/// What an interface needs of a link.
+/// Requirements of an interface for a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Besides bytes.
+    /// Kinds of contents besides bytes.
     pub carries: Carries,
-    /// The longest message when everything of variable length is empty, in bytes.
+    /// Length of the longest message when everything of variable length is empty, in bytes.
     pub message_bytes: usize,
 }
 
 impl Needs {
-    /// As [`check`](Self::check); the link is told what it is used for.
+    /// Like [`check`](Self::check), but also notifies the link of its use.
     pub(crate) fn bind(&self, port: &mut impl Port) -> Result<(), BindError> {
         self.check(port)?;
         port.bound(self.carries);
         Ok(())
     }
 
-    /// Whether a link has what is needed.
+    /// Checks whether a link satisfies the requirements.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The first requirement that the link lacks.
     pub fn check(&self, port: &impl Port) -> Result<(), BindError> {
         let (carries, max_bytes) = (port.carries(), port.max_message_bytes());
         if self.carries.capabilities && !carries.capabilities {
@@ -168,26 +168,26 @@ impl Needs {
     }
 }
 
-/// What has passed through a client or a server.
+/// Counters of a client or a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Calls made or received.
     pub calls: u64,
-    /// Answers received or given.
+    /// Answers received or sent.
     pub answers: u64,
     /// One-way messages received.
     pub messages: u64,
-    /// Answers that came after their call was given up.
+    /// Answers that arrived after their call was abandoned.
     pub late: u64,
-    /// Messages with an ordinal that this side does not know.
+    /// Messages with an ordinal unknown to this side.
     pub unknown: u64,
-    /// Messages that were refused as malformed.
+    /// Messages that were rejected as malformed.
     pub malformed: u64,
-    /// Messages that brought a right which this side was not given.
+    /// Messages with a right that this side does not have.
     pub refused: u64,
 }
 
-/// A call in flight.
+/// Handle of a call in flight.
 #[derive(Debug)]
 #[must_use = "an answer is only received by waiting for it"]
 pub struct Pending<M> {
@@ -196,14 +196,14 @@ pub struct Pending<M> {
 }
 
 impl<M> Pending<M> {
-    /// Its number on the wire: no two calls in flight have the same.
+    /// Returns the call's number on the wire. No two calls in flight have the same number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// The answer to a call `M` over a port with errors `E`, out of the channel that it came over.
+/// Answer to a call `M` over a port with errors `E`, copied out of the channel.
 #[derive(Clone, Debug)]
 pub struct Answer<M, E> {
     message: Vec<u8>,
@@ -211,7 +211,7 @@ pub struct Answer<M, E> {
 }
 
 impl<M: Method, E> Answer<M, E> {
-    /// Reads the results of the call, or the error that the peer answered with.
+    /// Decodes the results of the call, or the error that the peer answered with.
     ///
     /// # Errors
     /// [`CallError::Declined`], [`CallError::Fault`], [`CallError::Malformed`].
@@ -220,10 +220,10 @@ impl<M: Method, E> Answer<M, E> {
     }
 }
 
-/// The calling end of a channel: calls of `I` over `P`; `E` takes the events.
+/// Calling end of a channel: calls of `I` over `P`, with events delivered to `E`.
 ///
-/// A call waits for room and for its answer up to the client's timeout, which is that of the channel unless
-/// [`within`](Self::within) says otherwise.
+/// A call waits for room and for its answer up to the client's timeout. The default is the timeout of the
+/// channel; [`within`](Self::within) overrides it for the next call.
 #[derive(Debug)]
 pub struct Client<I, P, E = ()> {
     port: P,
@@ -231,17 +231,17 @@ pub struct Client<I, P, E = ()> {
     flight: Flight,
     counts: Counts,
     timeout: OperationTimeout,
-    /// The answer that was received last: results are read there.
+    /// Last received answer, from which results are decoded.
     answer: Vec<u8>,
     of: PhantomData<fn() -> I>,
 }
 
 impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
-    /// A client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It has room
-    /// for [`MAX_IN_FLIGHT`] calls.
+    /// Creates a client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It
+    /// has room for [`MAX_IN_FLIGHT`] calls.
     ///
     /// # Errors
-    /// The link lacks what the interface needs.
+    /// The link does not satisfy the interface's requirements.
     pub fn bind(mut port: P, events: E) -> Result<Self, BindError> {
         I::NEEDS.bind(&mut port)?;
         let timeout = OperationTimeout::new(port.timeout());
@@ -249,7 +249,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         Ok(Client { port, events, flight, counts, timeout, answer, of: PhantomData })
     }
 
-    /// Has the next call wait up to `timeout`.
+    /// Sets the timeout of the next call.
     #[inline]
     #[must_use = "it is the next call that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Self {
@@ -257,38 +257,38 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         self
     }
 
-    /// What has passed through this client.
+    /// Returns the counters of this client.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The channel that the client calls over.
+    /// Returns the channel that the client calls over.
     pub fn port(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// The channel, without the client: calls in flight are given up.
+    /// Returns the channel and drops the client. Calls in flight are abandoned.
     pub fn into_port(self) -> P {
         self.port
     }
 
-    /// What takes the events.
+    /// Returns the receiver of events.
     pub fn events(&mut self) -> &mut E {
         &mut self.events
     }
 
-    /// Makes a call and waits for its answer, of which it returns the results.
+    /// Makes a call, waits for its answer and returns the results.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::Declined`] has the error that the interface declares.
+    /// [`CallError`]. [`CallError::Declined`] holds the error that the interface declares.
     #[inline]
     pub fn call<Q>(&mut self, request: &Q) -> Called<'_, Q::Method, P::Error>
     where
         Q: Request<Method: Method<Interface = I>>,
     {
         let timeout = self.timeout.take();
-        // The clock costs as much as a good part of a call: it is looked at when the answer does not come at
+        // Reading the clock costs a large part of a call, so it is read only if the answer does not arrive at
         // once.
         let call = match self.send_call(request, timeout, AT_ONCE, None) {
             Ok(call) => call,
@@ -320,10 +320,11 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         read::<Q::Method, _>(&self.answer)
     }
 
-    /// Makes a call without waiting for its answer, whose deadline is fixed here; waits for room.
+    /// Starts a call without waiting for its answer. Waits for room. The deadline of the answer is fixed
+    /// here.
     ///
     /// # Errors
-    /// [`CallError`]: nothing was sent.
+    /// [`CallError`]; nothing was sent.
     #[inline]
     pub fn start<Q>(&mut self, request: &Q) -> Result<Pending<Q::Method>, CallError<P::Error>>
     where
@@ -334,10 +335,10 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         self.send_call(request, timeout, now_ns.saturating_add(nanoseconds(timeout)), Some(now_ns))
     }
 
-    /// As [`start`](Self::start), if there is room now.
+    /// Like [`start`](Self::start), but fails if there is no room now.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     #[inline]
     pub fn try_start<Q>(&mut self, request: &Q) -> Result<Pending<Q::Method>, CallError<P::Error>>
     where
@@ -371,20 +372,20 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         Ok(Pending { number, of: PhantomData })
     }
 
-    /// Sends a one-way message, waiting for room.
+    /// Sends a one-way message. Waits for room.
     ///
     /// # Errors
-    /// [`CallError`]: nothing was sent.
+    /// [`CallError`]; nothing was sent.
     pub fn tell<B: OneWay<Interface = I>>(&mut self, message: &B) -> Result<(), CallError<P::Error>> {
         let timeout = self.timeout.take();
         send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), message, timeout)
     }
 
-    /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited
-    /// for. Says how many messages there were.
+    /// Processes messages that have arrived, up to 1024, without waiting, and returns their number. Answers
+    /// are kept until they are waited for.
     ///
     /// # Errors
-    /// The channel has ended; answers that arrived before can still be waited for.
+    /// The channel has ended. Answers that arrived before can still be waited for.
     pub fn poll(&mut self) -> Result<usize, P::Error> {
         for taken in 0..MAX_POLLED {
             if self.receive(Duration::ZERO, 0)?.is_none() {
@@ -400,17 +401,17 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         !self.is_waiting(call.number)
     }
 
-    /// Whether the call of that number waits for its answer.
+    /// Whether the call with this number is waiting for its answer.
     #[must_use]
     pub fn is_waiting(&self, number: u32) -> bool {
         matches!(self.flight.known(number), Known::Waiting { .. })
     }
 
-    /// Waits for the answer to a call until the call's deadline, and returns its results. Answers to other
-    /// calls are kept for them.
+    /// Waits for the answer to a call until the call's deadline, and returns its results. Keeps answers to
+    /// other calls for later.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::Declined`] has the error that the interface declares.
+    /// [`CallError`]. [`CallError::Declined`] holds the error that the interface declares.
     #[inline]
     pub fn wait<M>(&mut self, call: Pending<M>) -> Called<'_, M, P::Error>
     where
@@ -422,10 +423,10 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         }
     }
 
-    /// As [`wait`](Self::wait), for an answer that outlives what the client does next.
+    /// Like [`wait`](Self::wait), but returns an answer that does not borrow from the client.
     ///
     /// # Errors
-    /// [`CallError`]; what the server declined is in the [`Answer`].
+    /// [`CallError`], except for a declined call, whose error is in the [`Answer`].
     pub fn wait_for_answer<M>(&mut self, call: Pending<M>) -> Result<Answer<M, P::Error>, CallError<P::Error>>
     where
         M: Method<Interface = I>,
@@ -434,7 +435,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         Ok(Answer { message: core::mem::take(&mut self.answer), of: PhantomData })
     }
 
-    /// Waits until the call's answer is here or its deadline has passed.
+    /// Waits until the call's answer has arrived or its deadline has passed.
     #[inline]
     fn finish(&mut self, number: u32, idempotent: bool) -> Result<(), CallError<P::Error>> {
         loop {
@@ -452,7 +453,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
                     self.flight.end(number);
                     return Ok(());
                 }
-                // A peer that floods this end does not keep it past its deadline.
+                // A peer that floods this end cannot hold it past its deadline.
                 Ok(Some(Taken::Other)) if left_ns > 0 => {}
                 Ok(_) => {
                     self.give_up(number);
@@ -466,12 +467,12 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         }
     }
 
-    /// Gives a call up: its answer is dropped when it comes, and the server is told.
+    /// Cancels a call: drops its answer when it arrives, and notifies the server.
     pub fn cancel<M>(&mut self, call: Pending<M>) {
         self.give_up(call.number);
     }
 
-    /// Gives up the call of that number; see [`cancel`](Self::cancel).
+    /// Cancels the call with this number; see [`cancel`](Self::cancel).
     pub fn give_up(&mut self, number: u32) {
         let told = self.flight.give_up(number);
         self.tell_given_up(told);
@@ -481,13 +482,13 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     fn tell_given_up(&mut self, given_up: Option<(u16, u32)>) {
         if let Some((ordinal, call)) = given_up {
             let header = Header::new(ordinal, Kind::Cancel, call);
-            // It spares the server work. Without room, or a server, there is nothing to spare.
+            // Only saves the server work, so it may fail for lack of room or of a server.
             let _told = send(&mut self.port, header, &Empty, Duration::ZERO);
         }
     }
 
-    /// Receives one message, if there is one in time: what answers the awaited call, which is 0 for none,
-    /// into `answer`.
+    /// Receives one message, if one arrives in time. The answer to call `awaited`, or to none if that is 0,
+    /// goes to `answer`.
     #[inline]
     fn receive(&mut self, timeout: Duration, awaited: u32) -> Result<Option<Taken>, P::Error> {
         let Client { port, events, flight, counts, answer, .. } = self;
@@ -504,16 +505,16 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     }
 }
 
-/// What was received.
+/// Kind of message that was received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     /// The awaited answer.
     Awaited,
-    /// Something else, which has been handled.
+    /// Another message, which has been handled.
     Other,
 }
 
-/// Takes what is not the awaited answer: by itself, so that the wait for that has little to do.
+/// Handles a message other than the awaited answer. Out of line, so that the wait for the answer stays small.
 #[inline(never)]
 fn take_other<I: Hears<E>, E>(
     source: Source<'_>,
@@ -541,7 +542,7 @@ fn take_other<I: Hears<E>, E>(
     }
 }
 
-/// What an answer says.
+/// Decodes an answer.
 #[inline]
 fn read<M: Method, E>(message: &[u8]) -> Called<'_, M, E> {
     let (header, body) = Header::read(Source::Bytes(message))?;
@@ -555,7 +556,7 @@ fn read<M: Method, E>(message: &[u8]) -> Called<'_, M, E> {
     }
 }
 
-/// Sends a message if it may be sent at all.
+/// Sends a message if it fits into the channel.
 #[inline]
 pub(crate) fn send<P: Port>(
     port: &mut P,

@@ -1,5 +1,5 @@
-//! What an interface and its messages are to clients and servers: stubs declare it, with
-//! [`interface!`](crate::interface) and its like.
+//! Declarations of interfaces and their messages, as seen by clients and servers. Stubs implement them
+//! through [`interface!`](crate::interface) and related macros.
 
 use core::marker::PhantomData;
 
@@ -11,83 +11,83 @@ use crate::server::{Incoming, Outcome};
 use crate::source::Sink;
 use crate::view::{Never, Record, View};
 
-/// An interface, as a type.
+/// Interface, as a type.
 pub trait Interface {
-    /// Package and name.
+    /// Package and name of the interface.
     const NAME: &'static str;
-    /// Grows when peers of before cannot be served.
+    /// Version, which increases when older peers can no longer be served.
     const VERSION: u32;
-    /// What both sides of a channel must have in common, of package, name and version.
+    /// Hash of package, name and version, which must match on both sides of a channel.
     const HASH: u64;
-    /// Of everything that peers can notice.
+    /// Hash of everything that peers can observe.
     const FINGERPRINT: u64;
-    /// What the link must be able to carry.
+    /// Requirements for the link.
     const NEEDS: Needs;
 }
 
-/// A call of an interface, as a type.
+/// Call of an interface, as a type.
 pub trait Method {
-    /// Where it belongs.
+    /// Interface that the call belongs to.
     type Interface: Interface;
-    /// Its ordinal.
+    /// Ordinal of the call in its interface.
     const ORDINAL: u16;
-    /// Whether it may be repeated when it is unknown whether it was served.
+    /// Whether the call may be repeated if it is unknown whether it was served.
     const IDEMPOTENT: bool;
-    /// What it carries, read.
+    /// Parameters, as decoded.
     type RequestView<'m>: From<Record<'m>>;
-    /// Its results, sent.
+    /// Results, as encoded.
     type Reply<'a>: Body;
-    /// Its results, read.
+    /// Results, as decoded.
     type ReplyView<'m>: From<Record<'m>>;
-    /// Its error, sent; [`Never`] if it declares none.
+    /// Declared error, as encoded; [`Never`] if there is none.
     type Error<'a>: Encode;
-    /// Its error, read; [`Never`] if it declares none.
+    /// Declared error, as decoded; [`Never`] if there is none.
     type ErrorView<'m>: View<'m> + core::fmt::Debug + for<'a> Fits<Self::Error<'a>>;
 }
 
-/// What a call carries: its type says which call it is.
+/// Parameters of a call. The type identifies the call.
 pub trait Request: Body {
-    /// The call.
+    /// Call that the parameters belong to.
     type Method: Method;
 }
 
-/// What a one-way message carries, to the server.
+/// One-way message to the server.
 pub trait OneWay: Body {
-    /// Where it belongs.
+    /// Interface that the message belongs to.
     type Interface: Interface;
-    /// Its ordinal.
+    /// Ordinal of the message in its interface.
     const ORDINAL: u16;
 }
 
-/// What a one-way message carries, to the client.
+/// One-way message to the client.
 pub trait Event: Body {
-    /// Where it belongs.
+    /// Interface that the message belongs to.
     type Interface: Interface;
-    /// Its ordinal.
+    /// Ordinal of the message in its interface.
     const ORDINAL: u16;
 }
 
-/// How `E` takes the events of an interface.
+/// Delivery of an interface's events to `E`.
 pub trait Hears<E: ?Sized>: Interface {
-    /// Passes one on; false if its ordinal is unknown.
+    /// Delivers an event. Returns false if its ordinal is unknown.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The event could not be decoded.
     fn hear(events: &mut E, ordinal: u16, body: Record<'_>) -> Result<bool, Malformed>;
 }
 
-/// How `H` serves the calls and messages of an interface.
+/// Dispatch of an interface's calls and messages to `H`.
 pub trait Serves<H: ?Sized>: Interface {
-    /// What answers them, results and declared errors alike.
+    /// Body of an answer: results and declared errors alike.
     type Answers<'s>: Body
     where
         H: 's;
 
-    /// Has one served.
+    /// Dispatches one request to the handler.
     fn dispatch<'s>(handler: &'s mut H, request: &Incoming<'_>) -> Outcome<Self::Answers<'s>>;
 }
 
-/// The body of an answer that declines a call: the declared error.
+/// Body of an answer that declines a call: the declared error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Declined<M, E> {
     error: E,
@@ -95,7 +95,7 @@ pub struct Declined<M, E> {
 }
 
 impl<M, E> Declined<M, E> {
-    /// Of a call `M`.
+    /// Creates the body for a call `M`.
     #[inline]
     pub(crate) fn new(error: E) -> Self {
         Declined { error, of: PhantomData }
@@ -103,7 +103,7 @@ impl<M, E> Declined<M, E> {
 }
 
 impl<M> Declined<M, Never> {
-    /// What becomes of one that cannot be.
+    /// Converts a body that cannot exist.
     #[inline]
     pub(crate) fn never<B>(self) -> B {
         match self.error {}
@@ -130,7 +130,7 @@ where
     }
 }
 
-/// The body of an answer that cannot be: for interfaces without calls, and calls that declare no errors.
+/// Body of an answer that cannot exist: for interfaces without calls, and calls without declared errors.
 impl Body for Never {
     fn record_bytes(&self) -> u32 {
         match *self {}

@@ -1,19 +1,19 @@
-//! Values to bytes, word by word, where they will be sent from.
+//! Encodes values word by word, directly into the memory that they are sent from.
 
 use crate::error::OverLimit;
 use crate::source::Sink;
 
-/// Bytes before the body of a message.
+/// Size of a message's header, in bytes.
 pub const HEADER_BYTES: u32 = 8;
 
-/// Up to the next multiple of eight.
+/// Rounds up to a multiple of eight.
 #[inline(always)]
 #[must_use]
 pub const fn round_up(bytes: u32) -> u32 {
     bytes.saturating_add(7) & !7
 }
 
-/// The message that is written, and where the next object out of line will lie.
+/// Message being written, and the position of the next out-of-line object.
 pub struct Out<'a, K: Sink + ?Sized> {
     sink: &'a mut K,
     next: u32,
@@ -25,7 +25,7 @@ impl<'a, K: Sink + ?Sized> Out<'a, K> {
         Out { sink, next: 0 }
     }
 
-    /// Room for an object of that many bytes.
+    /// Allocates an object of `bytes` bytes.
     #[inline(always)]
     pub(crate) fn object(&mut self, bytes: u32) -> Place {
         let start = self.next;
@@ -33,7 +33,7 @@ impl<'a, K: Sink + ?Sized> Out<'a, K> {
         Place { word_at: start, word: 0, start, end: self.next }
     }
 
-    /// Writes elements one after the other, as an object; returns where that is.
+    /// Writes elements one after the other, as an object. Returns the object's position.
     pub(crate) fn elements<I: IntoIterator>(
         &mut self,
         count: u32,
@@ -66,7 +66,7 @@ impl<'a, K: Sink + ?Sized> Out<'a, K> {
     }
 }
 
-/// An object that is being written from its start to its end. Words of which nothing is written are zero.
+/// Object that is being written from start to end. Words that are not written are zero.
 pub struct Place {
     word_at: u32,
     word: u64,
@@ -75,21 +75,21 @@ pub struct Place {
 }
 
 impl Place {
-    /// Its offset in the message.
+    /// Returns the object's offset in the message.
     #[inline(always)]
     #[must_use]
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// Writes a number at an offset of the message, not before what was written last.
+    /// Writes a number at an offset of the message. Offsets must not decrease.
     #[inline(always)]
     pub fn bits<K: Sink + ?Sized>(&mut self, out: &mut Out<'_, K>, at: u32, value: u64) {
         self.flush(out, at & !7);
         self.word |= value << ((at & 7) * 8);
     }
 
-    /// Writes where something out of line lies.
+    /// Writes a reference to an out-of-line object.
     #[inline(always)]
     pub(crate) fn reference<K: Sink + ?Sized>(
         &mut self,
@@ -109,47 +109,48 @@ impl Place {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     #[inline(always)]
     pub fn finish<K: Sink + ?Sized>(mut self, out: &mut Out<'_, K>) {
         self.flush(out, self.end);
     }
 }
 
-/// Something that a field can be.
+/// Type of a field that can be encoded.
 pub trait Encode: Sized {
-    /// Bytes of its inline form.
+    /// Size of the inline form, in bytes.
     const BYTES: u32;
 
-    /// Where its inline form may lie.
+    /// Alignment of the inline form, in bytes.
     const ALIGN: u32;
 
-    /// Writes the inline form at an offset of the message, and what belongs to it out of line.
+    /// Writes the inline form at an offset of the message, and the parts that belong to it out of line.
     fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>);
 
-    /// Writes many, one after the other, as an object; returns where that is.
+    /// Writes many values one after the other, as an object. Returns the object's position.
     fn put_all<K: Sink + ?Sized>(items: &[Self], out: &mut Out<'_, K>) -> (u32, u32) {
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
         out.elements(count, Self::BYTES, items, |item, place, at, out| item.put(place, at, out))
     }
 }
 
-/// The fields of a struct, or what a message carries.
+/// Fields of a struct, or contents of a message.
 pub trait Body {
-    /// Bytes of the fields' inline forms, a multiple of eight unless the struct is frozen.
+    /// Returns the size of the fields' inline forms, in bytes: a multiple of eight unless the struct is
+    /// frozen.
     fn record_bytes(&self) -> u32;
 
-    /// Bytes of what lies out of line.
+    /// Returns the size of the out-of-line parts, in bytes.
     ///
     /// # Errors
-    /// A field that is longer than the interface allows.
+    /// A field exceeds its limit in the interface.
     fn measure(&self) -> Result<usize, OverLimit>;
 
     /// Writes the fields of a record that begins at an offset of the message.
     fn fields<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>);
 }
 
-/// Writes a struct that lies out of line.
+/// Writes a struct out of line.
 #[inline]
 pub fn put_record<K: Sink + ?Sized>(body: &impl Body, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
     let bytes = body.record_bytes();
@@ -160,7 +161,7 @@ pub fn put_record<K: Sink + ?Sized>(body: &impl Body, place: &mut Place, at: u32
     place.reference(out, at, (start, bytes));
 }
 
-/// Writes a case of a union: its number, and what it carries out of line.
+/// Writes a case of a union: its number, and its contents out of line.
 #[inline]
 pub fn put_case<K: Sink + ?Sized, T: Encode>(
     ordinal: u32,
@@ -273,7 +274,7 @@ impl<T: Encode> Encode for Option<T> {
     }
 }
 
-/// Bytes of what a case of a union carries, without what lies out of line of it.
+/// Returns the size of a union case's contents, without their own out-of-line parts, in bytes.
 #[inline(always)]
 #[must_use]
 pub const fn case_bytes<T: Encode>() -> usize {

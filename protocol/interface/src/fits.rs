@@ -1,15 +1,16 @@
-//! Whether values keep to the limits of the types that they are read as, and how long they are out of line.
+//! Checks values against the limits of the types that they are decoded as, and computes their out-of-line
+//! size.
 
 use crate::encode::Encode;
 use crate::error::OverLimit;
 use crate::view::{Array, Blob, Domain, Handle, List, Never, Text, View};
 
-/// What is read as this is sent as `V`.
+/// Decoded type that values `V` are sent for.
 pub trait Fits<V> {
-    /// Bytes that a value takes out of line.
+    /// Returns the out-of-line size of a value, in bytes.
     ///
     /// # Errors
-    /// It is longer than `field` may be.
+    /// The value exceeds the limit of `field`.
     #[inline(always)]
     fn outside(value: &V, field: &'static str) -> Result<usize, OverLimit> {
         let _ = (value, field);

@@ -1,13 +1,13 @@
-//! The calls in flight on a channel: their numbers, deadlines and early answers. It does no I/O.
+//! Calls in flight on a channel: their numbers, deadlines and early answers. Performs no I/O.
 
 use alloc::vec::Vec;
 
 use crate::source::Source;
 
-/// The most calls in flight on a channel.
+/// Maximum number of calls in flight on a channel.
 pub const MAX_IN_FLIGHT: usize = 256;
 
-/// A call's number on the wire: its place in the lower 8 of 24 bits, and a generation that is never 0.
+/// Number of a call on the wire: its slot in the lower 8 of 24 bits, and a nonzero generation above.
 pub type Number = u32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,44 +27,43 @@ enum State {
 struct Slot {
     generation: u16,
     state: State,
-    /// An answer that came before it was waited for. Kept when the slot is free, so that it is not allocated
-    /// anew.
+    /// Answer that arrived before it was waited for. The buffer is kept when the slot is free, to be reused.
     answer: Vec<u8>,
 }
 
-/// What is known of a call.
+/// State of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// It is not in flight: it was answered, given up, or never made.
+    /// The call is not in flight: it was answered, cancelled, or never made.
     Nothing,
-    /// It waits for its answer.
+    /// The call is waiting for its answer.
     Waiting {
-        /// Until then.
+        /// Deadline, in nanoseconds.
         deadline_ns: u64,
     },
-    /// Its answer is here.
+    /// The answer has arrived.
     Arrived,
 }
 
-/// The calls in flight on a channel: what clients are made of, those too that no stubs are generated for.
+/// Calls in flight on a channel. The building block of clients, including those without generated stubs.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// Made when they are first needed, one after the other.
+    /// Slots, created on demand.
     slots: Vec<Slot>,
-    /// Freed last: mostly the next one to be taken.
+    /// Most recently freed slot, usually the next to be taken.
     recent: usize,
 }
 
 impl Flight {
-    /// None.
+    /// Creates a table without calls.
     #[must_use]
     pub fn new() -> Self {
         Flight { slots: Vec::new(), recent: 0 }
     }
 
-    /// A place for a call and its number, if there is one. That of a call whose deadline passed without
-    /// anybody waiting for it is given up; its ordinal and number are returned as well if the server is to be
-    /// told. The place is taken by [`begin`](Self::begin).
+    /// Finds a slot for a call and returns the call's number. A call whose deadline passed while it was not
+    /// waited for loses its slot; its ordinal and number are returned as well if the server must be notified.
+    /// [`begin`](Self::begin) takes the slot.
     #[inline]
     pub fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         let recent = self.recent;
@@ -95,12 +94,12 @@ impl Flight {
 
     fn renew(&mut self, index: usize) -> Number {
         let Some(slot) = self.slots.get_mut(index) else { return 0 };
-        // Never 0: that is the call of messages which belong to none.
+        // Never 0, which is the number of messages that belong to no call.
         slot.generation = slot.generation.checked_add(1).unwrap_or(1);
         number(index, slot.generation)
     }
 
-    /// The call of that number, for which there is a place, was sent.
+    /// Takes the slot of a call that was sent.
     #[inline]
     pub fn begin(&mut self, call: Number, ordinal: u16, deadline_ns: u64) {
         if let Some(slot) = self.slots.get_mut(index_of(call)) {
@@ -108,7 +107,7 @@ impl Flight {
         }
     }
 
-    /// What is known of the call of that number.
+    /// Returns the state of the call with this number.
     #[inline]
     #[must_use]
     pub fn known(&self, call: Number) -> Known {
@@ -120,7 +119,8 @@ impl Flight {
         }
     }
 
-    /// Keeps an answer for a later wait; false if its call is not in flight, or has one.
+    /// Keeps an answer for a later wait. Returns false if its call is not in flight, or already has an
+    /// answer.
     pub fn keep(&mut self, call: Number, source: Source<'_>) -> bool {
         let Known::Waiting { deadline_ns } = self.known(call) else { return false };
         let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };
@@ -129,7 +129,7 @@ impl Flight {
         true
     }
 
-    /// Gives the answer that was kept, and takes memory for another; its call is over.
+    /// Returns the kept answer in `answer`, keeping the old buffer for reuse, and ends its call.
     pub fn take(&mut self, call: Number, answer: &mut Vec<u8>) {
         self.end(call);
         answer.clear();
@@ -138,7 +138,7 @@ impl Flight {
         }
     }
 
-    /// A call is over.
+    /// Ends a call and frees its slot.
     #[inline]
     pub fn end(&mut self, call: Number) {
         if self.known(call) != Known::Nothing {
@@ -147,7 +147,7 @@ impl Flight {
         }
     }
 
-    /// A call is over without its answer. Its ordinal and number if the server is to be told.
+    /// Ends a call without its answer. Returns its ordinal and number if the server must be notified.
     pub fn give_up(&mut self, call: Number) -> Option<(u16, Number)> {
         let waiting = self.known(call) != Known::Nothing;
         let state = self.slots.get(index_of(call)).map(|slot| slot.state).filter(|_| waiting);

@@ -1,8 +1,8 @@
-//! The library that generated stubs use: the wire format of typed messages, clients and servers.
+//! Runtime library of generated stubs: the wire format of typed messages, clients and servers.
 //!
-//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and never allocate but for values that
-//! are [`owned`]; clients and servers allocate when they are made, and where an answer comes that is not
-//! awaited yet. Time and bytes come from a [`Port`]. The bytes are described in `docs/specs/interface.md`.
+//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and allocate only for [`owned`]
+//! values. Clients and servers allocate when they are created, and when an answer arrives that is not awaited
+//! yet. Time and bytes come from a [`Port`]. The format is specified in `docs/specs/interface.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -45,11 +45,11 @@ pub use source::{InPlace, Sink, Source};
 pub use tombolo_base::DomainId;
 pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};
 
-/// A right to an endpoint; given away if `MOVED`.
+/// Right to an endpoint; moved to the receiver if `MOVED`.
 pub type Endpoint<const MOVED: bool> = Handle<1, MOVED>;
-/// A right to a region; given away if `MOVED`.
+/// Right to a region; moved to the receiver if `MOVED`.
 pub type Region<const MOVED: bool> = Handle<2, MOVED>;
-/// A right to anything; given away if `MOVED`.
+/// Right to any object; moved to the receiver if `MOVED`.
 pub type Capability<const MOVED: bool> = Handle<3, MOVED>;
-/// Bulk memory out of a pool; given away if `MOVED`.
+/// Bulk memory from a pool; moved to the receiver if `MOVED`.
 pub type Buffer<const MOVED: bool> = Handle<4, MOVED>;

@@ -1,5 +1,5 @@
-//! A channel within a program, and within a thread: for tests of servers, and for servers that may be
-//! elsewhere or here. Nothing waits: what is not there when it is asked for counts as late.
+//! Channel within a thread, for tests of servers and for servers that may be local or remote. Nothing blocks:
+//! a message that is not available at once counts as timed out.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -13,14 +13,14 @@ use crate::message::Outgoing;
 use crate::port::{Carries, Port, Sent};
 use crate::source::Source;
 
-/// The other end was dropped, and everything that it sent was received.
+/// Error of a channel whose other end was dropped. Everything that it sent was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the other end of the channel was dropped")]
 pub struct Gone;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// One end. Its clock stands still, and moves by the timeouts that pass.
+/// End of a local channel. Its clock advances only by the timeouts that pass.
 #[derive(Debug)]
 pub struct LocalPort {
     inbound: Queue,
@@ -30,7 +30,7 @@ pub struct LocalPort {
     max_message_bytes: usize,
 }
 
-/// Two ends that hold up to `max_messages` each way, of up to `max_message_bytes` bytes.
+/// Creates two ends that hold up to `max_messages` in each direction, of up to `max_message_bytes` bytes.
 #[must_use]
 pub fn pair(max_messages: usize, max_message_bytes: usize) -> (LocalPort, LocalPort) {
     let (there, back, clock_ns) = (Queue::default(), Queue::default(), Rc::default());
@@ -45,12 +45,12 @@ pub fn pair(max_messages: usize, max_message_bytes: usize) -> (LocalPort, LocalP
 }
 
 impl LocalPort {
-    /// Sends bytes as they are, whatever they mean.
+    /// Sends raw bytes, without interpreting them.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.outbound.borrow_mut().push_back(bytes.to_vec());
     }
 
-    /// The next message as it is.
+    /// Receives the next message as raw bytes.
     pub fn recv_bytes(&mut self) -> Option<Vec<u8>> {
         self.inbound.borrow_mut().pop_front()
     }

@@ -1,25 +1,25 @@
-//! Whole messages: a header and a body.
+//! Complete messages: a header and a body.
 
 use crate::encode::{Body, HEADER_BYTES, Out};
 use crate::error::{Malformed, OverLimit};
 use crate::source::{Sink, Source};
 use crate::view::Record;
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// One-way.
+    /// One-way message.
     Message = 1,
-    /// Wants an answer.
+    /// Call that requires an answer.
     Call = 2,
-    /// The results of a call.
+    /// Results of a call.
     Reply = 3,
-    /// The declared error of a call.
+    /// Declared error of a call.
     Error = 4,
-    /// A call that was not served; see [`Fault`].
+    /// Report of a call that was not served; see [`Fault`].
     Fault = 5,
-    /// The client does not want the answer any more.
+    /// Cancellation: the client no longer wants the answer.
     Cancel = 6,
 }
 
@@ -38,39 +38,39 @@ impl Kind {
     }
 }
 
-/// Why a call was not served.
+/// Reason why a call was not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The server has no such call: it is older than the client.
+    /// The server does not know the call: it is older than the client.
     #[error("the server does not know this call: it may be older than the client")]
     Unknown,
-    /// The server could not read the request.
+    /// The server could not decode the request.
     #[error("the server refused the request as malformed")]
     Malformed,
-    /// The server serves no calls of this kind.
+    /// The server does not implement this call.
     #[error("the server does not serve this call")]
     Unserved,
-    /// The answer was longer than the interface or the channel allows.
+    /// The answer exceeded a limit of the interface or the channel.
     #[error("the answer is longer than the interface or the channel allows")]
     TooLong,
-    /// Too many calls wait for their answers.
+    /// Too many calls are waiting for their answers.
     #[error("too many calls of this client wait for their answers")]
     Busy,
-    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by
+    /// A right in the request does not belong to the server: it was revoked, already used, or granted by
     /// another domain.
     #[error("the server was not given a right that came with the request, or has it no more")]
     Refused,
-    /// The server had put the answer off, and can give none any more.
+    /// The server had deferred the answer and can no longer give it.
     #[error("the server dropped the call without an answer")]
     Dropped,
-    /// A reason that this side does not know.
+    /// A reason unknown to this side.
     #[error("the server gave reason {0}, which is unknown here")]
     Other(u32),
 }
 
 impl Fault {
-    /// Its number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
@@ -85,7 +85,7 @@ impl Fault {
         }
     }
 
-    /// The reason of that number.
+    /// Returns the reason for a number.
     #[must_use]
     pub fn from_number(number: u32) -> Self {
         match number {
@@ -101,11 +101,11 @@ impl Fault {
     }
 }
 
-/// What a message begins with: what it is, its ordinal in the interface, and which call it belongs to.
+/// Header of a message: its kind, its ordinal in the interface, and the call that it belongs to.
 ///
-/// It is the first word of the message, without the length: as one number it is stored and loaded at once.
-/// Fields by themselves would be stored one by one and loaded together with each move, which a processor
-/// stalls for.
+/// It is the first word of the message without the length. As a single number it is stored and loaded at
+/// once. Separate fields would be stored one by one and loaded together with each move, which stalls store
+/// forwarding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     word: u64,
@@ -117,60 +117,61 @@ const RECORD_SHIFT: u32 = 16;
 const RECORD_MASK: u64 = 0xffff;
 
 impl Header {
-    /// Of that message; `call` has 24 bits, chosen by the caller, and is 0 for those that belong to none.
+    /// Creates a header. `call` has 24 bits, chosen by the caller, and is 0 for messages that belong to no
+    /// call.
     #[inline]
     #[must_use]
     pub const fn new(ordinal: u16, kind: Kind, call: u32) -> Self {
         Header { word: ordinal as u64 | (kind as u64) << KIND_SHIFT | (call as u64) << CALL_SHIFT }
     }
 
-    /// The ordinal of the message in its interface.
+    /// Returns the ordinal of the message in its interface.
     #[inline]
     #[must_use]
     pub const fn ordinal(self) -> u16 {
         self.word as u16
     }
 
-    /// Whether it is a one-way message, a call, an answer or a cancellation.
+    /// Returns the kind of the message.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> Kind {
-        // One that is made or read has a kind.
+        // Every header that was created or decoded has a valid kind.
         match Kind::from_number((self.word >> KIND_SHIFT) as u8) {
             Some(kind) => kind,
             None => Kind::Cancel,
         }
     }
 
-    /// Which call it belongs to; 0 for none.
+    /// Returns the number of the call that it belongs to; 0 for none.
     #[inline]
     #[must_use]
     pub const fn call(self) -> u32 {
         (self.word >> CALL_SHIFT) as u32
     }
 
-    /// Whether it is of an answer to that call; none is to 0.
+    /// Whether it is the header of an answer to that call. No message answers call 0.
     #[inline]
     #[must_use]
     pub const fn answers(self, call: u32) -> bool {
         call != 0 && self.call() == call && matches!(self.kind(), Kind::Reply | Kind::Error | Kind::Fault)
     }
 
-    /// The same of another kind: an answer.
+    /// Returns the header with another kind, for an answer.
     #[inline]
     #[must_use]
     pub const fn with_kind(self, kind: Kind) -> Self {
         Header::new(self.ordinal(), kind, self.call())
     }
 
-    /// The first word of a message whose body has that many bytes, a multiple of eight.
+    /// Returns the first word of a message whose body has `record_bytes` bytes, a multiple of eight.
     #[inline]
     #[must_use]
     pub const fn word(self, record_bytes: u32) -> u64 {
         self.word | ((record_bytes / 8) as u64 & RECORD_MASK) << RECORD_SHIFT
     }
 
-    /// The header of a message, and its body.
+    /// Decodes the header of a message, and returns it with the body.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Kind`].
@@ -199,7 +200,7 @@ impl core::fmt::Debug for Header {
     }
 }
 
-/// A message that is ready to be written.
+/// Message that is ready to be written.
 #[derive(Debug)]
 pub struct Outgoing<'a, B: Body> {
     header: Header,
@@ -208,24 +209,24 @@ pub struct Outgoing<'a, B: Body> {
 }
 
 impl<'a, B: Body> Outgoing<'a, B> {
-    /// Measures a message.
+    /// Measures a message to be sent.
     ///
     /// # Errors
-    /// A field that is longer than the interface allows.
+    /// A field exceeds its limit in the interface.
     #[inline]
     pub fn new(header: Header, body: &'a B) -> Result<Self, OverLimit> {
         let inline = HEADER_BYTES as usize + body.record_bytes() as usize;
         Ok(Outgoing { header, body, length_bytes: inline + body.measure()? })
     }
 
-    /// Length of the message, in bytes: a multiple of eight.
+    /// Returns the length of the message, in bytes: a multiple of eight.
     #[inline]
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length_bytes
     }
 
-    /// Writes all of it.
+    /// Writes the complete message.
     #[inline]
     pub fn write<K: Sink + ?Sized>(&self, sink: &mut K) {
         let record_bytes = self.body.record_bytes();
@@ -239,7 +240,7 @@ impl<'a, B: Body> Outgoing<'a, B> {
     }
 }
 
-/// A body without fields.
+/// Body of a message without fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Empty;
 
@@ -255,7 +256,7 @@ impl Body for Empty {
     fn fields<K: Sink + ?Sized>(&self, _: &mut crate::encode::Place, _: u32, _: &mut Out<'_, K>) {}
 }
 
-/// What a fault carries.
+/// Body of a fault.
 pub(crate) struct FaultBody(pub(crate) Fault);
 
 impl Body for FaultBody {

@@ -1,7 +1,8 @@
-//! Messages as values of their own, to be kept, queued and passed on, as monitors do.
+//! Messages as owned values, to be kept, queued and passed on, as monitors do.
 //!
-//! The bytes are those that [`View`]s read and [`Encode`] writes. What a field is held in follows from what
-//! it is read as: [`Holds`] pairs the two, and [`stands_for!`](crate::stands_for) adds types of others.
+//! The bytes are those that [`View`]s decode and [`Encode`] writes. The decoded type of a field determines
+//! how it can be owned: [`Holds`] pairs the two, and [`stands_for!`](crate::stands_for) adds types of other
+//! crates.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -16,36 +17,36 @@ use crate::message::{Header, Kind, Outgoing};
 use crate::source::{Sink, Source};
 use crate::view::{Array, Blob, Budget, Domain, List, Record, Text, View};
 
-/// What is read as this can be held as a `V`.
+/// Decoded type that can be owned as a `V`.
 pub trait Holds<V>: Sized {
-    /// Bytes that a value takes out of line.
+    /// Returns the out-of-line size of a value, in bytes.
     ///
     /// # Errors
-    /// It is longer than `field` may be.
+    /// The value exceeds the limit of `field`.
     fn outside(value: &V, field: &'static str) -> Result<usize, OverLimit>;
 
-    /// Writes a value's inline form at an offset of the message, and what belongs to it out of line.
+    /// Writes a value's inline form at an offset of the message, and its out-of-line parts.
     fn put<K: Sink + ?Sized>(value: &V, place: &mut Place, at: u32, out: &mut Out<'_, K>);
 
-    /// The value. Allocates as much as the message justifies, if it was checked before.
+    /// Returns the owned value. If the message was checked before, allocates in proportion to its length.
     ///
     /// # Errors
     /// [`Malformed`].
     fn own(self) -> Result<V, Malformed>;
 }
 
-/// A struct of two fields, held as a key and what is found under it.
+/// Struct of two fields, owned as a key and a value.
 pub trait HoldsPair<A, B>: Sized {
-    /// As [`Holds::outside`].
+    /// Like [`Holds::outside`], for a pair.
     ///
     /// # Errors
-    /// One of them is longer than it may be.
+    /// Either of them exceeds its limit.
     fn outside_pair(first: &A, second: &B) -> Result<usize, OverLimit>;
 
-    /// As [`Holds::put`].
+    /// Like [`Holds::put`], for a pair.
     fn put_pair<K: Sink + ?Sized>(first: &A, second: &B, place: &mut Place, at: u32, out: &mut Out<'_, K>);
 
-    /// As [`Holds::own`].
+    /// Like [`Holds::own`], for a pair.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -66,7 +67,7 @@ impl<T: HoldsPair<A, B>, A, B> Holds<(A, B)> for T {
     }
 }
 
-/// Numbers and the like, which are read as what they are held in.
+/// Implements [`Holds`] for numbers and similar types, which are decoded as the type that owns them.
 #[macro_export]
 macro_rules! holds_itself {
     ($($of:ty),*) => {
@@ -96,8 +97,8 @@ macro_rules! holds_itself {
 
 holds_itself!(bool, u8, u16, u32, u64, i8, i16, i32, i64, f32, f64);
 
-/// Says that a type from elsewhere is held in place of the one that an interface declares. The first closure
-/// makes the declared one of it, the second takes it back, if it can be.
+/// Declares that a type from elsewhere is owned in place of the one that an interface declares. The first
+/// closure converts it to the declared type, the second converts it back, if possible.
 #[macro_export]
 macro_rules! stands_for {
     ($view:ident $(<$m:lifetime>)?: $declared:ty as $held:ty; $to:expr, $from:expr $(,)?) => {
@@ -190,8 +191,8 @@ impl<'m, T: View<'m> + Holds<V>, V, const MAX: u32> Holds<Vec<V>> for List<'m, T
     }
 }
 
-/// Of structs with two fields, each a key and what is found under it. They lie in the order of their keys,
-/// each key once, so that there is one encoding.
+/// Maps are encoded as lists of structs with two fields, each a key and a value. They are sorted by key and
+/// each key occurs once, so that the encoding is unique.
 impl<'m, T, Key, V, const MAX: u32> Holds<BTreeMap<Key, V>> for List<'m, T, MAX>
 where
     T: View<'m> + HoldsPair<Key, V>,
@@ -257,75 +258,75 @@ impl Holds<DomainId> for Domain {
     }
 }
 
-/// What one side of an interface sends, as one type.
+/// Messages that one side of an interface sends, as one type.
 pub trait Messages: Body + Sized {
-    /// Its kind, and its ordinal, as a message that belongs to the call with ordinal `asked`; 0 for one that
-    /// belongs to none. Nothing if it cannot belong to that.
+    /// Returns the kind and ordinal, for a message that belongs to the call with ordinal `asked`; 0 if it
+    /// belongs to none. Returns `None` if it cannot belong to that call.
     fn what(&self, asked: u16) -> Option<(Kind, u16)>;
 
-    /// Checks and takes what a message carries.
+    /// Checks and decodes the contents of a message.
     ///
     /// # Errors
-    /// [`Malformed`], also for a message that the interface does not have.
+    /// [`Malformed`], also for a message that the interface does not define.
     fn take(kind: Kind, ordinal: u16, body: Record<'_>, budget: &mut Budget) -> Result<Self, Malformed>;
 }
 
-/// Why there are no bytes of a message.
+/// Reason why a message could not be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsendable {
-    /// A field is longer than the interface allows.
+    /// A field exceeds its limit in the interface.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// All of it is longer than may be sent.
+    /// The message exceeds the length limit.
     #[error("the message takes {length_bytes} bytes; at most {max_bytes} can be sent")]
     TooLong {
-        /// How long it is.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// How long it may be.
+        /// Length limit, in bytes.
         max_bytes: usize,
     },
-    /// It answers a call that is not answered so.
+    /// The message is not a valid answer to its call.
     #[error("call {ordinal} is not answered like that")]
     Answer {
-        /// Of the call.
+        /// Ordinal of the call.
         ordinal: u16,
     },
 }
 
-/// A message, and the call that it belongs to.
+/// Message, and the call that it belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope<B> {
-    /// 24 bits of the number of the call, and above them the ordinal of the call. Who makes a call may leave
-    /// the ordinal away. 0 for a message that belongs to no call; a call with number 0 is not answered.
+    /// Number of the call in the lower 24 bits, and the ordinal of the call above. The caller may omit the
+    /// ordinal. 0 for a message that belongs to no call; a call with number 0 is not answered.
     pub request: u32,
-    /// What it says.
+    /// Contents of the message.
     pub body: B,
 }
 
-/// The bits of a request that are the number of the call.
+/// Bits of a request that hold the number of the call.
 pub const NUMBER_MASK: u32 = 0x00ff_ffff;
 
-/// The request of a call: its ordinal, up to 255, and its number.
+/// Returns the request of a call: its ordinal, up to 255, and its number.
 #[must_use]
 pub const fn request(ordinal: u16, number: u32) -> u32 {
     if number & NUMBER_MASK == 0 { 0 } else { number & NUMBER_MASK | (ordinal as u32) << 24 }
 }
 
 impl<B: Messages> Envelope<B> {
-    /// The number that the caller chose.
+    /// Returns the number that the caller chose.
     #[must_use]
     pub fn number(&self) -> u32 {
         Self::number_of(self.request)
     }
 
-    /// The number of a request.
+    /// Returns the number in a request.
     #[must_use]
     pub fn number_of(request: u32) -> u32 {
         request & NUMBER_MASK
     }
 
-    /// The message, of up to `max_bytes` bytes.
+    /// Encodes the message, in up to `max_bytes` bytes.
     ///
     /// # Errors
     /// [`Unsendable`].
@@ -333,7 +334,7 @@ impl<B: Messages> Envelope<B> {
         encode(self.request, &self.body, max_bytes)
     }
 
-    /// What a message says.
+    /// Decodes a message and its request.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -345,14 +346,14 @@ impl<B: Messages> Envelope<B> {
         if matches!(header.kind(), Kind::Reply | Kind::Error) && header.call() == 0 {
             return Err(Malformed::Answer);
         }
-        // One-way messages have no number; if one says that it has, that means nothing.
+        // One-way messages have no number. If one has a number anyway, it is ignored.
         let request =
             if header.kind() == Kind::Message { 0 } else { request(header.ordinal(), header.call()) };
         Ok(Envelope { request, body })
     }
 }
 
-/// The bytes of a message that belongs to a call, as [`Envelope::encode`].
+/// Encodes a message that belongs to a call, as [`Envelope::encode`].
 ///
 /// # Errors
 /// [`Unsendable`].
@@ -370,7 +371,7 @@ pub fn encode<B: Messages>(request: u32, body: &B, max_bytes: usize) -> Result<V
     Ok(bytes)
 }
 
-/// The kind and ordinal of a message that can have those ordinals and belongs to call `asked`.
+/// Returns the kind and ordinal of a message that may have any of `ordinals` and belongs to call `asked`.
 #[must_use]
 pub fn what(kind: Kind, ordinals: &[u16], asked: u16) -> Option<(Kind, u16)> {
     match ordinals {
@@ -379,13 +380,13 @@ pub fn what(kind: Kind, ordinals: &[u16], asked: u16) -> Option<(Kind, u16)> {
     }
 }
 
-/// Bytes of what a case of a union carries, without what lies out of line of it.
+/// Returns the size of a union case's contents, without their own out-of-line parts, in bytes.
 #[must_use]
 pub fn case_bytes<'m, T: View<'m>>() -> usize {
     round_up(T::BYTES) as usize
 }
 
-/// Writes a case of a union: its number, and what it carries out of line.
+/// Writes a case of a union: its number, and its contents out of line.
 pub fn put_case<'m, T: View<'m>, K: Sink + ?Sized>(
     ordinal: u32,
     place: &mut Place,
@@ -399,7 +400,7 @@ pub fn put_case<'m, T: View<'m>, K: Sink + ?Sized>(
     place.bits(out, at.saturating_add(8), u64::from(start));
 }
 
-/// Writes the fields of a struct that lies out of line.
+/// Writes the fields of a struct out of line.
 pub fn put_apart<K: Sink + ?Sized>(
     bytes: u32,
     place: &mut Place,
@@ -411,7 +412,7 @@ pub fn put_apart<K: Sink + ?Sized>(
     place.reference(out, at, (start, bytes));
 }
 
-/// Writes an object and returns where it lies.
+/// Writes an object and returns its position.
 fn object<K: Sink + ?Sized>(
     bytes: u32,
     out: &mut Out<'_, K>,

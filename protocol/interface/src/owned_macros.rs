@@ -1,7 +1,7 @@
-//! What the declarations of types that own stand for.
+//! Macros behind the declarations of owned types.
 
-/// A struct that holds what it has, and the same where it lies in a message. As [`record!`](crate::record),
-/// but for types that own.
+/// Declares an owned struct together with its view in a message. Like [`record!`](crate::record), but for
+/// owned types.
 #[macro_export]
 macro_rules! owned_record {
     (
@@ -66,7 +66,7 @@ macro_rules! owned_record {
     };
 }
 
-/// A struct of two fields that is held as a pair, or as a key of a map and what is found under it.
+/// Declares a struct of two fields that is owned as a pair, or as a key and a value of a map.
 #[macro_export]
 macro_rules! owned_pair {
     (
@@ -108,8 +108,8 @@ macro_rules! owned_pair {
     };
 }
 
-/// A union that holds what it has, and the same where it lies in a message. As [`union!`](crate::union), but
-/// for types that own. A case may have the fields of its struct.
+/// Declares an owned union together with its view in a message. Like [`union!`](crate::union), but for owned
+/// types. A case may have the fields of its struct.
 #[macro_export]
 macro_rules! owned_union {
     (
@@ -214,8 +214,8 @@ macro_rules! owned_union {
     };
 }
 
-/// What one side of an interface sends, as one type that holds what it has. Of each: its kind, its ordinal,
-/// and the fields; what answers several calls has the ordinals of all.
+/// Declares the messages that one side of an interface sends, as one owned type. Each has its kind, its
+/// ordinal and its fields; a message that answers several calls has the ordinals of all of them.
 #[macro_export]
 macro_rules! owned_messages {
     (

@@ -1,4 +1,4 @@
-//! What clients and servers need of a channel.
+//! Interface of clients and servers to a channel.
 
 use core::time::Duration;
 
@@ -9,86 +9,86 @@ use crate::encode::Body;
 use crate::message::Outgoing;
 use crate::source::Source;
 
-/// What a link can carry besides bytes.
+/// Contents that a link can carry besides bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carries {
-    /// Rights to endpoints, regions and the like.
+    /// Whether it carries rights to endpoints, regions and other objects.
     pub capabilities: bool,
-    /// Bulk memory out of pools.
+    /// Whether it carries bulk memory from pools.
     pub buffers: bool,
 }
 
 impl Carries {
-    /// Bytes and nothing else.
+    /// Only bytes, no other contents.
     pub const BYTES: Carries = Carries { capabilities: false, buffers: false };
 }
 
-/// What became of a message that was to be sent.
+/// Result of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a message that found no room was not sent"]
 pub enum Sent {
-    /// The peer receives it, or learns that this end is gone.
+    /// The peer will receive the message, or learn that this end is gone.
     Accepted,
-    /// There was no room in time: nothing was sent.
+    /// There was no room in time. Nothing was sent.
     NoRoom,
 }
 
-/// What opens channels by name, as a domain does.
+/// Object that opens channels by name, such as a domain.
 pub trait Connect {
-    /// A channel's end.
+    /// Type of a channel end.
     type Port: Port;
-    /// Why it was not opened.
+    /// Error of a channel that was not opened.
     type Error: From<BindError>;
 
-    /// Opens a channel to the domain that exports `name` for an interface of that hash.
+    /// Opens a channel to the domain that exports `name` for an interface with this hash.
     ///
     /// # Errors
-    /// It was not opened.
+    /// The channel was not opened.
     fn connect_for(&self, name: &str, interface_hash: u64) -> Result<Self::Port, Self::Error>;
 }
 
-/// One end of a channel: whole messages, in order, both ways.
+/// End of a channel that carries whole messages, in order, in both directions.
 pub trait Port {
-    /// Why it is of no use any more, the death of the peer above all.
+    /// Error of a channel that has ended, mostly by the death of the peer.
     type Error;
 
-    /// Nanoseconds of a clock that never goes back.
+    /// Returns the time on a monotonic clock, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// How long calls wait where nothing else is said.
+    /// Returns the default timeout of calls.
     fn timeout(&self) -> Duration {
         DEFAULT_TIMEOUT
     }
 
-    /// The longest message, in bytes.
+    /// Returns the length limit of a message, in bytes.
     fn max_message_bytes(&self) -> usize;
 
-    /// What it can carry besides bytes.
+    /// Returns the contents that it can carry besides bytes.
     fn carries(&self) -> Carries;
 
-    /// An interface that needs as much is used over it from now on.
+    /// Notifies the port that an interface with these requirements uses it from now on.
     fn bound(&mut self, needs: Carries) {
         let _ = needs;
     }
 
-    /// Whether looking for a message costs no more than a few loads from memory.
+    /// Whether polling for a message costs no more than a few loads from memory.
     fn is_polled(&self) -> bool {
         false
     }
 
-    /// Sends a message that is not longer than [`max_message_bytes`](Self::max_message_bytes), whole or not
-    /// at all, waiting for room up to `timeout`.
+    /// Sends a whole message of at most [`max_message_bytes`](Self::max_message_bytes), or nothing. Waits for
+    /// room up to `timeout`.
     ///
     /// # Errors
     /// The channel has ended.
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Self::Error>;
 
-    /// Receives the next message where it lies, waiting up to `timeout`, and says whether there was one:
-    /// `read` is called once then, and the message is consumed when it returns.
+    /// Receives the next message in place, waiting up to `timeout`, and returns whether there was one. In
+    /// that case `read` is called once, and the message is consumed when it returns.
     ///
-    /// It returns nothing: a result would be moved through all layers below, read back in other pieces than
-    /// it was just stored in, for which a processor waits each time. A caller that wants one has a place for
-    /// it.
+    /// `read` returns nothing: a result would be moved through all layers below and loaded in other pieces
+    /// than it was stored in, which stalls store forwarding each time. Callers that need a result write it to
+    /// a variable.
     ///
     /// # Errors
     /// The channel has ended, and everything sent before was received.

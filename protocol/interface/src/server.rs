@@ -1,4 +1,4 @@
-//! The serving side.
+//! Serving side of an interface.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,13 +18,13 @@ use crate::message::{Fault, FaultBody, Header, Kind};
 use crate::port::Port;
 use crate::view::{Never, Record};
 
-/// The most calls of a client whose answers may be outstanding.
+/// Maximum number of outstanding answers per client.
 pub const MAX_OUTSTANDING: usize = 256;
 
-/// How long an answer waits for room before the server gives it up.
+/// Time that an answer waits for room before the server gives up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A call `M` that is to be served: it dereferences to what the call carries.
+/// Call `M` to be served. Dereferences to its parameters.
 #[derive(Debug)]
 pub struct Call<'m, M: Method> {
     request: M::RequestView<'m>,
@@ -41,8 +41,7 @@ impl<'m, M: Method> Deref for Call<'m, M> {
 }
 
 impl<M: Method> Call<'_, M> {
-    /// Puts the answer off: the responder is for [`Server::reply`], and the response is for the handler to
-    /// return.
+    /// Defers the answer. The responder is for [`Server::reply`]; the handler must return the response.
     #[must_use = "a responder that is dropped answers the call as dropped"]
     pub fn defer<R>(self) -> (Responder<M>, Response<R>) {
         let promise = Arc::new(Promise::default());
@@ -51,17 +50,17 @@ impl<M: Method> Call<'_, M> {
     }
 }
 
-/// What has become of an answer that was put off.
+/// State of a deferred answer.
 #[derive(Debug, Default)]
 struct Promise {
-    /// The client does not want it any more.
+    /// Whether the client no longer wants the answer.
     cancelled: AtomicBool,
-    /// Its responder was dropped.
+    /// Whether the responder was dropped.
     dropped: AtomicBool,
 }
 
-/// What answers a call `M` whose answer was put off. Dropped, it answers the call with [`Fault::Dropped`],
-/// when the server serves next.
+/// Responder of a call `M` whose answer was deferred. If it is dropped, the call is answered with
+/// [`Fault::Dropped`] when the server serves the next message.
 #[derive(Debug)]
 pub struct Responder<M> {
     number: u32,
@@ -70,7 +69,7 @@ pub struct Responder<M> {
 }
 
 impl<M> Responder<M> {
-    /// Whether the client still waits: it may have cancelled the call.
+    /// Whether the client is still waiting; it may have cancelled the call.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         !self.promise.cancelled.load(Ordering::Acquire)
@@ -83,7 +82,7 @@ impl<M> Drop for Responder<M> {
     }
 }
 
-/// What a handler returns of a call: its results, or the promise of them.
+/// Value that a handler returns for a call: its results, or the promise of them.
 #[derive(Debug)]
 pub struct Response<R>(Results<R>);
 
@@ -100,7 +99,7 @@ impl<R> From<R> for Response<R> {
     }
 }
 
-/// A call or a one-way message that is to be served.
+/// Call or one-way message to be served.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'m> {
     header: Header,
@@ -108,28 +107,28 @@ pub struct Incoming<'m> {
 }
 
 impl<'m> Incoming<'m> {
-    /// Whether it is a call, and its ordinal.
+    /// Returns whether it is a call, and its ordinal.
     #[inline]
     #[must_use]
     pub fn what(&self) -> (Kind, u16) {
         (self.header.kind(), self.header.ordinal())
     }
 
-    /// A view of the parameters that it carries.
+    /// Returns a view of its parameters.
     #[inline]
     #[must_use]
     pub fn view<V: From<Record<'m>>>(&self) -> V {
         V::from(self.body)
     }
 
-    /// The call that it is.
+    /// Returns the message as a call `M`.
     #[inline]
     #[must_use]
     pub fn call<M: Method>(&self) -> Call<'m, M> {
         Call { request: self.body.into(), number: self.header.call() }
     }
 
-    /// What becomes of one with an ordinal that is unknown.
+    /// Returns the outcome for an unknown ordinal.
     #[must_use]
     pub fn unknown<B>(&self) -> Outcome<B> {
         let is_call = self.header.kind() == Kind::Call;
@@ -137,16 +136,16 @@ impl<'m> Incoming<'m> {
     }
 }
 
-/// Why a handler has no results.
+/// Reason why a handler has no results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decline<E> {
     /// The error that the interface declares.
     Error(E),
-    /// This server does not serve it.
+    /// The server does not implement the call.
     Unserved,
-    /// The request could not be read.
+    /// The request could not be decoded.
     Malformed(Malformed),
-    /// The request brought a right that this side was not given.
+    /// The request contains a right that this side does not have.
     Refused,
 }
 
@@ -156,32 +155,32 @@ impl<E> From<Malformed> for Decline<E> {
     }
 }
 
-/// What comes of a message that a handler was given.
+/// Outcome of a message that was passed to a handler.
 #[derive(Debug)]
 pub struct Outcome<B>(Handled<B>);
 
 #[derive(Debug)]
 enum Handled<B> {
-    /// The results of a call.
+    /// Results of a call.
     Reply(B),
-    /// Its declared error.
+    /// Declared error of a call.
     Error(B),
-    /// Neither.
+    /// Fault of a call.
     Fault(Fault),
-    /// Its answer comes later.
+    /// Promise of a later answer.
     Promised(Arc<Promise>),
-    /// A one-way message.
+    /// One-way message that was handled.
     Taken,
-    /// A one-way message with an ordinal that is unknown.
+    /// One-way message with an unknown ordinal.
     Unknown,
-    /// A one-way message that could not be read.
+    /// One-way message that could not be decoded.
     Malformed,
-    /// A one-way message with a right that this side was not given.
+    /// One-way message with a right that this side does not have.
     Refused,
 }
 
 impl<B> Outcome<B> {
-    /// What a handler's result comes to.
+    /// Converts the result of a handler.
     #[inline]
     pub fn of<M, R, E>(
         result: Result<Response<R>, Decline<E>>,
@@ -198,13 +197,13 @@ impl<B> Outcome<B> {
         })
     }
 
-    /// What the result of a handler that declares no error comes to.
+    /// Converts the result of a handler that declares no error.
     #[inline]
     pub fn of_sure<R>(result: Result<Response<R>, Decline<Never>>, reply: impl FnOnce(R) -> B) -> Self {
         Outcome::of(result, reply, |declined: Declined<(), Never>| declined.never())
     }
 
-    /// What a handler of one-way messages comes to.
+    /// Converts the result of a handler of one-way messages.
     #[must_use]
     pub fn of_message(result: Result<(), Malformed>) -> Self {
         Outcome(match result {
@@ -215,34 +214,34 @@ impl<B> Outcome<B> {
     }
 }
 
-/// Why an answer that was given later, or an event, was not sent.
+/// Error of a deferred answer or an event that was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError<E> {
-    /// The client does not wait for it: it was answered or cancelled.
+    /// The client is not waiting for it: it was answered or cancelled.
     #[error("the client does not wait for the answer any more")]
     NotOutstanding,
-    /// It was not sent.
+    /// Sending failed.
     #[error(transparent)]
     NotSent(#[from] CallError<E>),
 }
 
-/// Why a server stopped serving a channel.
+/// Reason why a server stopped serving a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError<E> {
     /// The channel ended, mostly because the client did.
     #[error("{0}")]
     Ended(E),
-    /// The client takes no answers.
+    /// The client does not receive its answers.
     #[error("the client has made no room for an answer in {ANSWER_TIMEOUT:?}")]
     ClientStuck,
 }
 
-/// The serving end of a channel: serves `I` over `P`.
+/// Serving end of a channel: serves `I` over `P`.
 ///
-/// What it waits for takes up to its timeout, which is that of the channel unless [`within`](Self::within)
-/// says otherwise.
+/// Operations wait up to the server's timeout. The default is the timeout of the channel;
+/// [`within`](Self::within) overrides it for the next operation.
 #[derive(Debug)]
 pub struct Server<I, P> {
     port: P,
@@ -251,17 +250,17 @@ pub struct Server<I, P> {
 }
 
 impl<I: Interface, P: Port> Server<I, P> {
-    /// A server over a channel that was opened with [`Interface::HASH`].
+    /// Creates a server over a channel that was opened with [`Interface::HASH`].
     ///
     /// # Errors
-    /// The link lacks what the interface needs.
+    /// The link does not satisfy the interface's requirements.
     pub fn bind(mut port: P) -> Result<Self, BindError> {
         let served = Served::bind(&mut port)?;
         let timeout = OperationTimeout::new(port.timeout());
         Ok(Server { port, timeout, served })
     }
 
-    /// Has what is done next wait up to `timeout`.
+    /// Sets the timeout of the next operation.
     #[inline]
     #[must_use = "it is the next operation that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Self {
@@ -269,26 +268,26 @@ impl<I: Interface, P: Port> Server<I, P> {
         self
     }
 
-    /// What has passed through this server.
+    /// Returns the counters of this server.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.served.counts
     }
 
-    /// The channel that the server serves.
+    /// Returns the channel that the server serves.
     pub fn port(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// The channel, without the server: calls that wait for their answers get none.
+    /// Returns the channel and drops the server. Outstanding calls get no answer.
     pub fn into_port(self) -> P {
         self.port
     }
 
-    /// Takes one message, waiting for it, and answers it if it is a call. Says whether one came.
+    /// Waits for one message, handles it, and answers it if it is a call. Returns whether a message arrived.
     ///
     /// # Errors
-    /// [`ServeError`]: the channel is of no use any more.
+    /// [`ServeError`]; the channel is unusable.
     #[inline]
     pub fn serve_one<H: ?Sized>(&mut self, handler: &mut H) -> Result<bool, ServeError<P::Error>>
     where
@@ -298,7 +297,8 @@ impl<I: Interface, P: Port> Server<I, P> {
         self.served.serve_one(&mut self.port, handler, timeout)
     }
 
-    /// Answers a call whose answer was put off. What could not be sent is answered as dropped.
+    /// Answers a call whose answer was deferred. If the answer cannot be sent, the call is answered as
+    /// dropped.
     ///
     /// # Errors
     /// [`ReplyError`].
@@ -314,14 +314,14 @@ impl<I: Interface, P: Port> Server<I, P> {
     /// Sends a one-way message to the client.
     ///
     /// # Errors
-    /// [`CallError`]: it was not sent.
+    /// [`CallError`]; the message was not sent.
     pub fn tell<B: Event<Interface = I>>(&mut self, event: &B) -> Result<(), CallError<P::Error>> {
         let timeout = self.timeout.take();
         self.served.tell(&mut self.port, event, timeout)
     }
 }
 
-/// A call whose answer was put off.
+/// Call whose answer was deferred.
 #[derive(Debug)]
 struct Outstanding {
     ordinal: u16,
@@ -329,7 +329,7 @@ struct Outstanding {
     promise: Arc<Promise>,
 }
 
-/// What a server of `I` knows of the client at the other end of a channel that is kept elsewhere.
+/// Server-side state of `I` for one client, for a channel that is stored elsewhere.
 #[derive(Debug)]
 pub struct Served<I> {
     outstanding: Vec<Outstanding>,
@@ -338,19 +338,19 @@ pub struct Served<I> {
 }
 
 impl<I: Interface> Served<I> {
-    /// Of a channel that was opened with [`Interface::HASH`].
+    /// Creates the state for a channel that was opened with [`Interface::HASH`].
     ///
     /// # Errors
-    /// The link lacks what the interface needs.
+    /// The link does not satisfy the interface's requirements.
     pub fn bind(port: &mut impl Port) -> Result<Self, BindError> {
         I::NEEDS.bind(port)?;
         Ok(Served { outstanding: Vec::new(), counts: Counts::default(), of: PhantomData })
     }
 
-    /// As [`Server::serve_one`].
+    /// Like [`Server::serve_one`], over `port`.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Server::serve_one`].
     #[inline]
     pub fn serve_one<H: ?Sized, P: Port>(
         &mut self,
@@ -365,9 +365,9 @@ impl<I: Interface> Served<I> {
             self.answer_dropped(port)?;
         }
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
-        // Taken by the one message that there is: its answer may borrow from it.
+        // Taken by the only message: its answer may borrow from it.
         let mut handler = Some(handler);
-        // Not together: it would be moved in other pieces than it was made of.
+        // Separate variables: a pair would be moved in other pieces than it was stored in.
         let (mut answered, mut malformed) = (None, false);
         let received = port.recv(timeout, |source| {
             let Some(handler) = handler.take() else { return };
@@ -383,7 +383,7 @@ impl<I: Interface> Served<I> {
             };
             answered = Some((header, outcome));
         });
-        // Where it lies, for the same reason.
+        // Used in place, for the same reason.
         match &answered {
             Some((header, outcome)) => self.settle(port, *header, outcome)?,
             None if malformed => self.counts.malformed += 1,
@@ -445,7 +445,7 @@ impl<I: Interface> Served<I> {
         }
     }
 
-    /// Answers the calls whose responders are gone.
+    /// Answers the calls whose responders were dropped.
     #[cold]
     fn answer_dropped<P: Port>(&mut self, port: &mut P) -> Result<(), ServeError<P::Error>> {
         let is_dropped = |call: &Outstanding| call.promise.dropped.load(Ordering::Acquire);
@@ -463,10 +463,10 @@ impl<I: Interface> Served<I> {
         }
     }
 
-    /// As [`Server::tell`].
+    /// Like [`Server::tell`], over `port`.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Server::tell`].
     pub fn tell<B: Event<Interface = I>, P: Port>(
         &mut self,
         port: &mut P,
@@ -476,10 +476,10 @@ impl<I: Interface> Served<I> {
         send(port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
     }
 
-    /// As [`Server::reply`].
+    /// Like [`Server::reply`], over `port`.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Server::reply`].
     pub fn reply<M: Method<Interface = I>, P: Port>(
         &mut self,
         port: &mut P,
@@ -500,7 +500,7 @@ impl<I: Interface> Served<I> {
     }
 }
 
-/// An answer that could not be sent because of what it is is replaced by a fault.
+/// Replaces an answer that cannot be sent, because of its contents, with a fault.
 #[cold]
 fn not_answered<P: Port>(
     port: &mut P,

@@ -1,31 +1,32 @@
-//! Where messages are read and written.
+//! Memory from which messages are read and to which they are written.
 
 use alloc::vec::Vec;
 
-/// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is
-/// read once and the copy is checked and used.
+/// Received message, in any memory. A peer may be able to change it between two reads, so each value is read
+/// once, and only the validated copy is used.
 #[derive(Clone, Copy)]
 pub enum Source<'m> {
-    /// In memory of this program, such as the copy of a short message: read without a call.
+    /// In private memory, such as the copy of a short message. Read without a call.
     Bytes(&'m [u8]),
-    /// Where it was received, such as in the slots of a ring.
+    /// In the memory where it was received, such as the slots of a ring.
     InPlace(&'m dyn InPlace),
 }
 
-/// A message that is read where it was received.
+/// Message that is read where it was received.
 pub trait InPlace {
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     fn len_bytes(&self) -> usize;
 
-    /// The little-endian word at an offset that is a multiple of eight, if all of it lies in the message.
+    /// Returns the little-endian word at an offset that is a multiple of eight, if it lies completely in the
+    /// message.
     fn word(&self, at: u32) -> Option<u64>;
 
-    /// Copies bytes from any offset on; false, and nothing copied, if they do not lie in the message.
+    /// Copies bytes from any offset. Returns false and copies nothing if they do not lie in the message.
     fn copy(&self, at: u32, target: &mut [u8]) -> bool;
 }
 
 impl Source<'_> {
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     #[inline]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
@@ -35,7 +36,8 @@ impl Source<'_> {
         }
     }
 
-    /// The little-endian word at an offset that is a multiple of eight, if all of it lies in the message.
+    /// Returns the little-endian word at an offset that is a multiple of eight, if it lies completely in the
+    /// message.
     #[inline]
     #[must_use]
     pub fn word(&self, at: u32) -> Option<u64> {
@@ -48,7 +50,7 @@ impl Source<'_> {
         }
     }
 
-    /// Copies bytes from any offset on; false, and nothing copied, if they do not lie in the message.
+    /// Copies bytes from any offset. Returns false and copies nothing if they do not lie in the message.
     #[must_use]
     pub fn copy(&self, at: u32, target: &mut [u8]) -> bool {
         match self {
@@ -65,8 +67,8 @@ impl Source<'_> {
         }
     }
 
-    /// Copies the whole message in place of what `target` held. Bytes that cannot be read now never can: it
-    /// is empty then, and the code that reads it finds a message that is too short.
+    /// Copies the whole message into `target`, replacing its contents. If the bytes cannot be read, `target`
+    /// is left empty, and the decoder rejects it as too short.
     #[inline]
     pub(crate) fn copy_whole(&self, target: &mut Vec<u8>) {
         match self {
@@ -81,20 +83,20 @@ impl Source<'_> {
 
 #[inline(never)]
 fn copy_in_place(message: &dyn InPlace, target: &mut Vec<u8>) {
-    // Answers are mostly as long as the one before.
+    // Answers are mostly as long as the previous one.
     target.resize(message.len_bytes(), 0);
     if !message.copy(0, target) {
         target.clear();
     }
 }
 
-/// Room for a message that is to be sent. What would lie outside of it is dropped: the writer has measured
+/// Buffer for a message to be sent. Writes outside of it are dropped: the writer has measured the message
 /// before.
 pub trait Sink {
     /// Writes a little-endian word at an offset that is a multiple of eight.
     fn word(&mut self, at: u32, value: u64);
 
-    /// Writes bytes at an offset that is a multiple of eight, and zeros up to the next one.
+    /// Writes bytes at an offset that is a multiple of eight, and zeros up to the next multiple.
     fn bytes(&mut self, at: u32, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         let mut at = at;
@@ -124,7 +126,7 @@ impl Sink for [u8] {
 mod tests {
     use super::*;
 
-    /// Bytes that a peer may take away between two reads.
+    /// Bytes that a peer may remove between two reads.
     struct Shared(Vec<u8>, bool);
 
     impl InPlace for Shared {

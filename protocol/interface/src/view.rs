@@ -1,4 +1,4 @@
-//! Messages where they lie, read field by field. Each value is loaded once, checked, and the copy is used.
+//! Messages read in place, field by field. Each value is loaded once and checked, and only the copy is used.
 
 use alloc::string::String;
 use alloc::vec;
@@ -10,21 +10,21 @@ use crate::encode::{Encode, Out, Place, round_up};
 use crate::error::Malformed;
 use crate::source::{Sink, Source};
 
-/// How much more of a message may be looked at: as much as it is long, so that parts which overlap cannot
-/// make a short message expensive.
+/// Number of bytes of a message that may still be examined: initially its length, so that overlapping parts
+/// cannot make a short message expensive.
 #[derive(Debug)]
 pub struct Budget {
     bytes: u64,
 }
 
 impl Budget {
-    /// A budget of the length of the message, in bytes.
+    /// Creates a budget of the length of the message.
     #[must_use]
     pub fn of(source: Source<'_>) -> Self {
         Budget { bytes: source.len_bytes() as u64 }
     }
 
-    /// Counts an object as looked at.
+    /// Charges an object to the budget.
     ///
     /// # Errors
     /// [`Malformed::Overlap`].
@@ -34,21 +34,21 @@ impl Budget {
     }
 }
 
-/// Something that a field can be, read.
+/// Type of a field that can be decoded.
 pub trait View<'m>: Sized {
-    /// Bytes of its inline form.
+    /// Size of the inline form, in bytes.
     const BYTES: u32;
 
-    /// Where its inline form may lie.
+    /// Alignment of the inline form, in bytes.
     const ALIGN: u32;
 
-    /// Reads the inline form at an offset of the record.
+    /// Decodes the inline form at an offset of the record.
     ///
     /// # Errors
     /// [`Malformed`].
     fn view(record: Record<'m>, at: u32) -> Result<Self, Malformed>;
 
-    /// Reads everything inside.
+    /// Checks everything that the value contains.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -58,9 +58,9 @@ pub trait View<'m>: Sized {
     }
 }
 
-/// An object of a message: the fields of a struct, the elements of a list. It lies in the message.
+/// Object of a message: the fields of a struct, or the elements of a list. It lies completely in the message.
 ///
-/// One that is shorter than this side expects comes from an older peer; what is missing reads as zero.
+/// An object that is shorter than this side expects comes from an older peer; missing fields read as zero.
 #[derive(Clone, Copy)]
 pub struct Record<'m> {
     source: Source<'m>,
@@ -69,27 +69,27 @@ pub struct Record<'m> {
 }
 
 impl<'m> Record<'m> {
-    /// The object there, if it lies in the message.
+    /// Returns the object at an offset, if it lies in the message.
     #[inline]
     pub(crate) fn new(source: Source<'m>, start: u32, bytes: u32) -> Option<Self> {
         let end = u64::from(start) + u64::from(bytes);
         (end <= source.len_bytes() as u64).then_some(Record { source, start, bytes })
     }
 
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// Its offset in the message, in bytes.
+    /// Returns its offset in the message, in bytes.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// A number of up to eight bytes, naturally aligned; its upper bits are what follows it. What is missing
-    /// is zero.
+    /// Reads a number of up to eight bytes, naturally aligned. Its upper bits hold the bytes that follow it.
+    /// Missing bytes are zero.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -103,13 +103,14 @@ impl<'m> Record<'m> {
         Ok(word >> ((at & 7) * 8))
     }
 
-    /// The offset in the message of an offset in the record.
+    /// Converts an offset in the record to an offset in the message.
     #[must_use]
     pub fn place(&self, at: u32) -> u32 {
         self.start.saturating_add(at)
     }
 
-    /// The object that the word at an offset refers to, whose elements take `each` bytes, and their number.
+    /// Returns the object that the word at an offset refers to, whose elements take `each` bytes, and their
+    /// number.
     ///
     /// # Errors
     /// [`Malformed::TooMany`], [`Malformed::Reference`].
@@ -132,7 +133,7 @@ impl<'m> Record<'m> {
         object.ok_or(Malformed::Reference { at: place })
     }
 
-    /// The fields of a struct that lies out of line.
+    /// Returns the fields of a struct that lies out of line.
     ///
     /// # Errors
     /// [`Malformed::Reference`].
@@ -142,7 +143,7 @@ impl<'m> Record<'m> {
         if bytes.is_multiple_of(8) { Ok(record) } else { Err(Malformed::Reference { at: self.place(at) }) }
     }
 
-    /// The fields of a struct that lies inline.
+    /// Returns the fields of a struct that lies inline.
     #[inline]
     #[must_use]
     pub fn inline(&self, at: u32, bytes: u32) -> Record<'m> {
@@ -150,7 +151,7 @@ impl<'m> Record<'m> {
         Record { source: self.source, start: self.place(at), bytes: bytes.min(rest) }
     }
 
-    /// What the case of a union carries, which takes that many bytes.
+    /// Returns the contents of a union case, which must take `bytes` bytes.
     ///
     /// # Errors
     /// [`Malformed::Reference`].
@@ -159,14 +160,14 @@ impl<'m> Record<'m> {
         if self.bytes == bytes { Ok(self) } else { Err(Malformed::Reference { at: self.start }) }
     }
 
-    /// What the case of a union stands for that carries nothing.
+    /// Returns the value of a union case without contents.
     #[inline]
     #[must_use]
     pub fn stands_for<T>(self, value: T) -> T {
         value
     }
 
-    /// The case of a union, and what it carries.
+    /// Returns the case of a union, and its contents.
     ///
     /// # Errors
     /// [`Malformed::Reference`].
@@ -180,13 +181,13 @@ impl<'m> Record<'m> {
         if ordinal == 0 { Err(Malformed::Value { at: place, value: 0 }) } else { Ok((ordinal, record)) }
     }
 
-    /// A value at `at` that the interface does not name.
+    /// Returns the error for an undefined value at `at`.
     #[must_use]
     pub fn unnamed(&self, at: u32, value: impl Into<i128>) -> Malformed {
         Malformed::Value { at: self.place(at), value: value.into() as u64 }
     }
 
-    /// Counts this object as looked at.
+    /// Charges this object to the budget.
     ///
     /// # Errors
     /// [`Malformed::Overlap`].
@@ -264,7 +265,7 @@ impl<'m, T: View<'m>> View<'m> for Option<T> {
     }
 }
 
-/// Bytes, up to `MAX`.
+/// Byte string of up to `MAX` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Blob<'m, const MAX: u32> {
     record: Record<'m>,
@@ -272,33 +273,33 @@ pub struct Blob<'m, const MAX: u32> {
 }
 
 impl<const MAX: u32> Blob<'_, MAX> {
-    /// How many.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Copies them to the start of `target`, and returns that part; `None` if it is too short.
+    /// Copies the bytes to the start of `target`, and returns that part; `None` if `target` is too short.
     #[must_use]
     pub fn copy_to<'t>(&self, target: &'t mut [u8]) -> Option<&'t mut [u8]> {
         let target = target.get_mut(..self.len())?;
         self.record.source.copy(self.record.start, target).then_some(target)
     }
 
-    /// Copies some of them, from `from` on; false, and nothing copied, if there are fewer.
+    /// Copies bytes from `from` on. Returns false and copies nothing if there are not enough.
     #[must_use]
     pub fn copy_part(&self, from: usize, target: &mut [u8]) -> bool {
         let inside = from.checked_add(target.len()).is_some_and(|end| end <= self.len());
         inside && self.record.source.copy(self.record.place(from as u32), target)
     }
 
-    /// All of them; allocates.
+    /// Copies the bytes into a new vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
@@ -321,7 +322,7 @@ impl<'m, const MAX: u32> View<'m> for Blob<'m, MAX> {
     }
 }
 
-/// Text of up to `MAX` bytes. Whether it is UTF-8 is seen when it is copied.
+/// Text of up to `MAX` bytes. It is validated as UTF-8 when it is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'m, const MAX: u32> {
     bytes: Blob<'m, MAX>,
@@ -329,19 +330,20 @@ pub struct Text<'m, const MAX: u32> {
 }
 
 impl<const MAX: u32> Text<'_, MAX> {
-    /// Its length, in bytes.
+    /// Returns the length, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it has none.
+    /// Whether the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Copies it to the start of `target`, which has at least [`len`](Self::len) bytes; `MAX` do for any.
+    /// Copies the text to the start of `target`, which must have at least [`len`](Self::len) bytes; `MAX`
+    /// always suffices.
     ///
     /// # Errors
     /// [`Malformed::Utf8`]; [`Malformed::TooMany`] if the target is shorter.
@@ -360,7 +362,7 @@ impl<const MAX: u32> Text<'_, MAX> {
         String::from_utf8(self.bytes.to_vec()).map_err(|_| Malformed::Utf8 { at: self.at })
     }
 
-    /// Whether it is that text.
+    /// Whether it equals `text`.
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
         let mut piece = [0; 64];
@@ -397,7 +399,7 @@ impl<'m, const MAX: u32> View<'m> for Text<'m, MAX> {
             let filled = kept + taken;
             kept = match core::str::from_utf8(&piece[..filled]) {
                 Ok(_) => 0,
-                // A character that is cut by the end of the piece.
+                // A character that is split by the end of the piece.
                 Err(error) if error.error_len().is_none() && from < self.len() => {
                     piece.copy_within(error.valid_up_to()..filled, 0);
                     filled - error.valid_up_to()
@@ -409,7 +411,7 @@ impl<'m, const MAX: u32> View<'m> for Text<'m, MAX> {
     }
 }
 
-/// Elements one after the other: what lists and arrays have in common.
+/// Consecutive elements: the common part of lists and arrays.
 #[derive(Clone, Copy, Debug)]
 struct Elements<'m, T> {
     record: Record<'m>,
@@ -427,7 +429,7 @@ impl<'m, T: View<'m>> Elements<'m, T> {
         (0..self.count).map(move |index| T::view(self.record, index.saturating_mul(T::BYTES)))
     }
 
-    /// Those of which the message has bytes: the others are zero, and cost nothing.
+    /// Checks the elements that have bytes in the message. The others are zero and cost nothing.
     fn check(&self, budget: &mut Budget) -> Result<(), Malformed> {
         let present = self.record.bytes.div_ceil(T::BYTES.max(1)).min(self.count);
         let item = |index: u32| T::view(self.record, index.saturating_mul(T::BYTES));
@@ -435,7 +437,7 @@ impl<'m, T: View<'m>> Elements<'m, T> {
     }
 }
 
-/// A list of up to `MAX` elements.
+/// List of up to `MAX` elements.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'m, T, const MAX: u32> {
     elements: Elements<'m, T>,
@@ -448,19 +450,19 @@ impl<'m, T: View<'m>, const MAX: u32> List<'m, T, MAX> {
         self.elements.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.elements.count == 0
     }
 
-    /// The element at `index`; `None` if the list is shorter.
+    /// Returns the element at `index`; `None` if the list is shorter.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Result<T, Malformed>> {
         self.elements.get(index)
     }
 
-    /// All of them.
+    /// Returns an iterator over the elements.
     pub fn iter(self) -> impl Iterator<Item = Result<T, Malformed>> {
         self.elements.iter()
     }
@@ -482,20 +484,20 @@ impl<'m, T: View<'m>, const MAX: u32> View<'m> for List<'m, T, MAX> {
     }
 }
 
-/// An array of `N` elements.
+/// Array of `N` elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'m, T, const N: u32> {
     elements: Elements<'m, T>,
 }
 
 impl<'m, T: View<'m>, const N: u32> Array<'m, T, N> {
-    /// The element at `index`; `None` if it is not less than `N`.
+    /// Returns the element at `index`; `None` if it is not less than `N`.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Result<T, Malformed>> {
         self.elements.get(index)
     }
 
-    /// All of them.
+    /// Returns an iterator over the elements.
     pub fn iter(self) -> impl Iterator<Item = Result<T, Malformed>> {
         self.elements.iter()
     }
@@ -516,7 +518,7 @@ impl<'m, T: View<'m>, const N: u32> View<'m> for Array<'m, T, N> {
     }
 }
 
-/// The id of a domain. It names it and gives no right.
+/// Id of a domain. It identifies the domain and gives no right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Domain(pub u64);
 
@@ -538,10 +540,10 @@ impl View<'_> for Domain {
     }
 }
 
-/// A right that travels with a message: given away if `MOVED`, else copied.
+/// Right that travels with a message: moved if `MOVED`, otherwise copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle<const KIND: u8, const MOVED: bool> {
-    /// What it is a right to: an id with a generation, as the sender's monitor knows it.
+    /// Object of the right: an id with a generation, as known to the sender's monitor.
     pub object: u64,
 }
 
@@ -573,7 +575,7 @@ impl<const KIND: u8, const MOVED: bool> View<'_> for Handle<KIND, MOVED> {
     }
 }
 
-/// The error of a call that declares none.
+/// Error type of a call that declares none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Never {}
 

@@ -1,28 +1,27 @@
-//! Who rang a doorbell that several channels share.
+//! Identifies which channel rang a doorbell that several channels share.
 //!
-//! A window has fewer doorbells than channels. Ends of channels without one of their own sleep on an event
-//! counter that the monitor of their node signals; the doorbell that all of them share wakes the monitor. So
-//! that it finds the one meant, a side counts its rings in a word of its own in the channel's memory, before
-//! it rings: each word has one writer, as everything in a window has.
+//! A window has fewer doorbells than channels. Ends of channels without a doorbell of their own sleep on an
+//! event counter that the monitor of their node signals; a doorbell that they all share wakes the monitor. To
+//! let the monitor find the right channel, a side counts its rings in a word of its own in the channel's
+//! memory before it rings. As everywhere in a window, each word has a single writer.
 //!
 //! No ring is lost: the count is stored before the doorbell is rung, and a monitor that acknowledges the
-//! doorbell before it looks at the counts finds every count whose ring it has acknowledged.
+//! doorbell before it reads the counts finds every count whose ring it has acknowledged.
 //!
 //! # Groups
-//! A monitor that looks at the count of every channel takes longer with each. Where the memory is coherent,
-//! a ringer also adds to a word that up to [`GROUP_CHANNELS`] channels from its node to the other have in
-//! common, and the monitor looks at the channels of the groups alone whose word has changed: a tree of
-//! counts. Programs of one node add to a word, by an atomic operation of their own kernel; the other node
-//! only loads it. A ringer that dies between its two counts has not rung, so no peer waits for what it
-//! counted. In memory that is not coherent the programs of a node would write one line through several
-//! caches, so there is no group there.
+//! A monitor that reads the count of every channel takes time proportional to their number. In coherent
+//! memory, a ringer also increments a word shared by up to [`GROUP_CHANNELS`] channels in the same direction,
+//! and the monitor reads only the channels of groups whose word has changed: a tree of counts. Programs of
+//! one node increment the word with an atomic operation of their own kernel; the other node only loads it. A
+//! ringer that dies between its two counts has not rung, so no peer waits for it. In incoherent memory the
+//! programs of a node would write one line through several caches, so there are no groups.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 
 use crate::layout::{Side, rung_line};
 
-/// Counts the rings of one side.
+/// Counter of the doorbell rings of one side.
 #[derive(Debug)]
 pub struct RingCounter<C: CacheMaintenance = Coherent> {
     line: SharedMemory<C>,
@@ -30,7 +29,7 @@ pub struct RingCounter<C: CacheMaintenance = Coherent> {
 }
 
 impl<C: CacheMaintenance> RingCounter<C> {
-    /// For `side` of the channel in `memory`, before its first ring.
+    /// Creates the counter for `side` of the channel in `memory`, before its first ring.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the channel's header.
@@ -38,40 +37,40 @@ impl<C: CacheMaintenance> RingCounter<C> {
         Ok(RingCounter { line: rung_line(memory, side)?, rings: 0 })
     }
 
-    /// Call it before each ring.
+    /// Counts a ring. Call it before each ring.
     pub fn count(&mut self) {
         self.rings = self.rings.wrapping_add(1);
         self.line.store_through_le(0, self.rings, Ordering::Release);
     }
 }
 
-/// The most channels that share a group's word.
+/// Maximum number of channels that share a group's word.
 pub const GROUP_CHANNELS: usize = 64;
 
-/// Counts the rings of one side with those of others of its node.
+/// Counter of the rings of all sides of a group on one node.
 #[derive(Debug)]
 pub struct GroupCounter {
     word: SharedMemory,
 }
 
 impl GroupCounter {
-    /// For the group whose word is at `offset_bytes` of `memory`.
+    /// Creates the counter for the group whose word is at `offset_bytes` of `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`] when there is no such word.
+    /// [`OutOfRange`] when the word lies outside the memory.
     pub fn new(memory: &SharedMemory, offset_bytes: usize) -> Result<Self, OutOfRange> {
         Ok(GroupCounter { word: memory.slice(offset_bytes, 8)? })
     }
 
-    /// Call it after the side's own [`RingCounter::count`] and before the ring.
+    /// Counts a ring. Call it after the side's own [`RingCounter::count`] and before the ring.
     pub fn count(&self) {
         let add = |word| Some(u64::from_le(word).wrapping_add(1).to_le());
-        // It never fails: each attempt has a new value.
+        // Cannot fail: the closure never returns `None`.
         let _ = self.word.words()[0].fetch_update(Ordering::Release, Ordering::Relaxed, add);
     }
 }
 
-/// Finds out whether one side has rung.
+/// Detects whether one side, or a group, has rung.
 #[derive(Debug)]
 pub struct RingWatch {
     line: SharedMemory,
@@ -79,7 +78,7 @@ pub struct RingWatch {
 }
 
 impl RingWatch {
-    /// Watches `side` of the channel in `memory`, which is zero.
+    /// Watches `side` of the channel in `memory`, which must be zero.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the channel's header.
@@ -90,14 +89,14 @@ impl RingWatch {
     /// Watches the word of a group at `offset_bytes` of `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`] when there is no such word.
+    /// [`OutOfRange`] when the word lies outside the memory.
     pub fn of_group(memory: &SharedMemory, offset_bytes: usize) -> Result<Self, OutOfRange> {
         Ok(RingWatch { line: memory.slice(offset_bytes, 8)?, seen: 0 })
     }
 
-    /// Whether the side, or one of the group, has rung since the last call; ask after the doorbell was
-    /// acknowledged. The word is the other side's: a false one wakes a sleeper for nothing, or not at all,
-    /// and harms only the channel, or those of the group.
+    /// Whether the side, or any side of the group, has rung since the last call. Call it after acknowledging
+    /// the doorbell. The word belongs to the other side: a wrong value causes a spurious or missing wake-up,
+    /// and harms only the channel or the group.
     pub fn has_rung(&mut self) -> bool {
         let rings = self.line.load_le(0, Ordering::Acquire);
         core::mem::replace(&mut self.seen, rings) != rings

@@ -1,30 +1,29 @@
-//! Many byte streams over one: what a link that is a single stream of bytes carries for channels.
+//! Multiplexes many byte streams over one, for links that consist of a single byte stream.
 //!
-//! Both ends of the link have a [`Streams`]. Each gives it the ends of streams that programs have on its
-//! side, by number, and either side may come first. Nothing is sent on a stream before the far side has
-//! opened it too, and never more than the far side has room for: a program that does not read stops its own
-//! sender and no other. A side that is done ends the stream in both directions, like a socket that is closed.
-//! What was sent before is still delivered.
+//! Each end of the link has a [`Streams`], to which the streams of its side's programs are added by number.
+//! Either side may come first. Nothing is sent on a stream before the far side has opened it too, and never
+//! more than the far side has room for: a program that does not read blocks only its own sender. A side that
+//! is done ends the stream in both directions, like a closed socket; what was sent before is still delivered.
 //!
-//! The format is specified in `docs/specs/streams.md`. Bytes are arguments; there is no I/O here.
+//! The format is specified in `docs/specs/streams.md`. Sans-IO: bytes are arguments and results.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Bytes that a side takes of a stream before its program has read any.
+/// Receive window: bytes of a stream that a side accepts before its program has read any.
 pub const WINDOW_BYTES: u32 = 256 << 10;
 
-/// The most bytes of a stream in one frame, so that streams take turns.
+/// Maximum data bytes in one frame, so that streams take turns.
 pub const MAX_DATA_BYTES: usize = 16 << 10;
 
-/// While more than this waits for the link, no stream may send: what waits delays all streams.
+/// No stream may send while more bytes than this wait for the link, because they delay all streams.
 pub const MAX_WAITING_BYTES: usize = 64 << 10;
 
-/// The most streams that the far side may have opened and this one not yet.
+/// Maximum number of streams that the far side has opened and this one has not.
 pub const MAX_UNANSWERED: usize = 16 << 10;
 
-/// Bytes before the data of a frame: the number of the stream, the kind and a count, little-endian.
+/// Bytes of a frame's header: stream number, kind and count, little-endian.
 pub const HEAD_BYTES: usize = 16;
 
 const OPEN: u32 = 1;
@@ -32,60 +31,60 @@ const DATA: u32 = 2;
 const ROOM: u32 = 3;
 const END: u32 = 4;
 
-/// What the far side did wrong; the link is of no use afterwards.
+/// Protocol violation by the far side. The link is unusable afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamsError {
-    /// A kind of frame that there is not.
+    /// The kind of a frame is unknown.
     #[error("a frame of the unknown kind {0}")]
     Kind(u32),
-    /// More bytes than a frame has.
+    /// A frame is longer than the maximum.
     #[error("a frame of {0} bytes; at most {MAX_DATA_BYTES} are allowed")]
     Length(u32),
-    /// More bytes of a stream than there was room for, or bytes of one that is not open.
+    /// A stream's data exceeds its window, or the stream is not open.
     #[error("{length_bytes} bytes of stream {stream}, which had room for {room_bytes}")]
     NoRoom {
-        /// The stream.
+        /// Number of the stream.
         stream: u64,
-        /// What came.
+        /// Length of the data received.
         length_bytes: u32,
-        /// What could have come.
+        /// Length that would have been allowed.
         room_bytes: u32,
     },
-    /// A frame that does not fit the state of its stream.
+    /// A frame is invalid in the state of its stream.
     #[error("a frame of kind {kind} that stream {stream} cannot have now")]
     State {
-        /// The stream.
+        /// Number of the stream.
         stream: u64,
-        /// The kind.
+        /// Kind of the frame.
         kind: u32,
     },
-    /// Too many streams that only the far side has opened.
+    /// The far side has opened too many streams that this side has not.
     #[error("more than {MAX_UNANSWERED} streams that this side has not opened")]
     TooMany,
 }
 
-/// Whether a side has a stream open.
+/// State of a stream on one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// Not yet.
+    /// Not opened yet.
     Awaited,
     Open,
-    /// It said that it is done.
+    /// Ended.
     Ended,
 }
 
-/// A stream, as one side of the link has it.
+/// State of a stream on one side of the link.
 #[derive(Debug)]
 struct Stream {
     here: End,
     there: End,
     /// Bytes that the far side has room for.
     credit: u32,
-    /// Bytes that this side has promised room for.
+    /// Bytes of window granted to the far side and not used yet.
     promised: u32,
-    /// Bytes delivered since room for them was promised anew.
+    /// Bytes delivered since the window was last extended.
     delivered: u32,
-    /// Received and not yet delivered.
+    /// Bytes received and not yet delivered.
     pending: VecDeque<u8>,
 }
 
@@ -101,42 +100,42 @@ impl Stream {
         }
     }
 
-    /// Neither side will say anything more of it.
+    /// Whether both sides have ended the stream.
     fn is_over(&self) -> bool {
         (self.here, self.there) == (End::Ended, End::Ended)
     }
 }
 
-/// The streams of a link, as one side has them.
+/// Streams of a link, as seen from one side.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: BTreeMap<u64, Stream>,
-    /// How many of them only the far side has opened.
+    /// Number of streams that only the far side has opened.
     unanswered: usize,
-    /// Frames that the link has not taken.
+    /// Frames that the link has not fully accepted yet.
     outgoing: Vec<u8>,
-    /// How many bytes of them it has taken.
+    /// Number of bytes of `outgoing` that it has accepted.
     taken: usize,
-    /// The head of the frame that arrives, as far as it is there.
+    /// Received part of an incomplete frame header.
     head: Vec<u8>,
-    /// The stream whose data arrives, and how much is still to come.
+    /// Stream whose data is being received, and the number of bytes still missing.
     body: Option<(u64, usize)>,
 }
 
 impl Streams {
-    /// A link without streams.
+    /// Creates the state of a link without streams.
     #[must_use]
     pub fn new() -> Self {
         Streams::default()
     }
 
-    /// How many streams there are, on either side.
+    /// Returns the number of streams open on either side.
     #[must_use]
     pub fn count(&self) -> usize {
         self.streams.len()
     }
 
-    /// A program of this side has its end of a stream. A number is opened once.
+    /// Opens a stream on this side. A number may be opened once.
     pub fn open(&mut self, stream: u64) {
         let record = self.streams.entry(stream).or_insert_with(Stream::new);
         if record.here != End::Awaited {
@@ -147,7 +146,8 @@ impl Streams {
         push(&mut self.outgoing, stream, OPEN, WINDOW_BYTES, &[]);
     }
 
-    /// The end of this side is gone, or never came to be: the far side learns it behind what was sent.
+    /// Ends a stream on this side, even if it was never opened. The far side learns it after everything sent
+    /// before.
     pub fn end(&mut self, stream: u64) {
         let record = self.streams.entry(stream).or_insert_with(Stream::new);
         if record.here == End::Ended {
@@ -162,7 +162,7 @@ impl Streams {
         }
     }
 
-    /// How many bytes may be sent on a stream now.
+    /// Returns how many bytes may be sent on a stream now.
     #[must_use]
     pub fn room(&self, stream: u64) -> usize {
         let record = self.streams.get(&stream);
@@ -174,7 +174,7 @@ impl Streams {
         }
     }
 
-    /// Sends bytes, as many as there is [`room`](Self::room) for; returns how many.
+    /// Sends as many bytes as there is [`room`](Self::room) for and returns their number.
     pub fn send(&mut self, stream: u64, bytes: &[u8]) -> usize {
         let count = self.room(stream).min(bytes.len());
         if let Some(record) = self.streams.get_mut(&stream).filter(|_| count > 0) {
@@ -184,19 +184,19 @@ impl Streams {
         count
     }
 
-    /// What has arrived for this side's end of a stream, or the first part of it.
+    /// Returns the bytes received for this side's program, or a first part of them.
     #[must_use]
     pub fn pending(&self, stream: u64) -> &[u8] {
         self.streams.get(&stream).map_or(&[], |record| record.pending.as_slices().0)
     }
 
-    /// The end of this side has taken `count` of the pending bytes.
+    /// Removes `count` pending bytes that the program on this side accepted.
     pub fn delivered(&mut self, stream: u64, count: usize) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let count = count.min(record.pending.len());
         record.pending.drain(..count);
         record.delivered += count as u32;
-        // Not for every few bytes, and early enough that a sender need not stop.
+        // Not for every few bytes, but early enough that a sender need not stop.
         if record.delivered >= WINDOW_BYTES / 4 && record.there == End::Open {
             record.promised += record.delivered;
             push(&mut self.outgoing, stream, ROOM, record.delivered, &[]);
@@ -204,15 +204,15 @@ impl Streams {
         }
     }
 
-    /// Whether the far side is done and everything that it sent was delivered: this side's end is to be
-    /// closed and [ended](Self::end).
+    /// Whether the far side has ended and everything that it sent was delivered. The caller should then close
+    /// its end and [end](Self::end) the stream.
     #[must_use]
     pub fn is_done(&self, stream: u64) -> bool {
         let record = self.streams.get(&stream);
         record.is_none_or(|record| record.there == End::Ended && record.pending.is_empty())
     }
 
-    /// Bytes for the link.
+    /// Returns bytes to be written to the link.
     #[must_use]
     pub fn outgoing(&self) -> &[u8] {
         &self.outgoing[self.taken..]
@@ -222,7 +222,7 @@ impl Streams {
         self.outgoing.len() - self.taken
     }
 
-    /// The link has taken `count` of the outgoing bytes.
+    /// Removes `count` outgoing bytes that the link accepted.
     pub fn sent(&mut self, count: usize) {
         self.taken = (self.taken + count).min(self.outgoing.len());
         if self.taken == self.outgoing.len() {
@@ -234,15 +234,15 @@ impl Streams {
         }
     }
 
-    /// Takes in bytes of the link.
+    /// Processes bytes received from the link.
     ///
     /// # Errors
-    /// [`StreamsError`]: the far side broke the protocol.
+    /// [`StreamsError`] when the far side violated the protocol.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), StreamsError> {
         while !bytes.is_empty() {
             if let Some((stream, left)) = self.body {
                 let (data, rest) = bytes.split_at(left.min(bytes.len()));
-                // What comes after this side has ended is dropped.
+                // Data received after this side has ended is dropped.
                 if let Some(record) = self.streams.get_mut(&stream).filter(|it| it.here == End::Open) {
                     record.pending.extend(data);
                 }
@@ -294,7 +294,7 @@ impl Streams {
         }
     }
 
-    /// The far side has opened or ended a stream.
+    /// Handles the opening or the end of a stream by the far side.
     fn answered(&mut self, stream: u64, kind: u32, count: u32) -> Result<(), StreamsError> {
         let Some(record) = self.streams.get_mut(&stream) else { return Ok(()) };
         let first = record.there == End::Awaited;
@@ -321,6 +321,6 @@ fn push(outgoing: &mut Vec<u8>, stream: u64, kind: u32, count: u32, data: &[u8])
     outgoing.extend_from_slice(data);
 }
 
-// Nothing here is unsafe or shared, and what the tests send is much for miri.
+// Not under miri: there is no unsafe or shared code here, and the tests transfer too much data.
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests;

@@ -1,26 +1,26 @@
-//! The verdict that ends a handshake: the same in memory, on streams and on simulated links.
+//! Verdicts that end a handshake, the same in memory, on streams and on simulated links.
 
 use crate::handshake::HandshakeError;
 
 /// The channel may open.
 pub const ACCEPTED: u64 = 1;
-/// The hellos differ; the peer can find out how by itself.
+/// The hellos differ. The peer can determine the difference itself.
 pub const DISAGREED: u64 = 2;
-/// The program declined; the upper half holds its reason.
+/// The program declined. The upper half holds its reason.
 const DECLINED: u64 = 3;
-/// This side waited for the other until its deadline and is gone.
+/// This side waited until its deadline and has left.
 pub const WITHDRAWN: u64 = 4;
-/// What a relay writes when the end behind it is gone; see [`crate::far_end`]. Not part of the handshake.
+/// Written by a relay when the end behind it is gone; see [`crate::far_end`]. Not part of the handshake.
 pub(crate) const GONE: u64 = 5;
 
-/// The verdict of a program that declines the channel.
+/// Returns the verdict of a program that declines the channel.
 #[must_use]
 pub const fn declined(reason: u32) -> u64 {
     DECLINED | (reason as u64) << 32
 }
 
-/// Interprets the peer's verdict for a side that accepts. `verdict` must not be 0, which stands for none
-/// yet.
+/// Interprets the peer's verdict for a side that accepts. `verdict` must not be 0, which means that there is
+/// none yet.
 ///
 /// # Errors
 /// [`HandshakeError`] unless the peer accepts too.

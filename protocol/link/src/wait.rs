@@ -1,5 +1,5 @@
-//! Waits with a deadline for anything that can end a sleep: poll briefly, spin for about the cost of a
-//! wake-up, then sleep.
+//! Waits with a deadline for anything that can end a sleep: polls briefly, spins for about the cost of a
+//! wake-up, then sleeps.
 //!
 //! The caller supplies the clock, the sleep and the condition ([`Waiter`]): any number of channels of any
 //! transport on Linux, any number of channel ends on a board.
@@ -8,48 +8,49 @@ use core::time::Duration;
 
 use crate::end::Announced;
 
-/// How long to spin before sleeping, in nanoseconds: about the cost of a wake-up by another processor
-/// through an operating system. A longer spin wastes more than it can save.
+/// Time to spin before sleeping, in nanoseconds: about the cost of a wake-up by another processor through an
+/// operating system. A longer spin wastes more than it can save.
 pub const DEFAULT_SPIN_NS: u64 = 50_000;
 
-/// Polls before anything else, without a look at the clock: a reply from a processor that shares a cache
-/// arrives within them.
+/// Number of polls before the clock is first read. A reply from a processor that shares a cache arrives
+/// within them.
 const BRIEF_POLLS: u32 = 32;
 
 /// Polls between two reads of the clock, each of which costs as much as a poll of a ring or more.
 const POLLS_PER_CLOCK: u32 = 16;
 
-/// Failed waits after which the full budget is tried once more, initially and at most. The number doubles
-/// after each trial that fails.
+/// Failed waits after which the full budget is tried again, as initial value and as upper limit of the
+/// adaptive number. The number doubles after each failed trial.
 const WAITS_TO_TRIAL: u32 = 16;
 const MAX_WAITS_TO_TRIAL: u32 = 256;
 
-/// A yield that took longer, in nanoseconds, went to a program that computes and has nothing to do with the
-/// wait: a sleep would have ended sooner.
+/// Duration of a slow yield, in nanoseconds: the processor went to a program that computes and is unrelated
+/// to the wait, so a sleep would have ended sooner.
 const SLOW_YIELD_NS: u64 = 100_000;
 
-/// Waits without yields after such a one.
+/// Number of waits without yields after a slow one.
 const WAITS_WITHOUT_YIELD: u32 = 256;
 
-/// What a thread waits for and how it sleeps.
+/// Condition that a thread waits for, and the means to sleep.
 pub trait Waiter {
     /// The error of a failed sleep.
     type Error;
 
-    /// The time in nanoseconds on a monotonic clock.
+    /// Returns the time on a monotonic clock, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Lets another program run on this processor, if one waits for it: it may be the peer. Where nothing
-    /// else can run it does nothing.
+    /// Lets another runnable program use this processor, possibly the peer. Does nothing where nothing else
+    /// can run.
     fn yield_now(&self) {}
 
-    /// Announces to every peer that this thread is about to sleep.
+    /// Announces to all peers that this thread is about to sleep.
     fn announce(&mut self) -> Announced;
 
-    /// Makes every processor that may run a peer execute a full barrier, when an announcement needs one.
+    /// Makes every processor that may run a peer execute a full barrier. Called if an announcement requires
+    /// it.
     fn barrier(&mut self);
 
-    /// The last poll before the sleep: false when the awaited condition already holds.
+    /// Polls a last time before the sleep. Returns false if the awaited condition already holds.
     fn may_sleep(&mut self) -> bool;
 
     /// Sleeps until a peer rings or is gone, or the clock reaches `until_ns`.
@@ -58,20 +59,19 @@ pub trait Waiter {
     /// The error of the operating system.
     fn sleep(&mut self, until_ns: u64) -> Result<(), Self::Error>;
 
-    /// Withdraws the announcements and processes what ended the sleep, if there was one.
+    /// Withdraws the announcements and processes the event that ended the sleep, if there was a sleep.
     ///
     /// # Errors
     /// A malformed report of the monitor.
     fn awake(&mut self) -> Result<(), Self::Error>;
 }
 
-/// A budget for spinning that adapts: a failed spin halves it, down to a 64th, and a successful one
-/// restores it.
+/// Adaptive spin budget: a failed spin halves it, down to a 64th, and a successful one restores it.
 ///
-/// With more waiters than processors, spinning only keeps the peer from running; the budget adapts to that.
-/// To detect a peer that answers in time but later than the reduced budget, the full budget is tried now
-/// and then. Two sides that wait for each other with reduced budgets both sleep, and are late because they
-/// sleep: early trials break that pattern, and ever rarer ones keep the cost low where they fail.
+/// With more waiters than processors, spinning only keeps the peer from running, and the budget adapts to
+/// that. To detect a peer that answers in time but after the reduced budget, the full budget is retried
+/// occasionally. Two sides that wait for each other with reduced budgets both sleep, and are late because
+/// they sleep: early trials break that pattern, and increasingly rare ones keep the cost low where they fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     full_ns: u64,
@@ -82,7 +82,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// A budget of `full_ns` nanoseconds; with zero, a wait sleeps at once.
+    /// Creates a budget of `full_ns` nanoseconds. With zero, a wait sleeps at once.
     #[must_use]
     pub const fn new(full_ns: u64) -> Self {
         let waits_to_trial = WAITS_TO_TRIAL;
@@ -91,7 +91,7 @@ impl Spin {
 
     /// Calls `attempt` up to 32 times, or once with a budget of zero, without reading the clock.
     ///
-    /// Inlined with a single call of `attempt`, so that `attempt` is compiled into the caller: it lies
+    /// Inlined with a single call of `attempt`, so that `attempt` is compiled into the caller: this path lies
     /// between a message and its reply.
     #[inline(always)]
     pub fn poll_briefly<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
@@ -101,20 +101,20 @@ impl Spin {
                 self.found_after(poll);
                 return found;
             }
-            // A poll without a pause takes the line away from a peer that is still filling it: see ADR 0069.
+            // Polling without a pause would take the line from a peer that is still filling it; see ADR 0069.
             tombolo_base::sync::spin_hint();
         }
         None
     }
 
-    /// How many polls to make without reading the clock.
+    /// Returns the number of polls to make without reading the clock.
     #[inline(always)]
     #[must_use]
     pub fn brief_polls(&self) -> u32 {
         if self.full_ns == 0 { 1 } else { BRIEF_POLLS }
     }
 
-    /// To be called when one of those polls found something, after `polls` that did not.
+    /// Records that one of those polls succeeded after `polls` failed ones.
     #[inline(always)]
     pub fn found_after(&mut self, polls: u32) {
         if polls > 0 {
@@ -122,9 +122,9 @@ impl Spin {
         }
     }
 
-    /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock reaches
-    /// `deadline_ns`. Calls `yield_now` before each look at the clock but the first; not for some waits after
-    /// a yield that took long, because the processor has other work.
+    /// Calls `attempt` with `target` until it returns `Some`, the budget is spent or the clock reaches
+    /// `deadline_ns`. Calls `yield_now` before each clock read but the first; after a slow yield it omits
+    /// this for some waits, because the processor has other work.
     pub fn run<C: ?Sized, T>(
         &mut self,
         target: &mut C,
@@ -188,12 +188,12 @@ impl Default for Spin {
     }
 }
 
-/// Calls `attempt` until it returns something; `None` after `timeout`.
+/// Calls `attempt` until it returns `Some`. Returns `None` after `timeout`.
 ///
-/// The timeout starts after the first few failed attempts, so that those need no clock.
+/// The timeout starts after the first few failed attempts, so that these need no clock.
 ///
 /// # Errors
-/// As [`Waiter::sleep`] and [`Waiter::awake`].
+/// Same as [`Waiter::sleep`] and [`Waiter::awake`].
 #[inline]
 pub fn until<W: Waiter, T>(
     waiter: &mut W,
@@ -223,11 +223,11 @@ pub fn until<W: Waiter, T>(
     }
 }
 
-/// Sleeps until the awaited condition may hold or the clock reaches `until_ns`; not at all if it already
-/// holds.
+/// Sleeps until the awaited condition may hold or the clock reaches `until_ns`. Does not sleep if the
+/// condition already holds.
 ///
 /// # Errors
-/// As [`Waiter::sleep`] and [`Waiter::awake`].
+/// Same as [`Waiter::sleep`] and [`Waiter::awake`].
 pub fn sleep<W: Waiter>(waiter: &mut W, until_ns: u64) -> Result<(), W::Error> {
     if waiter.announce() == Announced::NeedsBarrier {
         waiter.barrier();
@@ -245,7 +245,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A clock that advances by a nanosecond with each read.
+    /// Returns a clock that advances by a nanosecond with each read.
     fn clock(now_ns: &core::cell::Cell<u64>) -> u64 {
         now_ns.set(now_ns.get() + 1);
         now_ns.get()
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_budget_is_spent_on_the_clock_and_not_past_the_deadline() {
         let mut polls = 0;
-        // Started at 1, and read again after each few polls.
+        // Starts at 1, and is read again after every few polls.
         assert_eq!(run(&mut Spin::new(3), u64::MAX, || count_poll(&mut polls)), None);
         assert_eq!(polls, 3 * POLLS_PER_CLOCK);
         polls = 0;
@@ -451,7 +451,7 @@ mod tests {
             None::<()>
         });
         assert_eq!(waited, Ok(None));
-        // The first, one after the sleep, and one after the deadline.
+        // One at first, one after the sleep, and one after the deadline.
         assert_eq!(attempts, 3);
         let slept = waiter.steps.iter().filter(|step| matches!(step, Step::Slept(12))).count();
         assert_eq!(slept, 1, "{:?}", waiter.steps);

@@ -1,7 +1,7 @@
-//! The division of a window.
+//! Layout and allocation of a window.
 //!
-//! The root monitor of the machine alone allocates, and its tables lie outside the window, so neither the
-//! other side nor a domain can corrupt them.
+//! Only the root monitor of the machine allocates. Its tables lie outside the window, so neither the other
+//! side nor a domain can corrupt them.
 //!
 //! ```text
 //! 0        header, one page: magic, version, generation, length, node and window, caches
@@ -20,60 +20,61 @@ use tombolo_ring::{SlotSize, Variant};
 use crate::hello::PROTOCOL_VERSION;
 use crate::layout::{ChannelConfig, ChannelLayout, PAGE_BYTES};
 
-/// The kinds of caches in a header.
+/// Codes of the kinds of caches in a header.
 const COHERENT: u64 = 0;
 const FLUSHED: u64 = 1;
 const EMULATED: u64 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBLWIND");
 
-/// The offset of the control channel, in bytes.
+/// Offset of the control channel, in bytes.
 pub const CONTROL_OFFSET_BYTES: usize = PAGE_BYTES;
 
-/// The shape of the control channel: many large slots, because it carries command lines and output.
+/// Returns the configuration of the control channel: many large slots, because it carries command lines and
+/// output.
 #[must_use]
 pub fn control_config() -> ChannelConfig {
     ChannelConfig { slot: SlotSize::B128, slots: 2048, variant: Variant::EpochCredit }
 }
 
-/// The first byte that can be allocated of a window without a control channel.
+/// Offset of the first allocatable byte of a window without a control channel.
 pub const SHARED_HEAP_OFFSET_BYTES: usize = PAGE_BYTES;
 
-/// The vector that wakes the monitor of a node for orders.
+/// Interrupt vector that wakes the monitor of a node for orders.
 pub const CONTROL_VECTOR: u16 = 0;
 
-/// The vector that wakes the monitor of a node for channels without a vector of their own, see
+/// Interrupt vector that wakes the monitor of a node for channels without a vector of their own; see
 /// [`rung`](crate::rung).
 pub const SHARED_VECTOR: u16 = 1;
 
-/// The first vector that is lent to ends of channels.
+/// First interrupt vector that is lent to ends of channels.
 pub const FIRST_LENT_VECTOR: u16 = 2;
 
-/// The first byte that can be allocated of the window of a node with the host.
+/// Returns the offset of the first allocatable byte of a node's window with the host.
 #[must_use]
 pub fn heap_offset_bytes() -> usize {
     CONTROL_OFFSET_BYTES + ChannelLayout::new(control_config()).length_bytes()
 }
 
-/// The smallest window with room for the control channel and a few channels, in bytes.
+/// Minimum size of a window, with room for the control channel and a few channels, in bytes.
 pub const MIN_WINDOW_BYTES: usize = 1 << 20;
 
-/// The contents of a window's first page.
+/// Contents of a window's first page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowHeader {
-    /// Which of the machine's windows it is.
+    /// Id of the window within the machine.
     pub window: WindowId,
-    /// The node whose window with the host it is; [`NodeId::HOST`] when several nodes share it.
+    /// Node that shares the window with the host; [`NodeId::HOST`] if several nodes share it.
     pub node: NodeId,
-    /// The node's generation.
+    /// Generation of the node.
     pub generation: NonZeroU16,
-    /// The length of the whole window, in bytes.
+    /// Length of the whole window, in bytes.
     pub length_bytes: u64,
-    /// How each side keeps its view of the window; `None` where it is coherent.
+    /// How each side keeps its view of the window consistent; `None` if the window is coherent.
     pub caches: Option<Caches>,
 }
 
-/// The window's header is missing, malformed or of another version.
+/// Error of a window header that is missing, malformed or of another version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum WindowError {
@@ -85,7 +86,7 @@ pub enum WindowError {
     /// The version differs.
     #[error("the window has version {theirs}, this program version {ours}; rebuild the node's image")]
     Version { ours: u32, theirs: u32 },
-    /// The length differs, or there is not even a page for the header.
+    /// The length differs, or the window is too short even for the header.
     #[error("the window's header says {said} bytes, but {found} are mapped")]
     Length { said: u64, found: u64 },
     /// The generation is zero.
@@ -123,7 +124,7 @@ impl WindowHeader {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// [`WindowError`] names the first field that is wrong.
+    /// [`WindowError`] of the first invalid field.
     pub fn read<C: CacheMaintenance>(window: &SharedMemory<C>) -> Result<Self, WindowError> {
         let found = window.len_bytes() as u64;
         if found < PAGE_BYTES as u64 {
@@ -155,16 +156,16 @@ impl WindowHeader {
     }
 }
 
-/// An allocated range of a window.
+/// Allocated range of a window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WindowRange {
-    /// First byte, a multiple of the page size.
+    /// Offset of the first byte, a multiple of the page size.
     pub offset_bytes: u64,
     /// Length, a multiple of the page size.
     pub length_bytes: u64,
 }
 
-/// No free range of the window is long enough.
+/// Error of an allocation: no free range of the window is long enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the window has no free range of {wanted_bytes} bytes (longest {longest_bytes} of {total_bytes}): \
@@ -177,18 +178,18 @@ pub struct WindowFull {
     pub total_bytes: u64,
 }
 
-/// Allocates ranges of a window: first fit, in pages; adjacent free ranges are merged.
+/// First-fit allocator for page ranges of a window. Adjacent free ranges are merged.
 #[derive(Debug)]
 pub struct WindowAllocator {
-    /// Free ranges: offset to length, never adjacent.
+    /// Free ranges, from offset to length; never adjacent.
     free: BTreeMap<u64, u64>,
-    /// Lent ranges: offset to length.
+    /// Allocated ranges, from offset to length.
     lent: BTreeMap<u64, u64>,
     total_bytes: u64,
 }
 
 impl WindowAllocator {
-    /// An allocator for the bytes `offset_bytes..length_bytes` of the window.
+    /// Creates an allocator for the bytes `offset_bytes..length_bytes` of the window.
     #[must_use]
     pub fn new(offset_bytes: u64, length_bytes: u64) -> Self {
         let page = PAGE_BYTES as u64;
@@ -210,17 +211,17 @@ impl WindowAllocator {
         self.lend_aligned(length_bytes, 1)
     }
 
-    /// As [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of two. Every
+    /// Like [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of two. Every
     /// range is aligned to pages.
     ///
     /// # Errors
-    /// [`WindowFull`], whose longest range is the longest with this alignment; the allocator is unchanged.
+    /// [`WindowFull`], with the longest range for this alignment; the allocator is unchanged.
     pub fn lend_aligned(
         &mut self,
         length_bytes: u64,
         alignment_bytes: u64,
     ) -> Result<WindowRange, WindowFull> {
-        // The first aligned offset in a free range, and the bytes left from there.
+        // First aligned offset in a free range, and the bytes available from there.
         let from = |offset: u64, available: u64| {
             let start = offset.checked_next_multiple_of(alignment_bytes.max(1))?;
             Some((start, available.checked_sub(start - offset)?))
@@ -252,14 +253,15 @@ impl WindowAllocator {
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
     }
 
-    /// Returns to the free list what is left of a free range before or after an allocated one, if anything.
+    /// Returns the rest of a free range before or after an allocated one to the free list, if it is not
+    /// empty.
     fn return_remainder(&mut self, at: u64, length: u64) {
         if length > 0 {
             self.free.insert(at, length);
         }
     }
 
-    /// Frees a range. Returns false and changes nothing when it is not allocated.
+    /// Frees a range. Returns false and changes nothing if it is not allocated.
     pub fn take_back(&mut self, range: WindowRange) -> bool {
         if self.lent.get(&range.offset_bytes) != Some(&range.length_bytes) {
             return false;
@@ -279,13 +281,13 @@ impl WindowAllocator {
         true
     }
 
-    /// The number of bytes allocated.
+    /// Returns the number of bytes allocated.
     #[must_use]
     pub fn lent_bytes(&self) -> u64 {
         self.lent.values().sum()
     }
 
-    /// Bytes that can be allocated in all.
+    /// Returns the number of bytes that can be allocated in total.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
@@ -416,7 +418,7 @@ mod tests {
     }
 
     proptest! {
-        // Under miri each step costs a thousand times as much.
+        // Each step is about a thousand times as slow under miri.
         #![proptest_config(ProptestConfig {
             cases: if cfg!(miri) { 2 } else { ProptestConfig::default().cases },
             failure_persistence: None,

@@ -1,4 +1,4 @@
-//! No path through a channel end makes more accesses to shared memory than its bound says.
+//! No path through a channel end exceeds its bound on accesses to shared memory.
 //!
 //! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-link --test bounds`; without that, accesses are not counted.
 #![cfg(all(sim, not(loom)))]
@@ -10,7 +10,7 @@ use tombolo_link::end::{Awaited, Signals, WakeOrder};
 use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, Side};
 use tombolo_ring::{SlotSize, Variant};
 
-/// A lifeline that reports a death once told, and a clock that moves a check's interval at every look.
+/// Lifeline that reports a death on request, and clock that advances by a check interval at every read.
 #[derive(Default, Debug)]
 struct Told {
     gone: bool,
@@ -40,7 +40,7 @@ const LONGEST: usize = 192;
 const ORDERS: [WakeOrder; 2] = [WakeOrder::Fence, WakeOrder::Asymmetric];
 const VARIANTS: [Variant; 2] = [Variant::EpochCredit, Variant::UsedFlag];
 
-/// The most steps that any operation of a kind took.
+/// Maximum steps of each kind of operation.
 #[derive(Default)]
 struct Most {
     send: Steps,
@@ -66,7 +66,7 @@ fn receive(end: &mut TestEnd, most: &mut Most) {
     within("receive", steps, bound, &mut most.receive);
 }
 
-/// Sleeps for nothing: announced, and withdrawn.
+/// Announces a sleep and withdraws it.
 fn doze(end: &mut TestEnd, most: &mut Most) {
     let bound = end.announce_bound();
     let (_, announced) = counted(|| end.announce(Awaited::Both));
@@ -75,7 +75,7 @@ fn doze(end: &mut TestEnd, most: &mut Most) {
     within("announce", announced + withdrawn, bound, &mut most.announce);
 }
 
-/// Both ends do what a seed says; a hostile peer changes words of the memory between, too.
+/// Runs both ends in a random order derived from the seed. A hostile peer also changes words of the memory.
 fn walk(seed: u64, order: WakeOrder, variant: Variant, hostile: bool, most: &mut Most) {
     let mut random = Random::new(seed);
     let config = ChannelConfig::new(SlotSize::B32, 8, variant).unwrap();
@@ -113,7 +113,7 @@ fn ends_stay_within_their_bounds_with_peers_of_both_kinds() {
             walk(seed, order, variant, true, &mut most);
         }
         println!("{order:?} {variant:?}: {:?} {:?} {:?}", most.send, most.receive, most.announce);
-        // No operation on the way of a message locks a bus or can be made to try again.
+        // No operation on the path of a message uses a locked instruction or can be forced to retry.
         assert_eq!(most.send.read_modify_writes + most.receive.read_modify_writes, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A channel end with a bell, a lifeline and a clock that the test sets.
+//! Channel end with a bell, a lifeline and a clock that are controlled by the test.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -12,11 +12,11 @@ use tombolo_link::end::{
 use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, EndError, Side};
 use tombolo_ring::{SlotSize, Variant};
 
-/// What surrounds an end, and what the end asked of it.
+/// Surroundings of an end, and a record of its calls.
 #[derive(Default, Debug)]
 struct World {
     now_ns: Cell<u64>,
-    /// The peer is gone; the end learns it when it listens.
+    /// Whether the peer is gone. The end detects it when it reads the lifeline.
     gone: Cell<bool>,
     heard: Cell<bool>,
     rings: Cell<u32>,
@@ -160,7 +160,8 @@ fn the_credit_of_an_answer_counts_for_every_way_to_send() {
         for _ in 0..8 {
             a.try_send(&[1]).unwrap();
         }
-        // The fifth slot returns with the answer alone: the credit line has four until half the ring is due.
+        // The fifth slot returns only with the reply: the credit line holds four until half of the ring is
+        // due.
         for _ in 0..5 {
             recv(&mut b).unwrap().expect("a message");
         }
@@ -201,7 +202,7 @@ fn every_way_to_receive_rings_one_that_waits_for_room() {
     let ways: [fn(&mut TestEnd); 4] = [
         |end| while recv(end).unwrap().is_some() {},
         |end| assert_eq!(recv_batch(end, 4).1, Ok(4)),
-        // Half the ring: slots are returned with a message, not after the last.
+        // Half of the ring: slots are returned with a message, not after the last one.
         |end| drop((recv(end).unwrap(), recv(end).unwrap())),
         |end| {
             assert!(recv(end).unwrap().is_some());
@@ -249,7 +250,7 @@ fn a_sleep_is_refused_for_what_is_awaited_only() {
 
 #[test]
 fn an_announcement_is_for_what_is_awaited_and_taken_back() {
-    // Slots are returned and a message is sent: which of the two rings?
+    // Slots are returned and a message is sent: checks which of the two rings.
     for (awaited, rings) in [(Awaited::Message, 1), (Awaited::Room, 1), (Awaited::Both, 2)] {
         let Pair { mut a, mut b, at_b, .. } = pair(2);
         while a.try_send(&[1]).is_ok() {}
@@ -379,8 +380,8 @@ fn room_is_asked_for_as_long_as_the_message_that_found_none() {
     assert_eq!(a.try_send(&[1]), Err(EndError::Closed));
 }
 
-/// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once in a
-/// millisecond, if nothing passes.
+/// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once per
+/// millisecond, if there is no traffic.
 #[test]
 fn a_poller_checks_its_lifeline_now_and_then() {
     type Poll = fn(&mut TestEnd);
@@ -399,7 +400,7 @@ fn a_poller_checks_its_lifeline_now_and_then() {
             (0..polls).for_each(|_| poll(&mut a));
             at_a.listens.get()
         };
-        // The first check finds that a message has passed.
+        // The first check finds that a message has arrived.
         assert_eq!(listens_after(5, 32), 0);
         assert_eq!(listens_after(1_000_004, 32), 0, "it is not due");
         assert_eq!(listens_after(1_000_005, 31), 0);
@@ -436,7 +437,7 @@ fn a_close_reaches_a_peer_that_only_sends_once() {
     a.close();
     a.close();
     assert_eq!(at_a.rings.get(), 1);
-    // Still announced as asleep: a peer that only sends must come and look.
+    // Still announced as asleep: a peer that only sends must take the slow path and check.
     a.awake(true);
     b.try_send(&[1]).unwrap();
     assert_eq!(at_b.rings.get(), 1);

@@ -1,8 +1,8 @@
-//! Channels in memory that is not coherent: each end works through an emulated cache of its own.
+//! Channels in incoherent memory: each end works through an emulated cache of its own.
 //!
-//! Without evictions a missing cache operation leaves a message or a wake-up behind for ever; with many of
-//! them an operation in the wrong order delivers wrong bytes. So each rate is tried, and for each mutant,
-//! which omits or delays one kind of operation, some rate must notice.
+//! Without evictions a missing cache operation leaves a message or a wake-up behind forever; with many of
+//! them an operation in the wrong order delivers wrong bytes. So each rate is tried, and each mutant, which
+//! omits or delays one kind of operation, must be detected at some rate.
 #![cfg(not(any(loom, sim, miri)))]
 
 mod mutant;
@@ -17,10 +17,10 @@ use tombolo_link::end::{Announced, Awaited, ChannelEnd, Deferred, EndError};
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Opening, Side};
 use tombolo_ring::{SlotSize, Variant};
 
-/// At one in this many operations a line is evicted.
+/// Eviction rates: a line is evicted in one of this many operations.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
 
-/// Runs of each shape at each rate; fewer under an emulator.
+/// Runs of each configuration at each rate; fewer under an emulator.
 const SEEDS: u64 = if cfg!(target_arch = "x86_64") { 20 } else { 3 };
 
 /// One end, what it has sent and received, and whether it sleeps.
@@ -31,7 +31,7 @@ struct Party<C: CacheMaintenance> {
     asleep: bool,
 }
 
-/// The bytes of message `index` of a direction.
+/// Returns the bytes of message `index` of a direction.
 fn content(seed: u64, index: u64, max_bytes: usize) -> Vec<u8> {
     let mut random = Random::new(seed.wrapping_add(index.wrapping_mul(77)));
     let length = random.index(max_bytes + 1);
@@ -64,7 +64,7 @@ fn open<C: CacheMaintenance>(
     Ok([end(0, agreed_a)?, end(1, agreed_b)?])
 }
 
-/// Sends `messages` each way in random steps; an error says what went wrong.
+/// Sends `messages` in each direction in random steps. The error describes the failure.
 fn exchange<C: CacheMaintenance>(
     views: [SharedMemory<C>; 2],
     config: ChannelConfig,
@@ -87,7 +87,7 @@ fn exchange<C: CacheMaintenance>(
     Err(format!("stuck: {progress:?}"))
 }
 
-/// One random operation of one side; whether it moved anything.
+/// Performs one random operation of one side. Returns whether it moved anything.
 fn step<C: CacheMaintenance>(
     parties: &mut [Party<C>; 2],
     side: usize,
@@ -126,7 +126,7 @@ fn step<C: CacheMaintenance>(
     Ok(moved)
 }
 
-/// Sends up to two messages together; returns how many.
+/// Sends up to two messages together. Returns their number.
 fn batch<C: CacheMaintenance>(party: &mut Party<C>, seed: u64, max_bytes: usize) -> Result<u64, String> {
     let (first, mut added) = (party.sent, 0);
     let sent = party.end.try_send_batch(|mut batch| {
@@ -209,7 +209,7 @@ fn shapes() -> Vec<ChannelConfig> {
     .into()
 }
 
-/// One run; what went wrong, if anything did.
+/// Performs one run. The error describes the failure.
 fn run(config: ChannelConfig, rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let view = |seed| {
@@ -231,7 +231,7 @@ fn messages_and_wake_ups_arrive_at_every_rate_of_evictions() {
     }
 }
 
-/// In how many of 12 runs the mutant is noticed, for each rate.
+/// Returns, for each rate, in how many of 12 runs the mutant is detected.
 fn noticed(config: ChannelConfig, mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(config, rate, *seed, mutation).is_err()).count())
 }
@@ -253,8 +253,8 @@ fn write_backs_in_the_wrong_order_are_noticed() {
     }
 }
 
-/// The producer's cache may hold a slot's word as it was before the consumer cleared it, and evict it with
-/// the first bytes of the next message: the consumer would find an old message.
+/// The producer's cache may hold a slot's word from before the consumer cleared it, and evict it with the
+/// first bytes of the next message: the consumer would find an old message.
 #[test]
 fn two_writers_of_one_line_are_refused() {
     let config = ChannelConfig::new(SlotSize::B64, 4, Variant::UsedFlag).unwrap();

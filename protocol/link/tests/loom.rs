@@ -47,7 +47,7 @@ fn an_end_that_was_received_ends_sending_too() {
 }
 
 /// Two programs of a node ring the doorbell that their channels share. Its word stands for the doorbell: a
-/// monitor that finds no change in it since it last looked sleeps.
+/// monitor that finds it unchanged since its last check sleeps.
 #[test]
 fn a_monitor_that_heard_a_ring_finds_its_channel_by_the_group() {
     loom::model(|| {

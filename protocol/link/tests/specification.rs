@@ -10,8 +10,8 @@ use tombolo_ring::{SlotSize, Variant, WakeOrder};
 
 const SPECIFICATION: &str = include_str!("../../../docs/specs/channel.md");
 
-/// The bytes of the dump under the heading, in a memory of `length_bytes`; bytes that the dump omits are
-/// zero.
+/// Returns the bytes of the dump under a heading, in a memory of `length_bytes`. Bytes that the dump omits
+/// are zero.
 fn dump(heading: &str, length_bytes: usize) -> Vec<u8> {
     let section = SPECIFICATION.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let dump = section.split("```").nth(1).unwrap();

@@ -1,10 +1,10 @@
 //! Names: the records of a node or a machine, the sessions that wait for them, and the locks that sessions
 //! hold.
 //!
-//! [`Naming`] is the state machine of one scope, a node or the machine: records with attributes, queries,
-//! watches, locks, semaphores and barriers. Its inputs are requests, ends of sessions and time; its outputs
-//! are answers and notices. It never blocks, reads no clock and is `no_std`, so monitors, the simulator and
-//! tests run the same code.
+//! [`Naming`] is the state machine of one scope, a node or the machine, with its records, queries, watches,
+//! locks, semaphores and barriers. Its inputs are requests, ends of sessions and time; its outputs are
+//! answers and notices. It never blocks, reads no clock and is `no_std`, so monitors, the simulator and tests
+//! run the same code.
 //!
 //! **Invariant:** everything that a session holds is released when the session is closed, and a session is
 //! closed only on evidence that it ended.

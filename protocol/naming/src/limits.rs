@@ -1,46 +1,46 @@
-//! The limits of a scope.
+//! Limits of a scope.
 
-/// The limits of a scope. A request beyond one fails with [`NameFault::Limit`](crate::NameFault::Limit) and
-/// its value.
+/// Limits of a scope. A request that exceeds one fails with [`NameFault::Limit`](crate::NameFault::Limit),
+/// which holds its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The most records in the scope.
+    /// Maximum number of records in the scope.
     pub records: usize,
-    /// The most records that end with one session, exports included.
+    /// Maximum number of records that end with one session, including exports.
     pub records_per_session: usize,
-    /// The size of all records together, in bytes.
+    /// Maximum total size of all records, in bytes.
     pub store_bytes: usize,
-    /// The most attributes of one record or event.
+    /// Maximum number of attributes of one record or event.
     pub attributes: usize,
-    /// The size of one record or event, in bytes.
+    /// Maximum size of one record or event, in bytes.
     pub record_bytes: usize,
-    /// The most constraints of one query.
+    /// Maximum number of constraints of one query.
     pub constraints: usize,
-    /// The most watches and subscriptions in the scope.
+    /// Maximum number of watches and subscriptions in the scope.
     pub watches: usize,
-    /// The most watches and subscriptions of one session.
+    /// Maximum number of watches and subscriptions of one session.
     pub watches_per_session: usize,
-    /// The most notices of one watch in transit, which bounds what a client can request.
+    /// Maximum number of notices of one watch in transit, which caps the capacity that a client requests.
     pub watch_capacity: u32,
-    /// The size of the notices in transit to one session, in bytes.
+    /// Maximum size of the notices in transit to one session, in bytes.
     pub notice_bytes_per_session: usize,
-    /// The most pending requests of one session.
+    /// Maximum number of pending requests of one session.
     pub waits_per_session: usize,
-    /// The most locks, semaphores and barriers in the scope.
+    /// Maximum number of locks, semaphores and barriers in the scope.
     pub objects: usize,
-    /// The most locks, permits and barrier places that one session holds.
+    /// Maximum number of locks, permits and barrier places that one session holds.
     pub holdings_per_session: usize,
-    /// The most permits of one semaphore.
+    /// Maximum number of permits of one semaphore.
     pub permits: u32,
-    /// The most parties of one barrier.
+    /// Maximum number of parties of one barrier.
     pub parties: u32,
-    /// The most records in one answer.
+    /// Maximum number of records in one answer.
     pub page_records: usize,
-    /// The encoded size of the records in one answer, in bytes.
+    /// Maximum encoded size of the records in one answer, in bytes.
     pub page_bytes: usize,
-    /// The most steps for matching one record.
+    /// Maximum number of steps for matching one record.
     pub steps_per_record: u64,
-    /// The most steps for one request.
+    /// Maximum number of steps for one request.
     pub steps_per_request: u64,
 }
 

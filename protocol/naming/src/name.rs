@@ -1,14 +1,14 @@
-//! The syntax, order and scope of names.
+//! Syntax, order and scope of names.
 
 use alloc::string::String;
 use core::cmp::Ordering;
 
 use crate::records::Scope;
 
-/// The longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// The longest name of an attribute, in bytes.
+/// Maximum length of an attribute's name, in bytes.
 pub const MAX_ATTRIBUTE_BYTES: usize = 64;
 
 /// Whether `name` is valid: 1 to [`MAX_NAME_BYTES`] letters, digits, `.`, `_`, `-`, `/` or `:`.
@@ -25,8 +25,8 @@ pub fn is_attribute(name: &str) -> bool {
     (1..=MAX_ATTRIBUTE_BYTES).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// Splits a name from user input into scope and name: `NAME` is the machine's, `@/NAME` the own node's,
-/// `@NODE/NAME` the one of node `NODE`.
+/// Splits a name from user input into scope and name: `NAME` belongs to the machine, `@/NAME` to the own
+/// node, `@NODE/NAME` to the node `NODE`.
 ///
 /// ```
 /// use tombolo_naming::{Scope, split_scope};
@@ -46,7 +46,7 @@ pub fn split_scope(text: &str) -> (Scope, &str) {
     }
 }
 
-/// A name with natural sort order: `job9` before `job10`.
+/// Name with natural sort order: `job9` before `job10`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NaturalName(pub String);
 
@@ -68,7 +68,7 @@ impl NaturalName {
             let (run_a, run_b) = (&left[..number_a], &right[..number_b]);
             let significant = |run: &[u8]| run.iter().take_while(|byte| **byte == b'0').count();
             let (value_a, value_b) = (&run_a[significant(run_a)..], &run_b[significant(run_b)..]);
-            // Without leading zeros the longer number is the larger one.
+            // Without leading zeros, the longer number is the larger one.
             match value_a.len().cmp(&value_b.len()).then_with(|| value_a.cmp(value_b)) {
                 Ordering::Equal => (left, right) = (&left[number_a..], &right[number_b..]),
                 unequal => return unequal,
@@ -79,7 +79,7 @@ impl NaturalName {
 
 impl Ord for NaturalName {
     fn cmp(&self, other: &Self) -> Ordering {
-        // `a01` and `a1` have the same value and are different names.
+        // `a01` and `a1` have the same value but are different names.
         Self::compare(self.0.as_bytes(), other.0.as_bytes()).then_with(|| self.0.cmp(&other.0))
     }
 }

@@ -13,13 +13,13 @@ impl EventMask {
     /// All events of records: set and deleted.
     pub const RECORDS: EventMask = EventMask(3);
 
-    /// The union of both masks.
+    /// Returns the union of both masks.
     #[must_use]
     pub fn and(self, other: EventMask) -> EventMask {
         EventMask(self.0 | other.0)
     }
 
-    /// Whether the masks have a common event.
+    /// Whether the masks have an event in common.
     #[must_use]
     pub fn has(self, other: EventMask) -> bool {
         self.0 & other.0 != 0

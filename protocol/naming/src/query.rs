@@ -1,4 +1,4 @@
-//! Queries, and matching them against records.
+//! Queries, and their evaluation against records.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
 use crate::value::Attributes;
 
 impl Comparison {
-    /// Every comparison, by code.
+    /// All comparisons, in the order of their codes.
     pub const ALL: [Comparison; 6] = [
         Comparison::Equal,
         Comparison::NotEqual,
@@ -34,7 +34,7 @@ impl Comparison {
         }
     }
 
-    /// The operator in the text form.
+    /// Returns the operator in the text form.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -49,13 +49,13 @@ impl Comparison {
 }
 
 impl Query {
-    /// Matches the record with this name.
+    /// Matches only the record with this name.
     #[must_use]
     pub fn exact(name: &str) -> Query {
         Query { name: NamePattern::Exact(name.into()), constraints: Vec::new() }
     }
 
-    /// Matches every record, whatever its name and attributes.
+    /// Matches every record, regardless of its name and attributes.
     #[must_use]
     pub fn any() -> Query {
         Query { name: NamePattern::Any, constraints: Vec::new() }
@@ -99,7 +99,7 @@ impl Query {
     /// Compiles the query for matching many records.
     ///
     /// # Errors
-    /// [`NameFault`]: an invalid name or pattern, or too many constraints.
+    /// [`NameFault`] for an invalid name or pattern, or too many constraints.
     pub fn compile(&self, limits: &Limits) -> Result<Matcher, NameFault> {
         let name = match &self.name {
             NamePattern::Exact(name) if is_name(name) => NameMatcher::Exact(name.clone()),
@@ -125,7 +125,7 @@ fn bad(text: &str, result: Result<Pattern, PatternError>) -> Result<Pattern, Nam
     })
 }
 
-/// Text from a client, truncated to fit in an answer.
+/// Truncates text from a client to fit in an answer.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(200).collect()
 }
@@ -203,7 +203,7 @@ impl CompiledConstraint {
     }
 }
 
-/// A query whose patterns are compiled.
+/// Query with compiled patterns.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     name: NameMatcher,
@@ -211,7 +211,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// The only name that can match, if there is exactly one.
+    /// Returns the only name that can match, if there is exactly one.
     #[must_use]
     pub fn exact(&self) -> Option<&str> {
         match &self.name {
@@ -234,7 +234,7 @@ impl Matcher {
         if !named {
             return Ok(false);
         }
-        // In the client's order, so that it can put cheap constraints first.
+        // In the client's order, so that clients can put cheap constraints first.
         for constraint in &self.constraints {
             if !constraint.holds(attributes, steps)? {
                 return Ok(false);

@@ -8,7 +8,7 @@ use tombolo_interface::{Holds, List, View};
 use crate::records::{AttributeView, MAX_GIVEN_ATTRIBUTES, Record, RecordView, Value};
 use crate::value::Attributes;
 
-/// An attribute is missing or has another type.
+/// Error of reading an attribute that is missing or has another type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum AttributeError {
@@ -21,10 +21,10 @@ pub enum AttributeError {
 }
 
 impl Record {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     ///
     /// # Errors
-    /// [`AttributeError::Missing`] when it does not exist.
+    /// [`AttributeError::Missing`] when the attribute does not exist.
     pub fn get(&self, attribute: &str) -> Result<&Value, AttributeError> {
         self.attributes.get(attribute).ok_or_else(|| AttributeError::Missing {
             record: self.name.clone(),
@@ -47,7 +47,7 @@ impl Record {
         })
     }
 
-    /// The value of an integer attribute.
+    /// Returns the value of an integer attribute.
     ///
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
@@ -58,7 +58,7 @@ impl Record {
         })
     }
 
-    /// The value of a float attribute.
+    /// Returns the value of a float attribute.
     ///
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
@@ -69,7 +69,7 @@ impl Record {
         })
     }
 
-    /// The value of a text attribute.
+    /// Returns the value of a text attribute.
     ///
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
@@ -80,7 +80,7 @@ impl Record {
         })
     }
 
-    /// The value of a bool attribute.
+    /// Returns the value of a bool attribute.
     ///
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
@@ -91,7 +91,7 @@ impl Record {
         })
     }
 
-    /// The value of a bytes attribute.
+    /// Returns the value of a bytes attribute.
     ///
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
@@ -117,15 +117,15 @@ impl fmt::Display for Record {
     }
 }
 
-/// The size of attributes with their names, in bytes.
+/// Returns the size of attributes with their names, in bytes.
 pub(crate) fn size_bytes(attributes: &Attributes) -> usize {
     attributes.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
 }
 
-/// The encoded size of a record, in bytes.
+/// Returns the encoded size of a record, in bytes.
 pub(crate) fn encoded_bytes(name: &str, attributes: &Attributes) -> usize {
     type Listed<'m> = List<'m, AttributeView<'m>, { MAX_GIVEN_ATTRIBUTES as u32 }>;
-    // An oversized record fills a page alone, and the client is told why it is not sent.
+    // An oversized record fills a page alone, and the client receives the reason why it is not sent.
     let outside =
         <Listed<'_> as Holds<Attributes>>::outside(attributes, "attributes").unwrap_or(usize::MAX / 2);
     RecordView::BYTES as usize + name.len().next_multiple_of(8) + outside

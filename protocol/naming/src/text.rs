@@ -1,9 +1,9 @@
-//! The text form of records and queries.
+//! Text form of records and queries.
 //!
 //! A record is `name { attribute: value, … }`; empty braces may be omitted. Values are integers, floats,
 //! `'text'`, bare words (also text), `true`, `false`, and bytes such as `x'00ff'`.
 //!
-//! In a query the name may be `_` for any, a glob (`svc/*`) or a regular expression (`r'^svc'`), and
+//! In a query the name may be `_` for any name, a glob (`svc/*`) or a regular expression (`r'^svc'`), and
 //! attributes may be compared (`age > 9`), matched (`attr: r'^a'`) or only required (`attr: _`).
 
 use alloc::string::{String, ToString};
@@ -13,22 +13,22 @@ use crate::name::{is_attribute, is_name};
 use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
 use crate::value::Attributes;
 
-/// A syntax error in a record or query, and its position.
+/// Syntax error in a record or query, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid record or query '{text}' at byte {offset}: {why}")]
 pub struct TextError {
-    /// The whole text that was parsed.
+    /// Complete text that was parsed.
     pub text: String,
-    /// The offset in bytes.
+    /// Offset in bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub why: String,
 }
 
-/// Parses a record's name and attributes.
+/// Parses the name and attributes of a record.
 ///
 /// # Errors
-/// The position and kind of the syntax error.
+/// Position and kind of the syntax error.
 ///
 /// ```
 /// use tombolo_naming::{Value, parse_record};
@@ -62,7 +62,7 @@ pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
 /// Parses the text form of a query.
 ///
 /// # Errors
-/// The position and kind of the syntax error. Patterns are checked when the query is used.
+/// Position and kind of the syntax error. Patterns are checked when the query is used.
 ///
 /// ```
 /// use tombolo_naming::{Comparison, Query, parse_query};
@@ -90,7 +90,7 @@ pub fn parse_query(text: &str) -> Result<Query, TextError> {
     Ok(Query { name, constraints })
 }
 
-/// What follows an attribute.
+/// Operand of an attribute.
 enum Operand {
     Value(Value),
     Regex(String),
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         if self.take(wanted) { Ok(()) } else { Err(self.wrong(&alloc::format!("expected '{wanted}'"))) }
     }
 
-    /// Reads as many characters as `fits` accepts.
+    /// Reads characters as long as `fits` accepts them.
     fn word(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|character| !fits(character)).unwrap_or(rest.len());
@@ -163,7 +163,8 @@ impl<'a> Reader<'a> {
         Err(self.wrong_at(start, why))
     }
 
-    /// Parses items in braces, separated by commas, up to the end of the text; nothing without braces.
+    /// Parses comma-separated items in braces, up to the end of the text. Parses nothing if there are no
+    /// braces.
     fn braced(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), TextError>) -> Result<(), TextError> {
         if self.take("{") && !self.take("}") {
             loop {
@@ -184,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     fn comparison(&mut self) -> Result<Comparison, TextError> {
-        // Longer operators first.
+        // Longer operators come first.
         let symbols = [
             (":", Comparison::Equal),
             ("==", Comparison::Equal),

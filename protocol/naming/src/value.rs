@@ -8,10 +8,10 @@ use core::fmt;
 
 use crate::records::Value;
 
-/// The attributes of a record or event, by name.
+/// Attributes of a record or event, by name.
 pub type Attributes = BTreeMap<String, Value>;
 
-/// A floating-point number with a total order, so that records can be compared: `-0.0` is below `0.0`.
+/// Floating-point number with a total order, so that records can be compared: `-0.0` is below `0.0`.
 #[derive(Clone, Copy, Debug)]
 pub struct Float(pub f64);
 
@@ -24,7 +24,7 @@ impl PartialEq for Float {
 impl Eq for Float {}
 
 impl Value {
-    /// The type of the value, as named in errors.
+    /// Returns the name of the value's type, as used in errors.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Value {
         }
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         match self {
@@ -47,8 +47,8 @@ impl Value {
         }
     }
 
-    /// Compares values of the same type, and numbers of both types by their exact values. Others are not
-    /// comparable.
+    /// Compares values of the same type, and numbers of both types by their exact values. Returns `None` for
+    /// all others.
     #[must_use]
     pub fn compare(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
@@ -64,7 +64,7 @@ impl Value {
     }
 }
 
-/// Compares without rounding the integer to a float, which would make neighbours equal above 2^53.
+/// Compares without rounding the integer to a float, which would make distinct integers above 2^53 equal.
 fn compare_exactly(integer: i64, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;

@@ -1,23 +1,24 @@
-//! Notification without polling: how one of many senders tells a receiver which of many channels has
-//! something for it, so that the receiver looks at one place and sleeps if nothing is there.
+//! Notification without polling: many senders tell a receiver which of many channels has data, so that the
+//! receiver reads a single place and sleeps if nothing is pending.
 //!
-//! The receiver owns a buffer with a part for each sender. There are three forms of it (Barrelfish on the
+//! The receiver owns a buffer with a part for each sender. It has one of three forms (Barrelfish on the
 //! Single-chip Cloud Computer, 2012; the last is also that of the Xipx message device, 2012):
 //!
-//! | form | what a part has | when it is full |
+//! | form | contents of a part | when it is full |
 //! |---|---|---|
 //! | [`ring`] | ids of channels, in the order in which they were notified | the notification fails |
 //! | [`tree`] | a bit for each channel, and one for each 256 of these | never |
-//! | [`payload`] | the messages themselves, one behind the other | the send fails, the message stays with its sender |
+//! | [`payload`] | the messages themselves, one after the other | the send fails; the sender keeps the
+//! message |
 //!
 //! Barrelfish and Xipx let all senders write one buffer, under a test-and-set register for each receiver.
-//! Across windows there is no such operation, so every sender has a part that it alone writes, and every
-//! line has one writer. A sender that dies leaves no lock behind, and one that sends nonsense harms its own
-//! part alone.
+//! There is no such operation across windows, so every sender has a part of its own, and every line has a
+//! single writer. A sender that dies leaves no lock behind, and one that sends invalid data harms only its
+//! own part.
 //!
-//! Everything here is built from [`tombolo_onesided`], and so works on memory that is coherent and on memory
-//! that is not. How a receiver sleeps and is woken is the matter of `tombolo_ring::doorbell`:
-//! one sleep line for the whole buffer, whatever its form.
+//! Everything here is built from [`tombolo_onesided`], and so works on coherent and incoherent memory.
+//! `tombolo_ring::doorbell` provides sleep and wake-up of the receiver, with one sleep line for the whole
+//! buffer, whatever its form.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 
@@ -29,33 +30,33 @@ pub mod tree;
 
 use tombolo_base::OutOfRange;
 
-/// The other side of a buffer has written what no side with this protocol writes.
+/// Protocol violation by the other side of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Broken {
-    /// The receiver says that it has taken more than was sent, or less than before.
+    /// The receiver claims to have taken more than was sent, or less than before.
     #[error("the receiver says that it has taken {taken} of {sent}, after {before}")]
     Taken {
-        /// What it says.
+        /// Number claimed.
         taken: u64,
-        /// What was sent.
+        /// Number sent.
         sent: u64,
-        /// What it said before.
+        /// Number claimed before.
         before: u64,
     },
-    /// The sender says that it has sent more than fits.
+    /// The sender claims to have sent more than fits.
     #[error("the sender says that {ahead} are there, where {capacity} fit")]
     Sent {
-        /// How many it says are there.
+        /// Number claimed to be pending.
         ahead: u64,
-        /// How many fit.
+        /// Capacity of the buffer.
         capacity: u64,
     },
     /// A message is longer than the buffer allows.
     #[error("the sender says that a message has {length_bytes} bytes, where {most_bytes} are allowed")]
     Length {
-        /// The length.
+        /// Length of the message.
         length_bytes: u64,
-        /// The longest that is allowed.
+        /// Maximum length.
         most_bytes: u64,
     },
     /// The memory is shorter than its layout.

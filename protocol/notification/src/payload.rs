@@ -1,13 +1,13 @@
 //! Payload in the buffer: a FIFO of messages from one sender to one receiver.
 //!
-//! A message is a tag of eight bytes, which is its sender's and receiver's, a length and the payload. It
-//! starts at a line of its own. The sender [puts](tombolo_onesided::put) it and raises a flag; the receiver
-//! gets it, and raises a flag of its own for it. Neither writes the other's lines.
+//! A message consists of a tag of eight bytes, chosen by the sender, a length and the payload. It starts on a
+//! line of its own. The sender [puts](tombolo_onesided::put) it and raises a flag; the receiver gets it, and
+//! raises a flag of its own to acknowledge it. Neither writes the other's lines.
 //!
-//! Positions are counted in lines from the first message on and never wrap; the place of one in the memory
-//! is its remainder by the lines of the FIFO. Each side follows them by itself, from the lengths of messages
-//! and the counts of the flags: a number in a line beside a flag could be newer than the flag, and what it
-//! is about not be there yet.
+//! Positions are counted in lines from the first message on and never wrap; their place in memory is the
+//! remainder by the number of lines of the FIFO. Each side computes them itself, from the lengths of messages
+//! and the counts of the flags: a number in a line beside a flag could be newer than the flag, and refer to
+//! data that has not arrived yet.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -18,46 +18,46 @@ use tombolo_onesided::{FlagReader, FlagWriter, get, put};
 
 use crate::Broken;
 
-/// Bytes of a message before its payload: tag and length.
+/// Size of a message before its payload, in bytes: tag and length.
 pub const HEADER_BYTES: usize = 16;
 
 /// Payload in the first line of a message, in bytes.
 const FIRST_BYTES: usize = CACHE_LINE_BYTES - HEADER_BYTES;
 
-/// The smallest FIFO and the unit of its length, in bytes.
+/// Minimum length of a FIFO and unit of its length, in bytes.
 pub const UNIT_BYTES: usize = LINE_BYTES;
 
-/// The longest FIFO, in bytes.
+/// Maximum length of a FIFO, in bytes.
 pub const MAX_FIFO_BYTES: usize = 64 << 20;
 
-/// Where the parts of a FIFO lie, relative to its start. All of it is zero at first.
+/// Offsets of the parts of a FIFO, relative to its start. All of it must be zero initially.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     fifo_bytes: usize,
 }
 
 impl Layout {
-    /// A FIFO of that many bytes: a multiple of [`UNIT_BYTES`], up to [`MAX_FIFO_BYTES`].
+    /// Computes the layout of a FIFO of `fifo_bytes`: a multiple of [`UNIT_BYTES`], up to [`MAX_FIFO_BYTES`].
     #[must_use]
     pub fn new(fifo_bytes: usize) -> Option<Layout> {
         let fits = (2 * UNIT_BYTES..=MAX_FIFO_BYTES).contains(&fifo_bytes);
         (fits && fifo_bytes.is_multiple_of(UNIT_BYTES)).then_some(Layout { fifo_bytes })
     }
 
-    /// All of it, with both flags, in bytes.
+    /// Returns the total length, with both flags, in bytes.
     #[must_use]
     pub fn total_bytes(self) -> usize {
         2 * LINE_BYTES + self.fifo_bytes
     }
 
-    /// The length of the FIFO alone, in bytes.
+    /// Returns the length of the FIFO alone, in bytes.
     #[must_use]
     pub fn fifo_bytes(self) -> usize {
         self.fifo_bytes
     }
 
-    /// The longest payload, in bytes: a message takes at most half of the FIFO. So there is room for it once
-    /// half is known to be free, and a receiver need not tell of every message that it takes.
+    /// Returns the maximum payload, in bytes: a message takes at most half of the FIFO. So there is room for
+    /// it once half is known to be free, and a receiver need not acknowledge every message.
     #[must_use]
     pub fn max_payload_bytes(self) -> usize {
         self.fifo_bytes / 2 - HEADER_BYTES
@@ -72,32 +72,32 @@ impl Layout {
     const DATA: usize = 2 * LINE_BYTES;
 }
 
-/// The lines that a message takes.
+/// Returns the number of lines of a message.
 #[must_use]
 pub fn lines_of(payload_bytes: usize) -> u64 {
     (HEADER_BYTES + payload_bytes).div_ceil(CACHE_LINE_BYTES) as u64
 }
 
-/// Why a message was not sent. It is still the caller's.
+/// Reason why a message was not sent. The caller still owns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SendError {
     /// The receiver has not taken enough of what was sent before.
     #[error("the receiver's buffer is full")]
     Full,
-    /// It will never fit.
+    /// The message will never fit.
     #[error("a message of {length_bytes} bytes is longer than the buffer allows, {most_bytes}")]
     TooLong {
-        /// Its length.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The longest that fits.
+        /// Maximum length, in bytes.
         most_bytes: usize,
     },
-    /// The receiver breaks the protocol.
+    /// The receiver violates the protocol.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
 
-/// The memory of a FIFO, with what both sides do alike.
+/// Memory of a FIFO, with the code shared by both sides.
 #[derive(Debug)]
 struct Data<C: CacheMaintenance> {
     memory: SharedMemory<C>,
@@ -105,8 +105,8 @@ struct Data<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Data<C> {
-    /// Does something with each of the pieces, two at most, in which `length` bytes from a line on lie: where
-    /// the piece starts in the memory, and the bytes of it.
+    /// Returns the pieces, at most two, that `length` bytes from a line on occupy: the offset of each piece
+    /// in the memory, and its range of the bytes.
     fn pieces(&self, position: u64, length: usize) -> impl Iterator<Item = (usize, core::ops::Range<usize>)> {
         let at = (position % self.layout.lines()) as usize * CACHE_LINE_BYTES;
         let before_end = length.min(self.layout.fifo_bytes - at);
@@ -114,24 +114,24 @@ impl<C: CacheMaintenance> Data<C> {
     }
 }
 
-/// The end of a FIFO that sends. There is one.
+/// Sending end of a FIFO. There must be only one.
 #[derive(Debug)]
 pub struct Sender<C: CacheMaintenance> {
     data: Data<C>,
     sent: FlagWriter<C>,
     taken: FlagReader<C>,
-    /// Lines sent, and of these how many the receiver is known to have taken.
+    /// Number of lines sent, and of these how many the receiver is known to have taken.
     position: u64,
     released: u64,
-    /// Where the messages end that it is not known to have taken.
+    /// End positions of the messages that it is not known to have taken.
     ends: VecDeque<u64>,
 }
 
 impl<C: CacheMaintenance> Sender<C> {
-    /// Of the FIFO in `memory`, of which nothing was used yet.
+    /// Creates the sending end of the unused FIFO in `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] when the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
         Ok(Sender {
             data: Data { memory: memory.slice(Layout::DATA, layout.fifo_bytes)?, layout },
@@ -143,7 +143,7 @@ impl<C: CacheMaintenance> Sender<C> {
         })
     }
 
-    /// Sends a message. Whether the receiver sleeps is for the caller to look at then.
+    /// Sends a message. The caller must then check whether the receiver sleeps.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -180,7 +180,7 @@ impl<C: CacheMaintenance> Sender<C> {
         self.position - self.released + lines <= self.data.layout.lines()
     }
 
-    /// Learns what the receiver has taken.
+    /// Updates the number of lines that the receiver has taken.
     fn look(&mut self) -> Result<(), Broken> {
         let (taken, sent) = (self.taken.latest(), self.sent.raised());
         let before = sent - self.ends.len() as u64;
@@ -193,41 +193,41 @@ impl<C: CacheMaintenance> Sender<C> {
         Ok(())
     }
 
-    /// How many messages were sent.
+    /// Returns the number of messages sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.raised()
     }
 }
 
-/// A message that was received.
+/// Tag and length of a received message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// What the sender marked it with.
+    /// Tag set by the sender.
     pub tag: u64,
-    /// The length of its payload, in bytes.
+    /// Length of its payload, in bytes.
     pub length: usize,
 }
 
-/// The end of a FIFO that receives. There is one.
+/// Receiving end of a FIFO. There must be only one.
 #[derive(Debug)]
 pub struct Receiver<C: CacheMaintenance> {
     data: Data<C>,
     sent: FlagReader<C>,
     taken: FlagWriter<C>,
-    /// Lines taken, and of these how many the sender was told of.
+    /// Number of lines taken, and of these how many were acknowledged.
     position: u64,
     told: u64,
-    /// Messages sent, as far as it is known, and taken.
+    /// Number of messages known to be sent, and number taken.
     known: u64,
     received: u64,
 }
 
 impl<C: CacheMaintenance> Receiver<C> {
-    /// As [`Sender::new`].
+    /// Creates the receiving end, like [`Sender::new`].
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] when the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
         Ok(Receiver {
             data: Data { memory: memory.slice(Layout::DATA, layout.fifo_bytes)?, layout },
@@ -240,10 +240,10 @@ impl<C: CacheMaintenance> Receiver<C> {
         })
     }
 
-    /// Takes the next message, if there is one: its payload is then in `payload`.
+    /// Receives the next message into `payload`, if there is one.
     ///
     /// # Errors
-    /// [`Broken`]: the sender breaks the protocol. The FIFO is of no use any more.
+    /// [`Broken`] when the sender violates the protocol. The FIFO is unusable afterwards.
     pub fn try_receive(&mut self, payload: &mut Vec<u8>) -> Result<Option<Received>, Broken> {
         if self.received == self.known && !self.look()? {
             return Ok(None);
@@ -274,7 +274,7 @@ impl<C: CacheMaintenance> Receiver<C> {
         Ok(Some(Received { tag, length }))
     }
 
-    /// Looks whether something was sent since.
+    /// Checks whether more was sent.
     fn look(&mut self) -> Result<bool, Broken> {
         let sent = self.sent.latest();
         let (ahead, capacity) = (sent.wrapping_sub(self.taken.raised()), self.data.layout.lines());
@@ -286,7 +286,7 @@ impl<C: CacheMaintenance> Receiver<C> {
         Ok(is_more)
     }
 
-    /// Tells the sender of everything that was taken. Half of a FIFO is told of without this.
+    /// Acknowledges everything that was taken. Half of a FIFO is acknowledged without this.
     pub fn release(&mut self) {
         if self.owes() {
             self.told = self.position;
@@ -294,7 +294,7 @@ impl<C: CacheMaintenance> Receiver<C> {
         }
     }
 
-    /// Whether messages were taken that the sender was not told of.
+    /// Whether messages were taken that were not acknowledged.
     #[must_use]
     pub fn owes(&self) -> bool {
         self.told < self.position

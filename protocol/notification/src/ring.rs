@@ -1,11 +1,11 @@
-//! A ring of channel ids, from one sender to one receiver.
+//! Ring of channel ids, from one sender to one receiver.
 //!
-//! A notification is one word: the id of the channel and the number of the notification, by which the
-//! receiver knows that the word is new. So it is whole on any memory, and needs no flag beside it. The
-//! receiver says by a flag how many it has taken, when that is half of the ring.
+//! A notification is a single word: the id of the channel and the number of the notification, by which the
+//! receiver recognizes a new word. So it is never torn on any memory, and needs no flag beside it. The
+//! receiver acknowledges with a flag, after each half of the ring.
 //!
-//! A channel that is notified twice is in the ring twice. A full ring refuses: the sender has to notify
-//! again later, since its message may have been read meanwhile by a receiver that looked by itself.
+//! A channel that is notified twice is in the ring twice. A full ring refuses: the sender has to notify again
+//! later, unless the receiver has read the message by itself meanwhile.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
@@ -13,50 +13,50 @@ use tombolo_onesided::{FlagReader, FlagWriter};
 
 use crate::Broken;
 
-/// The most notifications that a ring can have.
+/// Maximum number of notifications in a ring.
 pub const MAX_ENTRIES: usize = 1 << 16;
 
-/// Bits of a word that are the channel's.
+/// Number of bits of a word that hold the channel.
 const CHANNEL_BITS: u32 = 16;
 
-/// A ring of a number of notifications. All of it is zero at first.
+/// Layout of a ring. All of it must be zero initially.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     entries: usize,
 }
 
 impl Layout {
-    /// Of `entries` notifications: a multiple of 16, up to [`MAX_ENTRIES`].
+    /// Computes the layout of a ring of `entries` notifications: a multiple of 16, up to [`MAX_ENTRIES`].
     #[must_use]
     pub fn new(entries: usize) -> Option<Layout> {
         let fits = (16..=MAX_ENTRIES).contains(&entries) && entries.is_multiple_of(16);
         fits.then_some(Layout { entries })
     }
 
-    /// All of it, with the flag, in bytes.
+    /// Returns the total length, with the flag, in bytes.
     #[must_use]
     pub fn total_bytes(self) -> usize {
         LINE_BYTES + self.entries * 8
     }
 }
 
-/// Why a notification was refused.
+/// Reason why a notification was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotifyError {
-    /// The receiver has not taken enough of those before.
+    /// The receiver has not taken enough of the earlier ones.
     #[error("the receiver's ring is full")]
     Full,
-    /// The receiver breaks the protocol.
+    /// The receiver violates the protocol.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
 
-/// The word of a notification: never zero, which a ring is at first.
+/// Returns the word of a notification: never zero, the initial value of a ring.
 fn word(position: u64, channel: u16) -> u64 {
     (position + 1) << CHANNEL_BITS | u64::from(channel)
 }
 
-/// The end of a ring that notifies. There is one.
+/// Notifying end of a ring. There must be only one.
 #[derive(Debug)]
 pub struct Sender<C: CacheMaintenance> {
     words: SharedMemory<C>,
@@ -67,17 +67,18 @@ pub struct Sender<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Sender<C> {
-    /// Of the ring in `memory`, of which nothing was used yet.
+    /// Creates the notifying end of the unused ring in `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] when the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
         let words = memory.slice(LINE_BYTES, layout.entries * 8)?;
         let (taken, entries) = (FlagReader::new(memory, 0)?, layout.entries as u64);
         Ok(Sender { words, taken, entries, position: 0, released: 0 })
     }
 
-    /// Notifies the receiver of a channel. What this side wrote before is there when it sees that.
+    /// Notifies the receiver of a channel. Earlier writes of this side are visible when it sees the
+    /// notification.
     ///
     /// # Errors
     /// [`NotifyError`]; nothing was written.
@@ -99,7 +100,7 @@ impl<C: CacheMaintenance> Sender<C> {
     }
 }
 
-/// The end of a ring that is notified. There is one.
+/// Notified end of a ring. There must be only one.
 #[derive(Debug)]
 pub struct Receiver<C: CacheMaintenance> {
     words: SharedMemory<C>,
@@ -109,20 +110,20 @@ pub struct Receiver<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Receiver<C> {
-    /// As [`Sender::new`].
+    /// Creates the notified end, like [`Sender::new`].
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] when the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
         let words = memory.slice(LINE_BYTES, layout.entries * 8)?;
         let (taken, entries) = (FlagWriter::new(memory, 0)?, layout.entries as u64);
         Ok(Receiver { words, taken, entries, position: 0 })
     }
 
-    /// The channel of the next notification, if there is one.
+    /// Takes the channel of the next notification, if there is one.
     ///
     /// # Errors
-    /// [`Broken`]: the sender breaks the protocol.
+    /// [`Broken`] when the sender violates the protocol.
     pub fn take(&mut self) -> Result<Option<u16>, Broken> {
         let index = (self.position % self.entries) as usize;
         let found = self.words.load_current_le(index, Ordering::Acquire);
@@ -142,7 +143,7 @@ impl<C: CacheMaintenance> Receiver<C> {
         Ok(Some(channel))
     }
 
-    /// Tells the sender of all that were taken.
+    /// Acknowledges all notifications that were taken.
     fn release(&mut self) {
         let count = self.position - self.taken.raised();
         if count > 0 {

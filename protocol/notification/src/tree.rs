@@ -1,39 +1,38 @@
-//! A tree of bits, from one sender to one receiver: a bit for each channel, in leaves of 256, and a bit in
-//! the root for each leaf. A notification never fails, and a channel that is notified again before it was
-//! taken costs nothing more.
+//! Tree of bits, from one sender to one receiver: a bit for each channel, in leaves of 256, and a bit in the
+//! root for each leaf. A notification never fails, and a channel that is notified again before it was taken
+//! costs nothing more.
 //!
 //! Barrelfish's senders set bits and its receiver clears them, under a lock. Here each side has a tree that
-//! it alone writes, and a bit is set where the two differ: the sender flips its bit, the receiver copies
-//! it.
+//! only it writes, and a bit is set where the two differ: the sender flips its bit, the receiver copies it.
 //!
 //! # Why nothing is missed
-//! A sender that finds a bit set already does not flip it, and relies on the receiver to look later. The
-//! receiver copies the bit, fences, and then looks at what it is about; the sender writes that, fences, and
-//! then loads the receiver's bit. If the sender still found it as it was, its load came before the
-//! receiver's store, and so the receiver's later look finds what the sender wrote. That holds for a
-//! channel's bit and its messages, and for a leaf's bit in the root and the leaf.
+//! A sender that finds a bit already set does not flip it, and relies on the receiver to look later. The
+//! receiver copies the bit, fences, and then reads the data; the sender writes the data, fences, and then
+//! loads the receiver's bit. If the sender found the receiver's bit unchanged, its load came before the
+//! receiver's store, and so the receiver's later read finds the data. That holds for a channel's bit and its
+//! messages, and for a leaf's bit in the root and the leaf.
 
 use alloc::vec::Vec;
 
 use tombolo_base::sync::{Ordering, fence};
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
 
-/// Words of a node of the tree: 256 bits.
+/// Number of words of a tree node: 256 bits.
 const NODE_WORDS: usize = 4;
 
-/// Leaves of a tree: a bit of the root is left over, as in the paper.
+/// Number of leaves of a tree. As in the paper, one bit of the root is unused.
 const LEAVES: usize = 255;
 
-/// Channels of a tree.
+/// Number of channels of a tree.
 pub const CHANNELS: usize = LEAVES * 256;
 
-/// The tree of one side: the root in a line of its own, then the leaves.
+/// Size of one side's tree, in bytes: the root in a line of its own, then the leaves.
 const SIDE_BYTES: usize = LINE_BYTES + (LEAVES * NODE_WORDS * 8).next_multiple_of(LINE_BYTES);
 
-/// The trees of both sides, in bytes. All of it is zero at first.
+/// Size of the trees of both sides, in bytes. All of it must be zero initially.
 pub const TOTAL_BYTES: usize = 2 * SIDE_BYTES;
 
-/// The tree of one side.
+/// Tree of one side.
 #[derive(Debug)]
 struct Side<C: CacheMaintenance> {
     root: SharedMemory<C>,
@@ -48,31 +47,31 @@ impl<C: CacheMaintenance> Side<C> {
     }
 }
 
-/// The side that notifies. There is one.
+/// Notifying side. There must be only one.
 #[derive(Debug)]
 pub struct Sender<C: CacheMaintenance> {
     own: Side<C>,
     receivers: Side<C>,
-    /// What this side has written: it need not load it.
+    /// Copy of what this side has written, which saves loading it.
     root: [u64; NODE_WORDS],
     leaves: Vec<u64>,
 }
 
 impl<C: CacheMaintenance> Sender<C> {
-    /// Of the tree in `memory`, of which nothing was used yet.
+    /// Creates the notifying side of the unused tree in `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory has fewer than [`TOTAL_BYTES`].
+    /// [`OutOfRange`] when the memory has fewer than [`TOTAL_BYTES`].
     pub fn new(memory: &SharedMemory<C>) -> Result<Self, OutOfRange> {
         let (own, receivers) = (Side::new(memory, 0)?, Side::new(memory, 1)?);
         Ok(Sender { own, receivers, root: [0; NODE_WORDS], leaves: alloc::vec![0; LEAVES * NODE_WORDS] })
     }
 
-    /// Notifies the receiver of a channel. Returns whether that was new, or else pending already. What this
-    /// side wrote before is there when the receiver takes the channel.
+    /// Notifies the receiver of a channel. Returns whether the notification is new, rather than already
+    /// pending. Earlier writes of this side are visible when the receiver takes the channel.
     ///
     /// # Panics
-    /// If there is no such channel, a mistake of the caller.
+    /// Panics if `channel` is not below [`CHANNELS`].
     pub fn notify(&mut self, channel: u16) -> bool {
         let channel = usize::from(channel);
         assert!(channel < CHANNELS, "channel {channel}");
@@ -93,7 +92,7 @@ impl<C: CacheMaintenance> Sender<C> {
     }
 }
 
-/// Sets a bit: flips this side's, unless it differs from the other's already.
+/// Sets a bit: flips this side's bit, unless it already differs from the other side's.
 fn flip<C: CacheMaintenance>(
     current: &mut u64,
     bit: u64,
@@ -108,7 +107,7 @@ fn flip<C: CacheMaintenance>(
     is_clear
 }
 
-/// The side that is notified. There is one.
+/// Notified side. There must be only one.
 #[derive(Debug)]
 pub struct Receiver<C: CacheMaintenance> {
     own: Side<C>,
@@ -118,16 +117,16 @@ pub struct Receiver<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Receiver<C> {
-    /// As [`Sender::new`].
+    /// Creates the notified side, like [`Sender::new`].
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory has fewer than [`TOTAL_BYTES`].
+    /// [`OutOfRange`] when the memory has fewer than [`TOTAL_BYTES`].
     pub fn new(memory: &SharedMemory<C>) -> Result<Self, OutOfRange> {
         let (own, senders) = (Side::new(memory, 1)?, Side::new(memory, 0)?);
         Ok(Receiver { own, senders, root: [0; NODE_WORDS], leaves: alloc::vec![0; LEAVES * NODE_WORDS] })
     }
 
-    /// Takes all channels that were notified, in the order of their numbers. Returns how many.
+    /// Takes all notified channels, in the order of their numbers. Returns their number.
     pub fn take(&mut self, mut visit: impl FnMut(u16)) -> usize {
         let mut count = 0;
         for word in 0..NODE_WORDS {
@@ -135,7 +134,7 @@ impl<C: CacheMaintenance> Receiver<C> {
             while leaves != 0 {
                 let leaf = word * 64 + leaves.trailing_zeros() as usize;
                 leaves &= leaves - 1;
-                // A peer may set the bit that is left over.
+                // A peer may set the unused bit.
                 if leaf < LEAVES {
                     count += self.take_leaf(leaf, &mut visit);
                 }
@@ -158,7 +157,7 @@ impl<C: CacheMaintenance> Receiver<C> {
     }
 }
 
-/// Clears bits: copies those of the other side. Returns the bits that were set.
+/// Clears bits by copying those of the other side. Returns the bits that were set.
 fn copy<C: CacheMaintenance>(
     current: &mut u64,
     (own, others): (&SharedMemory<C>, &SharedMemory<C>),

@@ -1,5 +1,5 @@
-//! Notification in memory that is not coherent: each side works through an emulated cache of its own, right
-//! or with a mistake, which must be noticed.
+//! Notification in incoherent memory: each side works through an emulated cache of its own, either correct or
+//! with a fault that must be detected.
 #![cfg(not(any(loom, sim, miri)))]
 
 #[path = "../../link/tests/mutant/mod.rs"]
@@ -13,7 +13,7 @@ use tombolo_base::sync::Ordering;
 use tombolo_base::{Random, SharedMemory};
 use tombolo_notification::{payload, ring, tree};
 
-/// At one in this many operations a line is evicted.
+/// Eviction rates: a line is evicted in one of this many operations.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
 
 /// Runs at each rate; fewer under an emulator.
@@ -32,14 +32,14 @@ fn views(
     [seed, !seed].map(|seed| Mutant::view(memory, Evictions { seed, one_in }, mutation))
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 fn content(seed: u64, index: u64, most_bytes: usize) -> Vec<u8> {
     let mut random = Random::new(seed.wrapping_add(index.wrapping_mul(77)));
     let length = random.index(most_bytes + 1);
     (0..length).map(|_| random.word() as u8).collect()
 }
 
-/// One run of a FIFO in random steps; what went wrong, if anything did.
+/// Performs one run of a FIFO in random steps. The error describes the failure.
 fn run(rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
     let layout = payload::Layout::new(512).ok_or("a layout")?;
     let memory = SharedMemory::zeroed(layout.total_bytes());
@@ -74,7 +74,7 @@ fn run(rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
     Ok(())
 }
 
-/// A form of notification by ids, with the ends of both sides.
+/// Form of notification by ids, with the ends of both sides.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Ids {
     Ring(ring::Sender<Mutant>, ring::Receiver<Mutant>),
@@ -114,7 +114,7 @@ impl Ids {
     }
 }
 
-/// Numbers of events of each of some channels, which the receiver looks at only when it is notified.
+/// Sends event numbers on several channels, which the receiver reads only when it is notified.
 fn run_ids(is_ring: bool, rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
     const CHANNELS: [u16; 5] = [0, 1, 255, 256, 65_279];
     let memory = SharedMemory::zeroed(tree::TOTAL_BYTES + CHANNELS.len() * 64);
@@ -131,7 +131,7 @@ fn run_ids(is_ring: bool, rate: Option<u32>, seed: u64, mutation: Mutation) -> R
         if random.index(2) == 0 && left > 0 {
             let index = random.index(5);
             both[0].store_through_le(word(index), sent[index] + 1, Ordering::Release);
-            // One that is refused is tried again: what it is about stays written.
+            // A refused notification is retried; its data stays written.
             if ids.notify(CHANNELS[index]) {
                 (sent[index], left, idle) = (sent[index] + 1, left - 1, 0);
             }
@@ -172,7 +172,7 @@ fn messages_arrive_at_every_rate_of_evictions() {
     }
 }
 
-/// In how many of 12 runs the mutant is noticed, for each rate.
+/// Returns, for each rate, in how many of 12 runs the mutant is detected.
 fn noticed(mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(rate, *seed, mutation).is_err()).count())
 }

@@ -1,4 +1,4 @@
-//! Put and get.
+//! Put and get operations.
 
 use core::ops::Range;
 
@@ -7,14 +7,14 @@ use tombolo_base::memory::{copy_from_words, copy_to_words};
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 
-/// The words of a cache line.
+/// Number of words in a cache line.
 const LINE_WORDS: usize = CACHE_LINE_BYTES / 8;
 
 /// Copies `source` into `memory` at `offset_bytes`, a multiple of eight, and writes it back: a side that is
-/// told of it by a flag afterwards gets it.
+/// notified by a flag afterwards can get it.
 ///
 /// If the length is not a multiple of eight, the rest of the last word becomes zero. Other bytes of the first
-/// and last line stay, provided that no other side writes them meanwhile.
+/// and last line are kept, provided that no other side writes them concurrently.
 ///
 /// # Errors
 /// [`OutOfRange`]; nothing was written.
@@ -25,8 +25,8 @@ pub fn put<C: CacheMaintenance>(
 ) -> Result<(), OutOfRange> {
     let part = memory.slice(offset_bytes, source.len().next_multiple_of(8))?;
     let all = 0..part.len_bytes() / 8;
-    // Lines are written back whole. This side may hold them as they were before another side wrote them, and
-    // a store of what it holds already would not count as new.
+    // Lines are written back whole. This side may hold old copies from before another side wrote them, and a
+    // store of an unchanged value would not make the line dirty.
     part.invalidate(all.clone());
     for words in pieces::<C>(all.clone()) {
         let bytes = &source[words.start * 8..source.len().min(words.end * 8)];
@@ -38,8 +38,8 @@ pub fn put<C: CacheMaintenance>(
     Ok(())
 }
 
-/// Copies bytes from `memory` at `offset_bytes`, a multiple of eight, into `target`, as other sides wrote
-/// them back before.
+/// Copies bytes from `memory` at `offset_bytes`, a multiple of eight, into `target`, as other sides last
+/// wrote them back.
 ///
 /// # Errors
 /// [`OutOfRange`]; `target` is unchanged.
@@ -55,7 +55,7 @@ pub fn get<C: CacheMaintenance>(
 }
 
 /// Copies `length_bytes`, a multiple of eight, within `memory`, line by line from the first to the last: a
-/// get followed by a put, without a buffer of that length between them.
+/// get followed by a put, without a buffer of that length.
 ///
 /// # Errors
 /// [`OutOfRange`]; nothing was written.
@@ -81,8 +81,8 @@ pub fn copy<C: CacheMaintenance>(
     Ok(())
 }
 
-/// The pieces in which `words` are stored: all at once in coherent memory; else lines, between which a cache
-/// may evict.
+/// Returns the pieces in which `words` are stored: all at once in coherent memory, otherwise line by line,
+/// because a cache may evict in between.
 fn pieces<C: CacheMaintenance>(words: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let step = if C::COHERENT { words.len().max(1) } else { LINE_WORDS };
     let end = words.end;

@@ -1,14 +1,14 @@
-//! Flags: lines by which one side tells another of something.
+//! Flags: lines by which one side notifies another.
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory, Steps};
 
-/// Words of a flag's line beside its value, which travel with it.
+/// Number of words in a flag's line beside its value, which travel with it.
 pub const FLAG_WORDS: usize = CACHE_LINE_BYTES / 8 - 1;
 
-/// The value is the last word of the line: caches store a line from the first word to the last and load it
-/// from the last to the first, so that the words before it are as new as it is.
+/// Index of the value, the last word of the line: caches store a line from the first word to the last and
+/// load it from the last to the first, so that the words before it are at least as new.
 const VALUE: usize = FLAG_WORDS;
 
 fn line<C: CacheMaintenance>(
@@ -22,7 +22,7 @@ fn line<C: CacheMaintenance>(
     memory.slice(offset_bytes, CACHE_LINE_BYTES)
 }
 
-/// The side that raises a flag. There is one for each flag, and it alone writes the line.
+/// Side that raises a flag. There must be only one for each flag, and only it writes the line.
 #[derive(Clone, Debug)]
 pub struct FlagWriter<C: CacheMaintenance> {
     line: SharedMemory<C>,
@@ -30,11 +30,11 @@ pub struct FlagWriter<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> FlagWriter<C> {
-    /// What [`raise`](Self::raise) does to shared memory.
+    /// Bounds the accesses of [`raise`](Self::raise) to shared memory.
     pub const RAISE_BOUND: Steps = Steps::of(0, 1);
 
-    /// The flag at `offset_bytes` of `memory`, a multiple of the cache line. The line is zero: the flag was
-    /// never raised.
+    /// Creates the writer of the flag at `offset_bytes` of `memory`, a multiple of the cache line. The line
+    /// must be zero: the flag was never raised.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -42,12 +42,12 @@ impl<C: CacheMaintenance> FlagWriter<C> {
         Ok(FlagWriter { line: line(memory, offset_bytes)?, raised: 0 })
     }
 
-    /// Raises the flag and returns its new value, with `words` from the word `first` of the line on.
+    /// Raises the flag and returns its new value. Stores `words` from word `first` of the line on.
     ///
-    /// What this side put before is there for a reader that sees the new value.
+    /// Earlier puts of this side are visible to a reader that sees the new value.
     ///
     /// # Panics
-    /// If the words do not fit [`FLAG_WORDS`], a mistake of the caller.
+    /// Panics if the words do not fit into [`FLAG_WORDS`].
     pub fn raise_with(&mut self, first: usize, words: &[u64]) -> u64 {
         assert!(first + words.len() <= FLAG_WORDS, "{} words from {first} on", words.len());
         for (index, word) in words.iter().enumerate() {
@@ -59,7 +59,7 @@ impl<C: CacheMaintenance> FlagWriter<C> {
         self.raised
     }
 
-    /// [`raise_with`](Self::raise_with) no words.
+    /// Like [`raise_with`](Self::raise_with), without words.
     pub fn raise(&mut self) -> u64 {
         self.raise_with(0, &[])
     }
@@ -71,14 +71,14 @@ impl<C: CacheMaintenance> FlagWriter<C> {
         self.raised
     }
 
-    /// How often it was raised.
+    /// Returns how often it was raised.
     #[must_use]
     pub fn raised(&self) -> u64 {
         self.raised
     }
 }
 
-/// The side that looks at a flag.
+/// Side that reads a flag.
 #[derive(Clone, Debug)]
 pub struct FlagReader<C: CacheMaintenance> {
     line: SharedMemory<C>,
@@ -86,11 +86,11 @@ pub struct FlagReader<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> FlagReader<C> {
-    /// What [`latest`](Self::latest), [`is_raised`](Self::is_raised) and [`take`](Self::take) do to shared
-    /// memory.
+    /// Bounds the accesses of [`latest`](Self::latest), [`is_raised`](Self::is_raised) and
+    /// [`take`](Self::take) to shared memory.
     pub const LOOK_BOUND: Steps = Steps::of(1, 0);
 
-    /// The flag at `offset_bytes` of `memory`, of which nothing was taken yet.
+    /// Creates a reader of the flag at `offset_bytes` of `memory`, of which nothing was taken yet.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -98,32 +98,32 @@ impl<C: CacheMaintenance> FlagReader<C> {
         Ok(FlagReader { line: line(memory, offset_bytes)?, taken: 0 })
     }
 
-    /// How often the flag has been raised, as far as the writer wrote back.
+    /// Returns how often the flag has been raised, as far as the writer has written back.
     #[must_use]
     pub fn latest(&self) -> u64 {
         self.line.load_current_le(VALUE, Ordering::Acquire)
     }
 
-    /// How many of these were taken.
+    /// Returns how many of these were taken.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether the flag was raised beyond what was taken.
+    /// Whether the flag was raised more often than was taken.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.latest() > self.taken
     }
 
-    /// Takes one, if the flag was raised beyond what was taken.
+    /// Takes one, if the flag was raised more often than was taken.
     pub fn take(&mut self) -> bool {
         let raised = self.is_raised();
         self.taken += u64::from(raised);
         raised
     }
 
-    /// A word of the line, which came with the value that [`latest`](Self::latest) returned last, or a later
+    /// Returns a word of the line, from the version that [`latest`](Self::latest) last returned or a later
     /// one.
     ///
     /// # Panics
@@ -135,18 +135,18 @@ impl<C: CacheMaintenance> FlagReader<C> {
     }
 }
 
-/// A flag that holds a value of its user, such as *set* and *unset*. Several sides may write it, one at a
-/// time: what another side does in between is lost, as with RCCE's flags, so that they take turns.
+/// Flag that holds a value of its user, such as *set* and *unset*. Several sides may write it, one at a time:
+/// concurrent writes of another side are lost, as with RCCE's flags, so the sides must take turns.
 #[derive(Clone, Debug)]
 pub struct ValueFlag<C: CacheMaintenance> {
     line: SharedMemory<C>,
 }
 
 impl<C: CacheMaintenance> ValueFlag<C> {
-    /// The offset of the value in the line, in bytes.
+    /// Offset of the value in the line, in bytes.
     pub const VALUE_OFFSET_BYTES: usize = VALUE * 8;
 
-    /// The flag at `offset_bytes` of `memory`, a multiple of the cache line.
+    /// Creates the flag at `offset_bytes` of `memory`, a multiple of the cache line.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -159,7 +159,7 @@ impl<C: CacheMaintenance> ValueFlag<C> {
     /// # Panics
     /// If the tag is longer than [`FLAG_WORDS`] words.
     pub fn write(&self, value: u64, tag: &[u8]) {
-        // Another side may have written the line since this one held it.
+        // Another side may have written the line since this side held it.
         self.line.invalidate(0..VALUE + 1);
         if !tag.is_empty() {
             tombolo_base::memory::copy_to_words(&self.line.words()[..VALUE], tag);
@@ -168,13 +168,13 @@ impl<C: CacheMaintenance> ValueFlag<C> {
         self.line.store_through_le(VALUE, value, Ordering::Release);
     }
 
-    /// The value, as another side last wrote it back.
+    /// Returns the value, as another side last wrote it back.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.line.load_current_le(VALUE, Ordering::Acquire)
     }
 
-    /// Copies the tag out that came with the value which [`read`](Self::read) returned last.
+    /// Copies the tag that came with the value last returned by [`read`](Self::read).
     ///
     /// # Panics
     /// If `tag` is longer than [`FLAG_WORDS`] words.

@@ -1,42 +1,42 @@
-//! Allocation that every side does alike: the same calls give the same offsets on all of them, without a word
-//! between them (RCCE's symmetric name space).
+//! Symmetric allocation: the same calls give the same offsets on all sides, without communication (RCCE's
+//! symmetric name space).
 
 use alloc::vec::Vec;
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::hash::fnv1a;
 
-/// What is allocated is a multiple of this, in bytes, and starts at one: a line has one owner.
+/// Alignment and unit of allocations, in bytes, so that a line has a single owner.
 pub const GRANULE_BYTES: usize = CACHE_LINE_BYTES;
 
-/// No free range is long enough.
+/// Error of an allocation: no free range is long enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{wanted_bytes} bytes do not fit: the longest free range of the {length_bytes} bytes has {longest_bytes}"
 )]
 pub struct NoSpace {
-    /// What was requested.
+    /// Requested length.
     pub wanted_bytes: usize,
-    /// The longest free range.
+    /// Length of the longest free range.
     pub longest_bytes: usize,
-    /// The length of the whole.
+    /// Total length.
     pub length_bytes: usize,
 }
 
-/// Nothing that is allocated starts there.
+/// Error of an offset at which no allocation starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("nothing that is allocated starts at offset {offset_bytes}")]
 pub struct NotAllocated {
-    /// The offset in question.
+    /// Offset in question.
     pub offset_bytes: usize,
 }
 
-/// What a side has allocated and freed so far, to be compared with that of others.
+/// Summary of a side's allocations and frees so far, to be compared with that of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct History {
-    /// Calls so far.
+    /// Number of calls so far.
     pub operations: u64,
-    /// A hash of the calls with their arguments, in order.
+    /// Hash of the calls with their arguments, in order.
     pub digest: u64,
 }
 
@@ -50,22 +50,22 @@ impl History {
     }
 }
 
-/// The allocator of one side. It touches no memory.
+/// Allocator of one side. It touches no memory.
 ///
-/// Freed ranges are reused as late as possible: an offset that is used after it was freed then mostly names
-/// nothing, and is refused.
+/// Freed ranges are reused as late as possible, so that an offset that is used after it was freed is usually
+/// unallocated, and refused.
 #[derive(Clone, Debug)]
 pub struct SymmetricHeap {
     length_bytes: usize,
-    /// Allocated ranges, offset and length, by their offsets.
+    /// Allocated ranges, as offset and length, by their offsets.
     blocks: Vec<(usize, usize)>,
-    /// Where the search for a free range starts.
+    /// Offset at which the search for a free range starts.
     next: usize,
     history: History,
 }
 
 impl SymmetricHeap {
-    /// Of `length_bytes`, rounded down to whole granules, all free.
+    /// Creates an allocator of `length_bytes`, rounded down to whole granules, all free.
     #[must_use]
     pub fn new(length_bytes: usize) -> Self {
         let length_bytes = length_bytes - length_bytes % GRANULE_BYTES;
@@ -83,7 +83,7 @@ impl SymmetricHeap {
         let no_space = |longest_bytes| NoSpace { wanted_bytes, longest_bytes, length_bytes };
         let rounded = wanted_bytes.max(1).checked_next_multiple_of(GRANULE_BYTES);
         let rounded = rounded.ok_or_else(|| no_space(self.longest_bytes()))?;
-        // From `next` on, and then from the start.
+        // Searches from `next` on, and then from the start.
         let behind = self.gaps().map(|(start, end)| (start.max(next), end));
         let fits = |&(start, end): &(usize, usize)| end >= start && end - start >= rounded;
         let found = behind.into_iter().find(fits).or_else(|| self.gaps().find(fits));
@@ -97,7 +97,7 @@ impl SymmetricHeap {
     /// Allocates the longest free range, or `wanted_bytes` if that is shorter. Returns offset and length.
     ///
     /// # Errors
-    /// [`NoSpace`] if all is in use.
+    /// [`NoSpace`] when all is in use.
     pub fn allocate_up_to(&mut self, wanted_bytes: usize) -> Result<(usize, usize), NoSpace> {
         let given = wanted_bytes.min(self.longest_bytes());
         if given == 0 {
@@ -107,7 +107,7 @@ impl SymmetricHeap {
         self.allocate(given).map(|offset| (offset, given))
     }
 
-    /// Frees what starts at `offset_bytes`, and returns its length.
+    /// Frees the allocation at `offset_bytes`, and returns its length.
     ///
     /// # Errors
     /// [`NotAllocated`].
@@ -118,26 +118,26 @@ impl SymmetricHeap {
         Ok(self.blocks.remove(index).1)
     }
 
-    /// The length of what starts at `offset_bytes`, if something does.
+    /// Returns the length of the allocation at `offset_bytes`, if there is one.
     #[must_use]
     pub fn allocated(&self, offset_bytes: usize) -> Option<usize> {
         let found = self.blocks.binary_search_by_key(&offset_bytes, |(start, _)| *start);
         found.ok().map(|index| self.blocks[index].1)
     }
 
-    /// The longest free range, in bytes.
+    /// Returns the length of the longest free range, in bytes.
     #[must_use]
     pub fn longest_bytes(&self) -> usize {
         self.gaps().map(|(start, end)| end - start).max().unwrap_or(0)
     }
 
-    /// What was done so far.
+    /// Returns the history of calls.
     #[must_use]
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// The free ranges, start and end, in order.
+    /// Returns the free ranges, start and end, in order.
     fn gaps(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let starts = core::iter::once(0).chain(self.blocks.iter().map(|(start, length)| start + length));
         let ends = self.blocks.iter().map(|(start, _)| *start).chain(core::iter::once(self.length_bytes));

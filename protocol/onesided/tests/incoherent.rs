@@ -1,7 +1,8 @@
-//! One-sided operations in memory that is not coherent: each side works through an emulated cache of its own.
+//! One-sided operations in incoherent memory: each side works through an emulated cache of its own.
 //!
-//! Without evictions a missing cache operation leaves data or a flag behind for ever; with many of them an
-//! operation in the wrong order delivers wrong bytes. So each rate is tried, and each mutant must be noticed.
+//! Without evictions a missing cache operation leaves data or a flag behind forever; with many of them an
+//! operation in the wrong order delivers wrong bytes. So each rate is tried, and each mutant must be
+//! detected.
 #![cfg(not(any(loom, sim, miri)))]
 
 #[path = "../../link/tests/mutant/mod.rs"]
@@ -14,31 +15,31 @@ use tombolo_base::coherence::Evictions;
 use tombolo_base::{CacheMaintenance, Random, SharedMemory};
 use tombolo_onesided::{FlagReader, FlagWriter, ValueFlag, copy, get, put};
 
-/// At one in this many operations a line is evicted.
+/// Eviction rates: a line is evicted in one of this many operations.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
 
 /// Runs at each rate; fewer under an emulator.
 const SEEDS: u64 = if cfg!(target_arch = "x86_64") { 60 } else { 5 };
 
-/// The longest message, in bytes: several lines, not a whole number of them.
+/// Maximum length of a message, in bytes: several lines, but not a whole number of them.
 const MAX_BYTES: usize = 300;
 
-/// What each side has: room for a message, room for a copy of one, and the lines that it writes.
+/// Memory of each side, in bytes: room for a message, room for a copy of one, and the lines that it writes.
 const SIDE_BYTES: usize = 1024;
 
-/// Messages each way.
+/// Number of messages in each direction.
 const MESSAGES: u64 = 30;
 
 struct Party<C: CacheMaintenance> {
     memory: SharedMemory<C>,
     side: usize,
-    /// Says that a message is there.
+    /// Signals that a message is available.
     ready: FlagWriter<C>,
-    /// Says that the other's message was taken.
+    /// Signals that the other side's message was taken.
     taken: FlagWriter<C>,
     others_ready: FlagReader<C>,
     others_taken: FlagReader<C>,
-    /// Both sides write it, in turns.
+    /// Written by both sides in turn.
     turn: ValueFlag<C>,
     turns: u64,
 }
@@ -74,7 +75,7 @@ impl<C: CacheMaintenance> Party<C> {
         true
     }
 
-    /// Gets the other's message, if one is there: half of them by way of a copy.
+    /// Gets the other side's message, if there is one, half of the time through a copy.
     fn receive(&mut self, seed: u64) -> Result<bool, String> {
         let index = self.others_ready.taken();
         if !self.others_ready.is_raised() {
@@ -100,7 +101,7 @@ impl<C: CacheMaintenance> Party<C> {
         Ok(true)
     }
 
-    /// Passes the turn on, if it is this side's.
+    /// Passes the turn on, if this side has it.
     fn pass(&mut self) -> Result<bool, String> {
         let (mine, others) = (self.side as u64, 1 - self.side as u64);
         if self.turns == MESSAGES || self.turn.read() & 1 != mine {
@@ -118,14 +119,14 @@ impl<C: CacheMaintenance> Party<C> {
     }
 }
 
-/// The bytes of message `index` of a direction.
+/// Returns the bytes of message `index` of a direction.
 fn content(seed: u64, index: u64) -> Vec<u8> {
     let mut random = Random::new(seed.wrapping_add(index.wrapping_mul(77)));
     let length = random.index(MAX_BYTES + 1);
     (0..length).map(|_| random.word() as u8).collect()
 }
 
-/// One run of two sides in random steps; what went wrong, if anything did.
+/// Performs one run of two sides in random steps. The error describes the failure.
 fn run(rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
     let memory = SharedMemory::zeroed(2 * SIDE_BYTES + 64);
     let view = |seed| {
@@ -159,7 +160,7 @@ fn data_and_flags_arrive_at_every_rate_of_evictions() {
     }
 }
 
-/// In how many of 12 runs the mutant is noticed, for each rate.
+/// Returns, for each rate, in how many of 12 runs the mutant is detected.
 fn noticed(mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(rate, *seed, mutation).is_err()).count())
 }

@@ -1,5 +1,4 @@
-//! No path through a ring makes more accesses to shared memory than its bound says, and each bound is
-//! reached.
+//! No path through a ring exceeds its bound on accesses to shared memory, and each bound is reached.
 //!
 //! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-ring --test bounds`; without that, accesses are not counted.
 #![cfg(all(sim, not(loom)))]
@@ -14,7 +13,7 @@ use tombolo_ring::{Consumer, Producer, RingConfig, Sleeper, SlotSize, Variant, W
 
 const SIZES: [SlotSize; 3] = [SlotSize::B32, SlotSize::B64, SlotSize::B128];
 
-/// The most that was counted of an operation on messages of one length, beside its bound.
+/// Maximum counted for an operation on messages of one length, and its bound.
 struct Observed {
     what: &'static str,
     bound: Steps,
@@ -26,7 +25,7 @@ impl Observed {
         Observed { what, bound, most: Steps::NONE }
     }
 
-    /// Counts an operation and returns what it returned.
+    /// Counts an operation and returns its result.
     fn count<R>(&mut self, operation: impl FnOnce() -> R) -> R {
         let (result, steps) = counted(operation);
         assert!(steps.within(self.bound), "{}: {steps:?} exceeds {:?}", self.what, self.bound);
@@ -34,7 +33,7 @@ impl Observed {
         result
     }
 
-    /// Fails if the bound is so far from what happens that it says little.
+    /// Fails if the bound is too far above the observed maximum.
     fn is_tight(&self, slack: u64) {
         let (most, bound) = (self.most, self.bound);
         assert!((most + Steps::of(slack, 0)).loads >= bound.loads, "{}: {most:?} of {bound:?}", self.what);
@@ -47,8 +46,8 @@ fn receive(consumer: &mut Consumer, target: &mut [u8]) -> Option<usize> {
     Some(received.expect("the target is as long as the longest message"))
 }
 
-/// Sends and receives in an order by the seed until every state of the ring occurred: empty, full, at the end
-/// of a lap, refused, closed with and without messages left.
+/// Sends and receives in a random order until every state of the ring occurred: empty, full, at the end of a
+/// lap, refused, closed with and without messages left.
 fn walk(config: RingConfig, message_bytes: usize, seed: u64, sent: &mut Observed, received: &mut Observed) {
     let mut random = Random::new(seed);
     let (_, mut producer, mut consumer) = ring(config);
@@ -86,14 +85,14 @@ fn sending_and_receiving_stay_within_their_bounds_and_reach_them() {
                     walk(config, message_bytes, seed, &mut sent, &mut received);
                 }
                 sent.is_tight(0);
-                // What takes three loads more happens only while the other side runs: see `tests/loom.rs`.
+                // The path with three more loads occurs only while the other side runs: see `tests/loom.rs`.
                 received.is_tight(3);
             }
         }
     }
 }
 
-/// A peer that writes anything anywhere makes neither side go on for longer.
+/// A peer that writes anything anywhere does not prolong any operation.
 #[test]
 fn bounds_hold_for_a_hostile_peer() {
     for (size, variant) in SIZES.into_iter().flat_map(|size| VARIANTS.map(|variant| (size, variant))) {
@@ -117,7 +116,7 @@ fn bounds_hold_for_a_hostile_peer() {
     }
 }
 
-/// Stores a word that looks right in part, so that checks are passed now and then.
+/// Stores a partially valid word, so that checks are passed occasionally.
 fn scribble(random: &mut Random, memory: &SharedMemory) {
     if random.chance(300) {
         let index = random.index(memory.len_bytes() / 8);
@@ -148,7 +147,7 @@ fn doorbells_stay_within_their_bounds_and_reach_them() {
         }
         disarmed.is_tight(0);
         if order == WakeOrder::Asymmetric {
-            // Without its own fence until it has rung.
+            // It needs no fence of its own until it has rung.
             checked.is_tight(0);
             armed.is_tight(0);
         } else {
@@ -157,7 +156,7 @@ fn doorbells_stay_within_their_bounds_and_reach_them() {
     }
 }
 
-/// A test that counts nothing would pass.
+/// Guards against a test that counts nothing.
 #[test]
 fn what_exceeds_a_bound_is_found() {
     let config = config(SlotSize::B64, 8, Variant::EpochCredit);

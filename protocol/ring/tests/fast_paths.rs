@@ -1,4 +1,4 @@
-//! The fast paths, and what both ends report about themselves.
+//! Fast paths, and the counters of both ends.
 #![cfg(not(loom))]
 
 mod common;
@@ -9,7 +9,7 @@ use tombolo_ring::{
     Consumer, Look, RecvError, SendError, SlotSize, TargetTooShort, USUAL_PAYLOAD_BYTES, Variant,
 };
 
-/// The message found by the fast path, or whether the slow path is needed.
+/// Returns the message found by the fast path, or whether the slow path is needed.
 fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
     match consumer.look() {
         Look::Message(head) => {
@@ -88,7 +88,7 @@ fn a_slot_is_copied_where_it_is_the_whole_message() {
     }
 }
 
-/// Sends three messages of the numbers from 1 on in one batch, and receives their bytes and the numbers.
+/// Sends three messages of numbers from 1 on in one batch, and receives them as bytes and as numbers.
 fn words_arrive<const N: usize>() {
     for variant in VARIANTS {
         for size in SlotSize::ALL {
@@ -160,7 +160,7 @@ fn the_fast_path_leaves_ends_and_violations_to_the_slow_path() {
         assert_eq!(consumer.try_recv().err(), Some(RecvError::Closed));
         assert_eq!(recv_fast(&mut consumer), SLOW_PATH);
 
-        // A tag of another lap, a single slot that is too full, and a message that breaks off.
+        // A tag of another lap, an overfull single slot, and a message that is cut off.
         for word in [0x8001, 0x8000 | 25 << 16, 0x8000 | 24 << 16 | 1 << 24] {
             let (memory, _, mut consumer) = ring(config(SlotSize::B32, 4, variant));
             memory.slots.store_le(3, word, Relaxed);
@@ -214,7 +214,8 @@ fn room_is_counted_to_the_slot() {
         assert!(consumer.poll(), "six messages are left");
         assert_eq!(producer.known_free_slots(), 0, "the producer has not looked for credit");
         let credited = if variant == Variant::EpochCredit { 0 } else { 2 };
-        // With used flags the producer looks at most half a ring ahead, and the consumer is not there yet.
+        // With used flags the producer looks at most half a ring ahead, which the consumer has not reached
+        // yet.
         assert_eq!(producer.free_slots(), Ok(credited.min(1)));
         for _ in 0..6 {
             assert!(receive(&mut consumer).is_some());

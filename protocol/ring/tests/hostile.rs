@@ -12,7 +12,7 @@ use tombolo_ring::{
 
 const WRITTEN: u64 = 1 << 15;
 
-/// The word of a slot: written in `lap`, `len` bytes, `more` or not.
+/// Returns the control word of a slot written in `lap`, with `len` bytes and the bit `more`.
 fn word(lap: u64, len: u64, more: bool) -> u64 {
     WRITTEN | lap | len << 16 | u64::from(more) << 24
 }
@@ -143,7 +143,7 @@ fn each_violation_of_a_consumer_has_its_error() {
     assert_eq!(producer.check_open(), Err(violation));
 }
 
-/// A batch that meets a violation half-way can still be dropped, and no later send succeeds.
+/// A batch that encounters a violation can still be dropped, and no later send succeeds.
 #[test]
 fn a_violation_in_a_batch_stays() {
     for dropped in [false, true] {
@@ -152,7 +152,7 @@ fn a_violation_in_a_batch_stays() {
         for _ in 0..4 {
             batch.push(&[1]).unwrap();
         }
-        // The consumer cannot have consumed what was not published.
+        // The consumer cannot have consumed unpublished slots.
         memory.credit_line.store_le(0, 1, Relaxed);
         let violation = SendError::Violation(Violation::CreditBeyondSent { credit: 1, sent: 0 });
         assert_eq!(batch.push(&[1]), Err(violation));
@@ -172,7 +172,7 @@ enum Step {
     Batch(usize, bool),
     Receive(usize),
     Hear(u32),
-    /// Word index, anywhere in the ring's memory, and what is written there.
+    /// Writes a value to the word with this index, anywhere in the ring's memory.
     Scribble(usize, u64),
     CloseProducer,
 }
@@ -193,7 +193,7 @@ fn any_word() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Lengths that under miri still are split in some rings and refused by others.
+    // Even under miri, these lengths are split in some rings and refused by others.
     let longest: usize = if cfg!(miri) { 150 } else { 600 };
     prop_oneof![
         6 => (0..longest).prop_map(Step::Send),
@@ -217,7 +217,7 @@ fn scribble(memory: &RingMemory, place: usize, word: u64) {
     }
 }
 
-/// Receives and reads at most `limit` messages; whether an error came.
+/// Receives and reads at most `limit` messages. Returns the error, if there was one.
 fn receive(consumer: &mut Consumer, limit: usize) -> Result<Option<RecvError>, TestCaseError> {
     let max_bytes = consumer.config().max_message_bytes();
     for _ in 0..limit {

@@ -26,7 +26,7 @@ fn model(body: impl Fn(Variant) + Sync + Send + 'static + Copy) {
     }
 }
 
-/// A message whose every word identifies it.
+/// Returns a message in which every word identifies it.
 fn message(number: u64, words: usize) -> Vec<u8> {
     number.to_le_bytes().repeat(words)
 }
@@ -92,7 +92,7 @@ fn a_message_of_several_slots_appears_at_once() {
     });
 }
 
-/// Half the ring is credited by force, the rest by an idle poll: the long message needs both.
+/// Half of the ring is credited by force, the rest by an empty poll: the long message needs both.
 #[test]
 fn credit_is_forced_and_flushed() {
     model(|variant| {
@@ -168,7 +168,7 @@ fn a_close_comes_after_what_was_sent_before() {
     close_after_two(2);
 }
 
-/// In a larger ring the poll that finds the close has credit to flush, which is another path.
+/// In a larger ring, the poll that finds the close also has credit to flush, which is another path.
 #[test]
 fn a_close_comes_after_what_was_sent_before_and_not_credited() {
     close_after_two(4);
@@ -230,7 +230,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Receives, and sleeps while there is nothing.
+    /// Receives a message, and sleeps while there is none.
     fn receive(&mut self, consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
         loop {
             if let Some(message) = consumer.try_recv()? {
@@ -335,7 +335,7 @@ fn a_producer_that_sleeps_for_room_is_woken() {
     });
 }
 
-/// The kernel's part of a waitset: which bells rang, and a wait for any.
+/// The kernel's part of a waitset: the bells that rang, and a wait for any of them.
 struct Kernel {
     rung: loom::sync::Mutex<[bool; 2]>,
     any: Notify,
@@ -403,7 +403,7 @@ fn a_waitset_that_polls_only_what_rang_misses_nothing() {
     });
 }
 
-/// The most steps of one kind that any schedule took; no part of the model.
+/// Maximum number of steps of one kind in any schedule; not part of the model.
 type Most = std::sync::Mutex<u64>;
 
 fn note(most: &Most, steps: u64) {
@@ -411,7 +411,7 @@ fn note(most: &Most, steps: u64) {
     *most = steps.max(*most);
 }
 
-/// However the two sides meet, neither makes more accesses than its bound says, and the bounds are reached.
+/// In every schedule neither side exceeds its bound, and the bounds are reached.
 #[test]
 fn no_schedule_exceeds_a_bound() {
     static SENT: Most = Most::new(0);

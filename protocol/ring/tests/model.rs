@@ -1,4 +1,4 @@
-//! The ring against a queue: any sequence of operations gives what a `VecDeque` would.
+//! Compares the ring with a model: any sequence of operations gives the same results as a `VecDeque`.
 #![cfg(not(loom))]
 #![expect(clippy::disallowed_methods, reason = "a guard that is leaked must do no harm")]
 
@@ -13,16 +13,16 @@ use tombolo_ring::{Consumer, Producer, RecvError, RingConfig, SendError, SlotCou
 #[derive(Clone, Debug)]
 enum Step {
     Send(usize),
-    /// The length claimed, and the length committed, if any.
+    /// Claimed length, and committed length, if any.
     Claim(usize, Option<usize>),
-    /// The lengths, and whether the batch is committed.
+    /// Lengths, and whether the batch is committed.
     Batch(Vec<usize>, bool),
     Receive,
     /// Receives a message and leaks it.
     Peek,
     Drain,
     Poll,
-    /// The consumer's credit reaches the producer as if on a reverse ring.
+    /// Passes the consumer's credit to the producer as if by a reverse ring.
     Piggyback,
     CloseProducer,
     CloseConsumer,
@@ -66,13 +66,13 @@ fn configs() -> impl Strategy<Value = RingConfig> {
     })
 }
 
-/// The expected behaviour of a ring.
+/// Expected behavior of a ring.
 struct Model {
     config: RingConfig,
     queue: VecDeque<Vec<u8>>,
-    /// Slots of the messages in the queue.
+    /// Number of slots of the messages in the queue.
     occupied: usize,
-    /// Slots consumed since the ring was last polled empty: the most that can lack credit.
+    /// Slots consumed since the ring was last polled empty: the maximum that can lack credit.
     uncredited: usize,
     producer_closed: bool,
     consumer_closed: bool,

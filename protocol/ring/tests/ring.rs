@@ -1,4 +1,4 @@
-//! What the two ends promise, one promise per test.
+//! Guarantees of the two ends, one per test.
 #![cfg(not(loom))]
 #![expect(clippy::disallowed_methods, reason = "a guard that is leaked must do no harm")]
 
@@ -8,7 +8,7 @@ use common::{VARIANTS, config, memory, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_ring::{Producer, RecvError, SendError, SlotSize, TargetTooShort, Variant};
 
-/// How often something is done that goes round the ring some times: a few laps under miri.
+/// Repetitions of operations that cycle through the ring: a few laps under miri.
 const ROUNDS: u8 = if cfg!(miri) { 5 } else { 20 };
 
 #[test]
@@ -184,7 +184,7 @@ fn a_batch_appears_whole_or_never() {
     }
 }
 
-/// The slot that a batch holds back is still zero; the producer must not take it for one that was returned.
+/// The slot that a batch holds back is still zero, and the producer must not mistake it for a returned one.
 #[test]
 fn a_batch_never_takes_its_own_slots_for_free() {
     for variant in VARIANTS {
@@ -209,7 +209,7 @@ fn a_batch_never_takes_its_own_slots_for_free() {
     }
 }
 
-/// Nothing after the leaked batch arrives, and nothing is mistaken for something else.
+/// Nothing after the leaked batch arrives, and no slot is misinterpreted.
 #[test]
 fn a_leaked_batch_stops_the_ring() {
     for variant in VARIANTS {

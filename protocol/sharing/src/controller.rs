@@ -1,27 +1,28 @@
-//! Consistency controllers: by which lines a rank learns that its copy of an object is old.
+//! Consistency controllers: the lines through which a rank learns that its copy of an object is stale.
 
 use core::ops::Range;
 
 use crate::layout::Layout;
 
-/// How ranks learn that an object was written. A controller has no state of its own: it names lines of the
-/// object, whose first word is a version that only grows.
+/// Method by which ranks learn that an object was written. A controller has no state of its own: it selects
+/// lines of the object, whose first word is a version that only increases.
 ///
-/// Lines are numbered as [`Layout::line`] has them. A writer raises lines while it alone has the object, and
-/// a rank looks at its line while it has the object, so that no line is written and read at the same time.
+/// Lines are numbered as in [`Layout::line`]. A writer raises lines while it has exclusive access to the
+/// object, and a rank reads its line while it has the object, so that no line is written and read at the same
+/// time.
 pub trait Controller {
-    /// The line that says to `rank` which version the object has.
+    /// Returns the line from which `rank` reads the version of the object.
     fn looks_at(&self, layout: &Layout, rank: usize) -> usize;
 
-    /// The lines that a writer raises once it has the object.
+    /// Returns the lines that a writer raises after it acquired the object.
     fn raised_at_acquire(&self, layout: &Layout) -> Range<usize>;
 
-    /// The lines that a writer raises after it has published what it wrote; `modified` says whether it wrote
+    /// Returns the lines that a writer raises after it has published its writes; `modified` if it wrote
     /// anything.
     fn raised_at_release(&self, layout: &Layout, modified: bool) -> Range<usize>;
 }
 
-/// BC: a writer tells every rank when it releases the object. A rank looks at a line of its own, which is
+/// BC: a writer notifies every rank when it releases the object. A rank reads a line of its own, which is
 /// near it; a write costs a store for each rank.
 ///
 /// TACO-MESH sends the invalidation along a tree of handlers that interrupt ranks. Here no rank is
@@ -43,8 +44,8 @@ impl Controller for Broadcast {
     }
 }
 
-/// OV: as [`Broadcast`], but a writer tells when it acquires the object, so that the stores overlap with its
-/// work and the release is short. It tells also if nothing is written in the end.
+/// OV: like [`Broadcast`], but a writer notifies when it acquires the object, so that the stores overlap with
+/// its work and the release is short. It notifies even if nothing is written in the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Overlapped;
 
@@ -62,7 +63,7 @@ impl Controller for Overlapped {
     }
 }
 
-/// TS: one version for all, which a writer raises when it releases the object and every rank compares. A
+/// TS: a single version for all, which a writer raises when it releases the object and every rank compares. A
 /// write costs one store; every acquisition loads a line that all ranks share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Timestamp;
@@ -81,7 +82,7 @@ impl Controller for Timestamp {
     }
 }
 
-/// One of the three, as the header of an object names it.
+/// Consistency controller, as recorded in the header of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Consistency {
     /// [`Broadcast`].
@@ -93,7 +94,7 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// All of them, by their numbers in headers.
+    /// All controllers, by their numbers in headers.
     pub const ALL: [Consistency; 3] =
         [Consistency::Broadcast, Consistency::Overlapped, Consistency::Timestamp];
 

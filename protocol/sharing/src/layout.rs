@@ -1,4 +1,4 @@
-//! Where in memory the parts of an object lie: `docs/specs/objects.md`.
+//! Memory layout of an object, specified in `docs/specs/objects.md`.
 
 use core::ops::Range;
 
@@ -9,19 +9,19 @@ use crate::controller::Consistency;
 use crate::memory::Memory;
 use crate::object::Fault;
 
-/// The unit in which changed data is fetched, in bytes.
+/// Unit in which changed data is fetched, in bytes.
 pub const CHUNK_BYTES: usize = 4096;
 
-/// "TMBOBJ01" read as little-endian bytes: the first word of an object.
+/// First word of an object: "TMBOBJ01" read as little-endian bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBOBJ01");
 
-/// The most data of an object, in bytes.
+/// Maximum data of an object, in bytes.
 const MAX_LENGTH_BYTES: u64 = 1 << 40;
 
-/// How ranks reach the data of an object.
+/// Method by which ranks access the data of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Caching {
-    /// In a private copy, which is fetched when it is old and published when it was changed.
+    /// In a private copy, which is fetched when it is stale and published when it was changed.
     Cached,
     /// In the shared memory, value by value.
     Uncached,
@@ -33,8 +33,8 @@ impl Caching {
     const ALL: [Caching; 3] = [Caching::Cached, Caching::Uncached, Caching::WriteThrough];
 }
 
-/// The parts of an object in memory. Line 0 is the header, line 1 the state, then come a lock line and a
-/// line with news for each rank, the versions of the chunks, and the data.
+/// Offsets of the parts of an object in memory. Line 0 is the header and line 1 the state, followed by a lock
+/// line and a news line for each rank, the versions of the chunks, and the data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     at_bytes: usize,
@@ -43,10 +43,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of an object of `length_bytes` at `at_bytes`, a multiple of the line, for `ranks` ranks.
+    /// Computes the layout of an object of `length_bytes` at `at_bytes`, a multiple of the line, for `ranks`
+    /// ranks.
     ///
     /// # Errors
-    /// [`Fault::BadHeader`]: a number is out of its range.
+    /// [`Fault::BadHeader`] when a number is out of its range.
     pub fn new(at_bytes: usize, ranks: usize, length_bytes: usize) -> Result<Layout, Fault> {
         let is_valid = (1..=usize::from(MAX_RANKS)).contains(&ranks)
             && length_bytes as u64 <= MAX_LENGTH_BYTES
@@ -59,92 +60,92 @@ impl Layout {
         }
     }
 
-    /// Where the object lies.
+    /// Returns the offset of the object, in bytes.
     #[must_use]
     pub fn at_bytes(&self) -> usize {
         self.at_bytes
     }
 
-    /// The ranks that can have it.
+    /// Returns the number of ranks that can access it.
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// The length of the data, in bytes.
+    /// Returns the length of the data, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length_bytes
     }
 
-    /// The chunks of the data.
+    /// Returns the number of chunks of the data.
     #[must_use]
     pub fn chunks(&self) -> usize {
         self.length_bytes.div_ceil(CHUNK_BYTES)
     }
 
-    /// The line of the state: in its first word the version of the object, in its second the dead writers
-    /// whose work was repaired.
+    /// Returns the state line. Its first word is the version of the object, its second the dead writers whose
+    /// work was repaired.
     #[must_use]
     pub fn state(&self) -> usize {
         1
     }
 
-    /// The line that `rank` alone writes: its lock word.
+    /// Returns the lock line of `rank`, which only that rank writes.
     #[must_use]
     pub fn lock(&self, rank: usize) -> usize {
         2 + rank
     }
 
-    /// The lines by which ranks learn that the object was written, in their order.
+    /// Returns the lines through which ranks learn that the object was written, in their order.
     #[must_use]
     pub fn news(&self) -> Range<usize> {
         2 + self.ranks..2 + 2 * self.ranks
     }
 
-    /// The offset of a line in the memory, in bytes.
+    /// Returns the offset of a line in the memory, in bytes.
     #[must_use]
     pub fn line(&self, line: usize) -> usize {
         self.at_bytes + line * LINE_BYTES
     }
 
-    /// The offset of the versions of the chunks, a word each.
+    /// Returns the offset of the versions of the chunks, one word each.
     #[must_use]
     pub fn versions(&self) -> usize {
         self.line(self.news().end)
     }
 
-    /// The offset of the data.
+    /// Returns the offset of the data.
     #[must_use]
     pub fn data(&self) -> usize {
         self.versions() + (self.chunks() * 8).next_multiple_of(LINE_BYTES)
     }
 
-    /// The length of the whole, in bytes.
+    /// Returns the total length, in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.data() - self.at_bytes + self.length_bytes.next_multiple_of(LINE_BYTES)
     }
 }
 
-/// What an object is. Its creator writes it, before another rank learns of the object.
+/// Header of an object. Its creator writes it before another rank learns of the object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// A number that no other object of the job has.
+    /// Id of the object, unique in the job.
     pub id: u64,
-    /// A hash of the type of the data.
+    /// Hash of the type of the data.
     pub shape: u64,
-    /// How ranks learn that it was written.
+    /// Method by which ranks learn that it was written.
     pub consistency: Consistency,
-    /// How ranks reach the data.
+    /// Method by which ranks access the data.
     pub caching: Caching,
 }
 
 impl Header {
-    /// Makes an object of the bytes `data`.
+    /// Creates an object with the bytes `data`.
     ///
     /// # Errors
-    /// [`Fault::Memory`]: there is not enough of it. Another rank finds no object then.
+    /// [`Fault::Memory`] when the memory is too short. Other ranks then find no object.
     pub fn create(&self, memory: &dyn Memory, layout: &Layout, data: &[u8]) -> Result<(), Fault> {
         let lines = [0; LINE_BYTES];
         memory.put(layout.at_bytes, &lines)?;
@@ -162,10 +163,11 @@ impl Header {
         Ok(memory.store(layout.at_bytes, MAGIC)?)
     }
 
-    /// Reads what the object at `at_bytes` is, which has the number `id` and data of the type `shape`.
+    /// Reads the header of the object at `at_bytes`, which must have the id `id` and data of the type
+    /// `shape`.
     ///
     /// # Errors
-    /// [`Fault`]: there is no such object, or it is of another type.
+    /// [`Fault`] when there is no such object, or it has another type.
     pub fn read(
         memory: &dyn Memory,
         at_bytes: usize,

@@ -1,16 +1,16 @@
-//! The ranks that collectives take, and their tree.
+//! Ranks that take part in collectives, and their tree.
 //!
-//! The tree is binomial over the places of members, with rank 0 at its root: the parent of a place has its
-//! number without the lowest bit that is set, and below a place are those that follow it, as many as that bit
-//! says, itself among them. So a reduction combines values in the order of ranks.
+//! The tree is binomial over the places of members, with rank 0 at its root. The parent of a place is its
+//! number without the lowest set bit, and the subtree of a place consists of the places from itself on, as
+//! many as that bit's value. So a reduction combines values in the order of ranks.
 //!
-//! When a rank has ended, those that are left ask to go on without it, and rank 0 decides
-//! ([`Members::decide`]). One decides for all, so they agree; and since rank 0 has the memory of a job, its
-//! death ends the job anyway.
+//! When a rank has ended, the survivors ask to continue without it, and rank 0 decides ([`Members::decide`]).
+//! A single rank decides for all, so they agree; and since rank 0 owns the memory of a job, its death ends
+//! the job anyway.
 
 use tombolo_directory::{Rank, Ranks};
 
-/// The ranks that take part in collectives.
+/// Ranks that take part in collectives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Members(Ranks);
 
@@ -19,19 +19,19 @@ fn lowest_bit(place: u32) -> u32 {
 }
 
 impl Members {
-    /// Those of a set, which has rank 0.
+    /// Creates the members from a set that contains rank 0.
     #[must_use]
     pub fn new(ranks: Ranks) -> Members {
         Members(ranks)
     }
 
-    /// The members as a set.
+    /// Returns the members as a set.
     #[must_use]
     pub fn ranks(self) -> Ranks {
         self.0
     }
 
-    /// Where a rank stands among the members.
+    /// Returns the place of a rank among the members.
     fn place(self, rank: Rank) -> Option<u32> {
         self.0.has(rank).then(|| Ranks(self.0.0 & Ranks::below(rank.0).0).count())
     }
@@ -40,14 +40,14 @@ impl Members {
         self.0.iter().nth(place as usize)
     }
 
-    /// The member above a rank; none above rank 0.
+    /// Returns the parent of a rank; `None` for rank 0.
     #[must_use]
     pub fn parent(self, rank: Rank) -> Option<Rank> {
         let place = self.place(rank)?;
         if place == 0 { None } else { self.rank_at(place & (place - 1)) }
     }
 
-    /// The members right below a rank, in order.
+    /// Returns the children of a rank, in order.
     pub fn children(self, rank: Rank) -> impl Iterator<Item = Rank> {
         let place = self.place(rank);
         let below = place.map_or(0, lowest_bit);
@@ -57,7 +57,7 @@ impl Members {
             .map_while(move |bit| self.rank_at(place? + bit))
     }
 
-    /// Whether a member is `top` or below it.
+    /// Whether a member is `top` or in its subtree.
     #[must_use]
     pub fn is_below(self, rank: Rank, top: Rank) -> bool {
         match (self.place(rank), self.place(top)) {
@@ -66,10 +66,12 @@ impl Members {
         }
     }
 
-    /// Who goes on without the ranks that have ended: all others, once each of them has asked.
+    /// Decides which members continue without the ranks that have ended: all others, once each of them has
+    /// asked.
     ///
     /// # Errors
-    /// A member that has neither ended nor asked: it is waited for, as it could be in a collective.
+    /// A member that has neither ended nor asked, and must be waited for, because it could be in a
+    /// collective.
     pub fn decide(self, gone: Ranks, asked: Ranks) -> Result<Members, Rank> {
         let left = Ranks(self.0.0 & !gone.0);
         match Ranks(left.0 & !asked.0).first() {
@@ -97,7 +99,7 @@ mod tests {
                     let is_below = other != rank && members.is_below(other, rank);
                     assert_eq!(above, usize::from(is_below), "{other:?} below {rank:?} of {ranks:?}");
                 }
-                // The order of ranks: below the first child come those right after the rank.
+                // Checks the order of ranks: the subtree of the first child starts right after the rank.
                 let below: Vec<Rank> = children
                     .iter()
                     .flat_map(|child| ranks.iter().filter(|rank| members.is_below(*rank, *child)))
@@ -125,7 +127,8 @@ mod tests {
         assert_eq!(members.decide(gone, Ranks(0b0011)), Err(Rank(3)));
         let left = members.decide(gone, Ranks(0b1011)).unwrap();
         assert_eq!(left.ranks(), Ranks(0b1011));
-        // One that has asked and then died is not waited for, and one that ended before is no member again.
+        // A rank that asked and then died is not waited for, and one that ended before does not become a
+        // member again.
         assert_eq!(left.decide(Ranks(0b1100), Ranks(0b0011)).unwrap().ranks(), Ranks(0b0011));
     }
 }

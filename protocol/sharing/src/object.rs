@@ -1,4 +1,4 @@
-//! One rank's end of a shared object.
+//! End of a shared object at one rank.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,81 +11,82 @@ use crate::controller::Controller;
 use crate::layout::{CHUNK_BYTES, Caching, Layout};
 use crate::memory::Memory;
 
-/// The lower bits of a lock word say what its rank does; the ticket is above them.
+/// Number of low bits of a lock word that hold the activity of its rank; the ticket is above them.
 const KIND_BITS: u32 = 8;
 const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 
-/// The rank does not want the object.
+/// The rank does not need the object.
 const IDLE: u64 = 0;
-/// It looks for the highest ticket.
+/// The rank is searching for the highest ticket.
 const CHOOSES: u64 = 1;
-/// It reads, or waits to read.
+/// The rank reads, or waits to read.
 const READS: u64 = 2;
-/// It waits to write.
+/// The rank waits to write.
 const WRITES: u64 = 3;
-/// It has the object and writes.
+/// The rank has the object and writes.
 const HOLDS: u64 = 4;
-/// It destroyed the object.
+/// The rank destroyed the object.
 const DESTROYED: u64 = 5;
 
-/// Tickets grow by one with each acquisition that meets another; this many take longer than machines last.
+/// Maximum ticket. Tickets increase by one with each contended acquisition, so it is never reached in
+/// practice.
 const MAX_TICKET: u64 = u64::MAX >> KIND_BITS;
 
-/// The version of a chunk that a rank does not have. No object is written that often.
+/// Version of a chunk that a rank has not fetched. No object is written that often.
 const NOT_FETCHED: u64 = u64::MAX;
 
-/// For what an object is acquired.
+/// Purpose of an acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// To read, together with others.
+    /// Reading, together with other ranks.
     Read,
-    /// To write, alone.
+    /// Writing, exclusively.
     Write,
-    /// To write all of it, alone, after a writer died.
+    /// Overwriting all of it, exclusively, after a writer died.
     Repair,
 }
 
-/// What a step did.
+/// Result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// There is more to do.
     Working,
-    /// The word of this rank is in the way. The next step looks again.
+    /// Blocked by the lock word of this rank. The next step reads it again.
     Waiting(Rank),
-    /// The rank has the object.
+    /// The rank has acquired the object.
     Held,
-    /// These ranks died while they wrote, and no rank has repaired the object. The lock is still taken: the
-    /// next step is to [withdraw](Object::withdraw).
+    /// These ranks died while writing, and no rank has repaired the object. The lock is still taken:
+    /// [withdraw](Object::withdraw) next.
     Abandoned(Ranks),
     /// The rank does not have the object.
     Idle,
 }
 
-/// Why a step, or an access, was refused.
+/// Reason why a step or an access was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Fault {
-    /// Memory that ends too early, or an access beyond the end of an object.
+    /// The memory ends too early, or an access lies beyond the end of an object.
     #[error("{0}")]
     Memory(OutOfRange),
-    /// A header with numbers that are not possible.
+    /// The header contains impossible numbers.
     #[error("the object at offset {at_bytes} has an invalid header: a rank has overwritten it")]
     BadHeader { at_bytes: usize },
-    /// No object, or another one.
+    /// There is no object, or another one.
     #[error("there is no object {id} at offset {at_bytes}: it was destroyed, or is of another job")]
     NoSuchObject { at_bytes: usize, id: u64 },
-    /// An object of another type.
+    /// The object has another type.
     #[error(
         "the object at offset {at_bytes} has data of another type, or ranks are built from other sources"
     )]
     OtherType { at_bytes: usize },
-    /// A lock word that no rank writes.
+    /// The lock word is invalid.
     #[error("rank {rank} has written an invalid lock word; the object can no longer be acquired")]
     BadLock { rank: u8 },
     /// The object was destroyed.
     #[error("rank {by} has destroyed the object")]
     Destroyed { by: u8 },
-    /// An access by a rank that does not have the object, or has it only to read.
+    /// The rank does not have the object, or only for reading.
     #[error("the object is accessed without a guard that allows it")]
     NotHeld,
 }
@@ -115,7 +116,7 @@ enum Phase {
     Unlock,
 }
 
-/// One rank's end of a shared object whose controller is `K`.
+/// End of a shared object at one rank, with the controller `K`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Object<K> {
     layout: Layout,
@@ -124,26 +125,26 @@ pub struct Object<K> {
     caching: Caching,
     phase: Phase,
     access: Access,
-    /// The highest ticket that was seen, and then the own one.
+    /// Highest ticket that was seen, and afterwards the own one.
     ticket: u64,
     /// Ranks that have ended while they held the object.
     died: Ranks,
-    /// The version that the controller's line had at the last look.
+    /// Version in the controller's line when it was last read.
     version: u64,
-    /// The version of the copy.
+    /// Version of the copy.
     seen: Option<u64>,
     copy: Vec<u8>,
-    /// The version of each chunk of the copy.
+    /// Version of each chunk of the copy.
     chunks: Vec<u64>,
     dirty: Vec<bool>,
     modified: bool,
 }
 
 impl<K: Controller> Object<K> {
-    /// The end of rank `me`, which has no copy yet.
+    /// Creates the end of rank `me`, which has no copy yet.
     ///
     /// # Panics
-    /// If there is no such rank, a mistake of the caller.
+    /// Panics if `me` is not below the number of ranks.
     #[must_use]
     pub fn new(layout: Layout, me: Rank, controller: K, caching: Caching) -> Self {
         let me = usize::from(me.0);
@@ -168,25 +169,25 @@ impl<K: Controller> Object<K> {
         }
     }
 
-    /// Where its parts lie.
+    /// Returns the memory layout of the object.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How its data is reached.
+    /// Returns the method by which its data is accessed.
     #[must_use]
     pub fn caching(&self) -> Caching {
         self.caching
     }
 
-    /// For what the rank has the object, if it does.
+    /// Returns the purpose for which the rank has the object, if it has it.
     #[must_use]
     pub fn held(&self) -> Option<Access> {
         (self.phase == Phase::Held).then_some(self.access)
     }
 
-    /// Whether other ranks are excluded: those that write if this one reads, and all if it writes. For
+    /// Returns the access that excludes other ranks: writers if this rank reads, and all if it writes. For
     /// checks of the protocol.
     #[doc(hidden)]
     #[must_use]
@@ -196,10 +197,10 @@ impl<K: Controller> Object<K> {
         (!is_outside).then_some(self.access)
     }
 
-    /// Starts to acquire the object, which the rank does not have. Then come [steps](Self::step).
+    /// Starts to acquire the object, which the rank must not have. [Steps](Self::step) must follow.
     ///
     /// # Errors
-    /// [`Fault::NotHeld`]: it has it, or is acquiring it.
+    /// [`Fault::NotHeld`] when it already has it, or is acquiring it.
     pub fn acquire(&mut self, access: Access) -> Result<(), Fault> {
         if self.phase != Phase::Idle {
             return Err(Fault::NotHeld);
@@ -209,7 +210,7 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
-    /// Starts to release the object. Then come [steps](Self::step), until the last.
+    /// Starts to release the object. [Steps](Self::step) must follow, until the last.
     ///
     /// # Errors
     /// [`Fault::NotHeld`].
@@ -225,14 +226,14 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
-    /// Gives up: an acquisition whose time is over, one of an abandoned object, or what was written to the
-    /// copy and not yet published. Other ranks see nothing of it, unless it was written through.
+    /// Abandons an acquisition whose deadline passed, one of an abandoned object, or writes to the copy that
+    /// were not published yet. Other ranks see nothing of them, unless they were written through.
     ///
     /// # Errors
     /// [`Fault::Memory`].
     pub fn withdraw(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
         if self.dirty.contains(&true) {
-            // Only the copy has it.
+            // Only the copy contains it.
             self.chunks.fill(NOT_FETCHED);
             self.seen = None;
             self.dirty.fill(false);
@@ -244,8 +245,8 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
-    /// Ends the object, which the rank has to write: no rank can acquire it from now on. Its lines remain;
-    /// the memory of its data is free.
+    /// Destroys the object, which the rank must have for writing: no rank can acquire it from now on. Its
+    /// lines remain in use; the memory of its data is free.
     ///
     /// # Errors
     /// [`Fault::NotHeld`], [`Fault::Memory`].
@@ -261,10 +262,10 @@ impl<K: Controller> Object<K> {
         self.layout.line(self.layout.lock(rank))
     }
 
-    /// The next step, of which a rank that is not to wait for the dead knows that these `gone` have ended.
+    /// Performs the next step. `gone` are the ranks that are known to have ended and must not be waited for.
     ///
     /// # Errors
-    /// [`Fault`]; the caller [withdraws](Self::withdraw).
+    /// [`Fault`]; the caller must [withdraw](Self::withdraw).
     pub fn step(&mut self, memory: &dyn Memory, gone: Ranks) -> Result<Step, Fault> {
         self.phase = match self.phase {
             Phase::Idle => return Ok(Step::Idle),
@@ -347,7 +348,7 @@ impl<K: Controller> Object<K> {
         Ok(if self.phase == Phase::Held { Step::Held } else { Step::Working })
     }
 
-    /// Whether `rank` has the object, or comes first; takes note of what the dead did.
+    /// Whether `rank` has the object, or comes first. Records writers that have died.
     fn is_in_the_way(&mut self, memory: &dyn Memory, rank: usize, gone: Ranks) -> Result<bool, Fault> {
         if rank == self.me {
             return Ok(false);
@@ -371,7 +372,7 @@ impl<K: Controller> Object<K> {
         })
     }
 
-    /// The version that this acquisition writes.
+    /// Returns the version that this acquisition writes.
     fn next_version(&self) -> u64 {
         self.version.saturating_add(1)
     }
@@ -380,7 +381,7 @@ impl<K: Controller> Object<K> {
         Ok(memory.store(self.layout.line(lines.start + index), self.next_version())?)
     }
 
-    /// What follows at an acquisition once `raised` lines were raised.
+    /// Returns the next phase of an acquisition after `raised` lines were raised.
     fn raise_first(&mut self, raised: usize) -> Phase {
         let lines = self.controller.raised_at_acquire(&self.layout);
         if self.access != Access::Read && raised < lines.len() {
@@ -392,7 +393,7 @@ impl<K: Controller> Object<K> {
         Phase::Fetch
     }
 
-    /// What follows at a release once `raised` lines were raised.
+    /// Returns the next phase of a release after `raised` lines were raised.
     fn raise_last(&mut self, raised: usize) -> Phase {
         let last = self.controller.raised_at_release(&self.layout, self.modified);
         if self.caching != Caching::Uncached && raised < last.len() {
@@ -405,7 +406,7 @@ impl<K: Controller> Object<K> {
         if self.access == Access::Repair { Phase::MarkRepaired } else { Phase::Unlock }
     }
 
-    /// Fetches the chunks that have another version than those of the copy.
+    /// Fetches the chunks whose version differs from that of the copy.
     fn fetch(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
         let mut versions = vec![0; self.chunks.len() * 8];
         memory.get(self.layout.versions(), &mut versions)?;
@@ -422,7 +423,7 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
-    /// Publishes the chunks that were written, unless they were written through, and their versions.
+    /// Publishes the written chunks, unless they were written through, and their versions.
     fn publish(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
         let version = self.next_version();
         for index in (0..self.dirty.len()).filter(|index| self.dirty[*index]) {
@@ -437,7 +438,7 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
-    /// The copy of the data, if the rank has the object and its data is copied.
+    /// Returns the copy of the data, if the rank has the object and its data is copied.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
@@ -447,7 +448,7 @@ impl<K: Controller> Object<K> {
     /// Reads bytes of the object from `offset_bytes` on.
     ///
     /// # Errors
-    /// [`Fault::NotHeld`], or [`Fault::Memory`]: they are beyond its end.
+    /// [`Fault::NotHeld`], or [`Fault::Memory`] when the bytes lie beyond its end.
     #[inline]
     pub fn read(&self, memory: &dyn Memory, offset_bytes: usize, target: &mut [u8]) -> Result<(), Fault> {
         if self.phase != Phase::Held {
@@ -470,7 +471,7 @@ impl<K: Controller> Object<K> {
     /// Writes bytes of the object from `offset_bytes` on.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Fault::NotHeld`] too, if the rank has it only to read.
+    /// Same as [`read`](Self::read), or [`Fault::NotHeld`] if the rank has it only for reading.
     #[inline]
     pub fn write(&mut self, memory: &dyn Memory, offset_bytes: usize, source: &[u8]) -> Result<(), Fault> {
         if self.phase != Phase::Held || self.access == Access::Read {
@@ -503,19 +504,19 @@ impl<K: Controller> Object<K> {
         Ok(offset_bytes..end)
     }
 
-    /// The whole words in memory that contain a range of the data: offset and length in bytes.
+    /// Returns the whole words in memory that contain a range of the data: offset and length in bytes.
     fn words(&self, range: &Range<usize>) -> (usize, usize) {
         let start = range.start - range.start % 8;
         (self.layout.data() + start, range.end.next_multiple_of(8) - start)
     }
 }
 
-/// The bytes of a chunk.
+/// Returns the byte range of a chunk.
 fn chunk(index: usize, length_bytes: usize) -> Range<usize> {
     index * CHUNK_BYTES..((index + 1) * CHUNK_BYTES).min(length_bytes)
 }
 
-/// Room for `length_bytes`, on the stack for single values.
+/// Provides a buffer of `length_bytes`, on the stack for single values.
 fn with_room<R>(length_bytes: usize, use_it: impl FnOnce(&mut [u8]) -> R) -> R {
     let mut small = [0; 64];
     match small.get_mut(..length_bytes) {

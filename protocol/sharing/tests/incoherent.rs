@@ -1,4 +1,4 @@
-//! Shared objects in memory that is not coherent: each rank works through an emulated cache of its own.
+//! Shared objects in incoherent memory: each rank works through an emulated cache of its own.
 #![cfg(not(any(loom, sim, miri)))]
 
 #[path = "../../link/tests/mutant/mod.rs"]
@@ -13,7 +13,7 @@ use tombolo_sharing::{
     Access, CHUNK_BYTES, Caching, Consistency, Header, Layout, Memory, Object, Rank, Ranks, Step,
 };
 
-/// At one in this many operations a line is evicted.
+/// Eviction rates: a line is evicted in one of this many operations.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
 
 /// Runs at each rate; fewer under an emulator.
@@ -21,10 +21,10 @@ const SEEDS: u64 = if cfg!(target_arch = "x86_64") { 20 } else { 3 };
 
 const RANKS: usize = 3;
 
-/// Two chunks, the second not whole.
+/// Length of two chunks, the second of them partial.
 const LENGTH_BYTES: usize = CHUNK_BYTES + 200;
 
-/// Acquisitions in a run.
+/// Number of acquisitions in a run.
 const ROUNDS: u32 = 60;
 
 struct Party {
@@ -32,7 +32,7 @@ struct Party {
     object: Object<Consistency>,
 }
 
-/// Where a write puts its number: at the ends of both chunks, and in the middle of words.
+/// Offsets where a write puts its number: at the ends of both chunks, and in the middle of words.
 const PLACES: [usize; 4] = [0, CHUNK_BYTES - 8, CHUNK_BYTES + 4, LENGTH_BYTES - 8];
 
 impl Party {
@@ -46,7 +46,7 @@ impl Party {
         Ok(numbers)
     }
 
-    /// One step; returns whether the rank did something.
+    /// Performs one step. Returns whether the rank made progress.
     fn step(&mut self, random: &mut Random, rounds: &mut u32, last: &mut u64) -> Result<bool, String> {
         let object = &mut self.object;
         let said = |fault: tombolo_sharing::Fault| fault.to_string();
@@ -78,7 +78,7 @@ impl Party {
     }
 }
 
-/// One run of ranks in random steps; what went wrong, if anything did.
+/// Performs one run of ranks in random steps. The error describes the failure.
 fn run(
     rate: Option<u32>,
     seed: u64,
@@ -101,7 +101,7 @@ fn run(
     let (mut rounds, mut last, mut idle_steps) = (ROUNDS, 0, 0);
     while idle_steps < 300 {
         let party = random.index(RANKS);
-        // In runs of steps of one rank as well as in turns.
+        // Several steps of one rank in a row, as well as alternating ones.
         for _ in 0..=random.index(12) {
             let moved = parties[party].step(&mut random, &mut rounds, &mut last)?;
             idle_steps = if moved { 0 } else { idle_steps + 1 };
@@ -181,7 +181,7 @@ fn a_writer_that_died_is_known_until_a_rank_repairs_the_object() {
     let mut bytes = [0; 16];
     reader.read(&memory, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
-    // Reading is no right to write, and nothing is accessed without a guard.
+    // Read access does not permit writes, and nothing is accessed without a guard.
     assert!(reader.write(&memory, 0, &bytes).is_err());
     reader.release().unwrap();
     assert_eq!(until_it_stays(&mut reader, gone), Step::Idle);

@@ -1,4 +1,4 @@
-//! Every schedule of two ranks that want one object, and every outcome that the memory model allows.
+//! Every schedule of two ranks that compete for one object, and every outcome that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-sharing --release --test loom`
 #![cfg(loom)]
@@ -10,7 +10,7 @@ use tombolo_base::SharedMemory;
 use tombolo_base::sync::{AtomicBool, Ordering};
 use tombolo_sharing::{Access, Caching, Consistency, Header, Layout, Object, Rank, Ranks, Step};
 
-/// Acquires the object to write, unless the other rank is in the way, and says whether it was alone.
+/// Acquires the object for writing, unless the other rank blocks it, and checks for exclusive access.
 fn write_once(memory: &SharedMemory, layout: Layout, rank: u8, inside: &AtomicBool) {
     let mut object = Object::new(layout, Rank(rank), Consistency::Timestamp, Caching::Uncached);
     object.acquire(Access::Write).unwrap();

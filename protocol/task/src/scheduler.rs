@@ -1,4 +1,4 @@
-//! The starter's side: which worker runs which task, and what becomes of it.
+//! Starter's side: assigns tasks to workers and tracks their ends.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -6,63 +6,63 @@ use alloc::vec::Vec;
 
 use crate::{Bytes, End, Failure, FailureKind, Message, Refusal, Violation};
 
-/// A point in time, in nanoseconds from an arbitrary origin.
+/// Point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// The number of a task at its scheduler.
+/// Number of a task at its scheduler.
 pub type TaskId = u32;
 
-/// A worker, by the order in which they were added.
+/// Worker, numbered in the order in which they were added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerId(pub usize);
 
-/// Where a task was started.
+/// Program or task that started a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
-    /// In the starter's own program.
+    /// The starter's own program.
     Here,
-    /// By a task on this worker, under this number.
+    /// A task on this worker, which chose this number.
     Worker(WorkerId, u32),
 }
 
-/// What is to be done.
+/// Action for the caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Output {
-    /// A worker is to run this.
+    /// Starts a task on a worker.
     Start {
-        /// The worker.
+        /// Worker that must run it.
         worker: WorkerId,
-        /// The task.
+        /// Id of the task.
         task: TaskId,
-        /// Its function.
+        /// Number of its function.
         function: u64,
-        /// Its argument.
+        /// Encoded argument.
         argument: Bytes,
     },
-    /// A worker is to end a task that it has.
+    /// Cancels a task on a worker.
     Cancel {
-        /// The worker.
+        /// Worker that has the task.
         worker: WorkerId,
-        /// The task.
+        /// Id of the task.
         task: TaskId,
     },
-    /// A task has ended.
+    /// Reports the end of a task.
     Ended {
-        /// Where it was started. A worker gets the number that it chose.
+        /// Origin of the task. A worker gets the number that it chose.
         origin: Origin,
-        /// The task; 0 when it was refused to a worker.
+        /// Id of the task; 0 if a worker's start was refused.
         task: TaskId,
-        /// Its result, or why it has none.
+        /// Result or failure.
         end: End,
     },
 }
 
-/// The limits of a scheduler.
+/// Limits of a scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// The most tasks that have not ended.
+    /// Maximum number of tasks that have not ended.
     pub tasks: u32,
-    /// The most tasks that a worker may want.
+    /// Maximum number of tasks that a worker may want.
     pub wanted: u32,
 }
 
@@ -72,64 +72,64 @@ impl Default for Limits {
     }
 }
 
-/// What is known of a worker.
+/// State of a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerUsage {
-    /// Its node.
+    /// Name of its node.
     pub node: String,
-    /// Whether it lives.
+    /// Whether it is alive.
     pub alive: bool,
-    /// Tasks that it has, those that wait included.
+    /// Number of tasks that it has, including waiting ones.
     pub tasks: u32,
-    /// Tasks that it has ended.
+    /// Number of tasks that it has ended.
     pub ended: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Worker {
-    /// The number of its node, and its name.
+    /// Number of its node, and its name.
     pub(crate) node: u16,
     name: String,
-    /// In any unit that all workers share; at least 1.
+    /// Speed in any unit that all workers share; at least 1.
     pub(crate) speed: u64,
     pub(crate) alive: bool,
-    /// How many tasks it can take more.
+    /// Number of further tasks that it can take.
     pub(crate) wants: u32,
     tasks: BTreeSet<TaskId>,
-    /// Tasks that it was given and that have neither ended nor waited since.
+    /// Number of assigned tasks that have neither ended nor waited since.
     pub(crate) busy: u32,
     ended: u64,
-    /// Since when it could have had a task that was left to faster workers.
+    /// Time since which it could have had a task that was left to faster workers.
     pub(crate) passed_over: Option<Nanos>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Task {
-    /// `None` when its origin has died.
+    /// `None` if its origin has died.
     origin: Option<Origin>,
     node: Option<u16>,
     function: u64,
     argument: Bytes,
     worker: Option<WorkerId>,
-    /// When it was given to the worker.
+    /// Time at which it was assigned to the worker.
     given: Nanos,
     cancelled: bool,
 }
 
-/// The tasks of one program and its workers.
+/// Tasks of one program, and its workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scheduler {
     pub(crate) workers: Vec<Worker>,
     tasks: BTreeMap<TaskId, Task>,
-    /// By number of their worker, the tasks that workers have started.
+    /// Tasks started by workers, by the worker's number for them.
     begun: BTreeMap<(WorkerId, u32), TaskId>,
-    /// Tasks for any node, in order.
+    /// Queued tasks for any node, in order.
     pub(crate) shared: VecDeque<TaskId>,
-    /// Tasks for one node, in order.
+    /// Queued tasks for one node, in order.
     pinned: BTreeMap<u16, VecDeque<TaskId>>,
-    /// Workers that are being started on each node, in the place of others: tasks wait for them.
+    /// Number of workers being started on each node, in place of others: tasks wait for them.
     coming: BTreeMap<u16, u32>,
-    /// What a task of each function takes: its time in nanoseconds, times the speed of its worker.
+    /// Cost of a task of each function: its time in nanoseconds, times the speed of its worker.
     pub(crate) work: BTreeMap<u64, u64>,
     next: TaskId,
     outputs: Vec<Output>,
@@ -137,7 +137,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Without workers yet.
+    /// Creates a scheduler without workers.
     #[must_use]
     pub fn new(limits: Limits) -> Scheduler {
         Scheduler {
@@ -155,7 +155,7 @@ impl Scheduler {
     }
 
     /// Adds a worker on the node with this number and name. Its speed is in a unit that all workers share; 0
-    /// is taken as 1. It has nothing to do until it [wants](Self::wants) something.
+    /// is treated as 1. It gets no task until it [wants](Self::wants) one.
     pub fn add_worker(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
         let worker = WorkerId(self.workers.len());
         self.workers.push(Worker {
@@ -172,19 +172,19 @@ impl Scheduler {
         worker
     }
 
-    /// A worker is being started on this node. Until it is [there](Self::worker_came) or [does not
-    /// come](Self::worker_stays_away), tasks wait for it that no other can run.
+    /// Announces a worker that is being started on this node. Until it is [there](Self::worker_came) or [does
+    /// not come](Self::worker_stays_away), tasks that no other worker can run wait for it.
     pub fn worker_comes(&mut self, node: u16) {
         *self.coming.entry(node).or_default() += 1;
     }
 
-    /// A worker that was to come is there, as with [`add_worker`](Self::add_worker).
+    /// Adds a worker that was announced, like [`add_worker`](Self::add_worker).
     pub fn worker_came(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
         self.comes_no_more(node);
         self.add_worker(node, name, speed)
     }
 
-    /// A worker that was to come on the node with this number and name does not, and why.
+    /// Reports that an announced worker on the node with this number and name does not come, and why.
     pub fn worker_stays_away(&mut self, node: u16, name: &str, why: &str) {
         self.comes_no_more(node);
         self.strand(node, name, why);
@@ -199,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// What is known of each worker.
+    /// Returns the state of each worker.
     pub fn workers(&self) -> impl Iterator<Item = WorkerUsage> {
         self.workers.iter().map(|worker| WorkerUsage {
             node: worker.name.clone(),
@@ -209,7 +209,7 @@ impl Scheduler {
         })
     }
 
-    /// How many tasks have not ended.
+    /// Returns the number of tasks that have not ended.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tasks.len()
@@ -221,7 +221,7 @@ impl Scheduler {
         self.tasks.is_empty()
     }
 
-    /// The size of every table, by content, for leak checks.
+    /// Returns the sizes of all tables, by content, for leak checks.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 4] {
         [
@@ -232,15 +232,15 @@ impl Scheduler {
         ]
     }
 
-    /// What is to be done, in order.
+    /// Returns the pending actions, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         core::mem::take(&mut self.outputs)
     }
 
-    /// Starts a task of this program, on a node or on any.
+    /// Starts a task of this program, on a given node or on any.
     ///
     /// # Errors
-    /// [`Refusal`]; it has not run.
+    /// [`Refusal`]; the task has not run.
     pub fn start(
         &mut self,
         now: Nanos,
@@ -251,10 +251,11 @@ impl Scheduler {
         self.begin(now, Origin::Here, node, function, argument)
     }
 
-    /// A task of a worker starts another under this number of its own. When that is refused its end says so.
+    /// Starts a task on behalf of a task of a worker, which chose `number`. A refusal is reported as the
+    /// task's end.
     ///
     /// # Errors
-    /// The worker broke the protocol: its channel is to be closed, and [`worker_ended`](Self::worker_ended)
+    /// The worker violated the protocol. Close its channel and call [`worker_ended`](Self::worker_ended).
     /// called.
     pub fn start_by(
         &mut self,
@@ -279,7 +280,7 @@ impl Scheduler {
                 self.outputs.push(Output::Ended { origin, task: 0, end });
             }
         }
-        // It may have been given to a worker, and not have ended: that takes a message.
+        // Even if it was assigned to a worker, it cannot have ended: that takes a message.
         Ok(())
     }
 
@@ -297,7 +298,7 @@ impl Scheduler {
         if self.tasks.len() >= self.limits.tasks as usize {
             return Err(Refusal::TooMany(self.limits.tasks));
         }
-        // Numbers return after 2^32 tasks; one that is still in use is passed over.
+        // Numbers are reused after 2^32 tasks; one that is still in use is skipped.
         while self.tasks.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -314,10 +315,10 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Takes in a [`Message`] of a worker.
+    /// Handles a [`Message`] of a worker.
     ///
     /// # Errors
-    /// As [`start_by`](Self::start_by), or no such message.
+    /// Same as [`start_by`](Self::start_by), or a malformed message.
     pub fn receive(&mut self, now: Nanos, worker: WorkerId, message: &[u8]) -> Result<(), Violation> {
         match Message::decode(message)? {
             Message::Want { more, released } => self.wants(now, worker, more, released),
@@ -332,11 +333,11 @@ impl Scheduler {
         }
     }
 
-    /// A worker can take this many tasks `more`; of those that it was given `released` have ended, or wait
-    /// for something for the first time.
+    /// Records that a worker can take `more` tasks, and that `released` of its tasks have ended, or wait for
+    /// something for the first time.
     ///
     /// # Errors
-    /// As [`start_by`](Self::start_by).
+    /// Same as [`start_by`](Self::start_by).
     pub fn wants(&mut self, now: Nanos, worker: WorkerId, more: u32, released: u32) -> Result<(), Violation> {
         let Some(state) = self.workers.get_mut(worker.0) else { return Ok(()) };
         state.wants = state.wants.saturating_add(more);
@@ -348,8 +349,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends a task of this program: at once, while it is queued, and otherwise where it waits next. One that
-    /// has ended stays as it is.
+    /// Cancels a task of this program: at once while it is queued, otherwise where it waits next. Has no
+    /// effect on a task that has ended.
     pub fn cancel(&mut self, now: Nanos, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match task.worker {
@@ -372,17 +373,17 @@ impl Scheduler {
         self.assign(now);
     }
 
-    /// A worker ends a task that it started. One that has ended stays as it is.
+    /// Cancels a task that a worker started. Has no effect on a task that has ended.
     pub fn cancel_by(&mut self, now: Nanos, worker: WorkerId, number: u32) {
         if let Some(id) = self.begun.get(&(worker, number)) {
             self.cancel(now, *id);
         }
     }
 
-    /// A worker has ended a task.
+    /// Handles the end of a task at a worker.
     ///
     /// # Errors
-    /// As [`start_by`](Self::start_by).
+    /// Same as [`start_by`](Self::start_by).
     pub fn ended(&mut self, now: Nanos, worker: WorkerId, id: TaskId, end: End) -> Result<(), Violation> {
         let state = self.workers.get_mut(worker.0).ok_or(Violation::NotIts(id))?;
         if !state.tasks.remove(&id) {
@@ -401,7 +402,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Learns what a task of its function takes.
+    /// Updates the measured cost of the task's function.
     fn measured(&mut self, now: Nanos, id: TaskId, speed: u64) {
         let Some(task) = self.tasks.get(&id) else { return };
         let work = now.saturating_sub(task.given).saturating_mul(speed);
@@ -409,13 +410,13 @@ impl Scheduler {
         *known = *known / 4 * 3 + work / 4;
     }
 
-    /// A worker has ended, by this evidence, with all that it had.
+    /// Handles the end of a worker, with all its tasks; `why` is the evidence.
     pub fn worker_ended(&mut self, now: Nanos, worker: WorkerId, why: &str) {
         let Some(state) = self.workers.get_mut(worker.0).filter(|state| state.alive) else { return };
         (state.alive, state.wants, state.busy) = (false, 0, 0);
         let (node, name) = (state.node, state.name.clone());
         let lost = core::mem::take(&mut state.tasks);
-        // What its tasks started goes on, and is of no further interest.
+        // Tasks that were started by its tasks continue, but their results are no longer needed.
         let begun: Vec<(WorkerId, u32)> =
             self.begun.range((worker, 0)..=(worker, u32::MAX)).map(|(key, _)| *key).collect();
         for key in begun {
@@ -431,14 +432,14 @@ impl Scheduler {
         self.assign(now);
     }
 
-    /// Whether a worker on this node, or on any, lives or is to come.
+    /// Whether a worker on this node, or on any, is alive or announced.
     fn can_run(&self, node: Option<u16>) -> bool {
         let fits = |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node);
         let comes = node.map_or(!self.coming.is_empty(), |node| self.coming.contains_key(&node));
         comes || self.workers.iter().any(fits)
     }
 
-    /// What no worker can run any more, after one on this node has ended, does not wait for ever.
+    /// Fails the tasks that no worker can run any more, after one on this node has ended.
     fn strand(&mut self, node: u16, name: &str, why: &str) {
         let mut stranded = Vec::new();
         if !self.can_run(Some(node)) {
@@ -453,15 +454,15 @@ impl Scheduler {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
-        // The one that the next task would go to: others are not asked before it.
+        // The worker that the next task would go to; no other is considered before it.
         let first = self.first_free(|_| true)?;
         self.patience_ends(&self.workers[first.0])
     }
 
-    /// Gives tasks to slower workers, which faster ones have left too long.
+    /// Assigns tasks to slower workers that faster ones have left for too long.
     pub fn tick(&mut self, now: Nanos) {
         self.assign(now);
     }
@@ -479,7 +480,7 @@ impl Scheduler {
         self.outputs.push(Output::Ended { origin, task: id, end });
     }
 
-    /// Gives tasks to workers that want some.
+    /// Assigns tasks to workers that want some.
     fn assign(&mut self, now: Nanos) {
         if !self.pinned.is_empty() {
             let nodes: Vec<u16> = self.pinned.keys().copied().collect();

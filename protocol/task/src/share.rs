@@ -1,19 +1,20 @@
-//! Sharing among unlike workers: who gets the next task that any may run.
+//! Load balancing among workers of different speeds: selects the worker for the next task that any may run.
 //!
-//! Workers ask for tasks when they can run some, so that each gets as many as it is fast. What is left to
-//! decide is the end: the last tasks on a slow worker would keep all others waiting. So a worker takes a task
-//! only if it would have ended it before faster workers had ended all that is queued, by measured speeds and
-//! tasks that are alike. That they are alike is an assumption: a task that faster workers have not taken in
-//! the time that it would have taken the slow worker, or in a second, is that worker's after all.
+//! Workers ask for tasks when they can run some, so that each gets tasks in proportion to its speed. The
+//! remaining decision concerns the end: the last tasks on a slow worker would keep all others waiting. So a
+//! worker takes a task only if it would end it before faster workers had ended everything that is queued,
+//! judged by measured speeds and assuming that tasks are alike. The assumption may be wrong: a task that
+//! faster workers have not taken in the time that it would have taken the slow worker, or in a second, goes
+//! to the slow worker after all.
 
 use crate::scheduler::{Nanos, Scheduler, TaskId, Worker, WorkerId};
 
-/// The longest that a task is left to faster workers, in nanoseconds. What tasks of a function have taken
-/// includes what they waited for, so that it may say little.
+/// Maximum time that a task is left to faster workers, in nanoseconds. Measured costs of a function include
+/// the time that its tasks waited, so they may be misleading.
 const MAX_PATIENCE_NS: Nanos = 1_000_000_000;
 
 impl Scheduler {
-    /// Of the workers that want a task the one that would end it first, if tasks are alike.
+    /// Returns the worker, among those that want a task, that would end it first if tasks are alike.
     pub(crate) fn first_free(&self, fits: impl Fn(&Worker) -> bool) -> Option<WorkerId> {
         let free = |(_, worker): &(usize, &Worker)| worker.alive && worker.wants > 0 && fits(worker);
         let sooner = |(_, a): &(usize, &Worker), (_, b): &(usize, &Worker)| {
@@ -25,7 +26,7 @@ impl Scheduler {
         Some(WorkerId(first.0))
     }
 
-    /// The next task for any node, unless it is better left to faster workers.
+    /// Takes the next task for any node, unless it is better left to faster workers.
     pub(crate) fn take_shared(&mut self, now: Nanos, worker: WorkerId) -> Option<TaskId> {
         self.shared.front()?;
         let state = &self.workers[worker.0];
@@ -33,7 +34,7 @@ impl Scheduler {
         if patient && self.is_sooner_elsewhere(state) {
             let state = &mut self.workers[worker.0];
             state.passed_over.get_or_insert(now);
-            // Without a measure of the function there is no time after which it is too long.
+            // Without a measured cost of the function there is no time after which it is too long.
             if self.patience_ends(&self.workers[worker.0]).is_some() {
                 return None;
             }
@@ -42,7 +43,7 @@ impl Scheduler {
         self.shared.pop_front()
     }
 
-    /// Whether faster workers end everything that is queued before this one has ended one more.
+    /// Whether faster workers end everything that is queued before this one would end one more.
     fn is_sooner_elsewhere(&self, worker: &Worker) -> bool {
         let faster = self.workers.iter().filter(|other| other.alive && other.speed > worker.speed);
         let (mut speed, mut busy) = (0_u128, 0_u128);
@@ -55,8 +56,8 @@ impl Scheduler {
         (u128::from(worker.busy) + 1) * speed > (busy + queued) * u128::from(worker.speed)
     }
 
-    /// Until when a worker that was passed over leaves the next task to others; `None` when it was not, or
-    /// what that takes is not known.
+    /// Returns the time until which a worker that was passed over leaves the next task to others. Returns
+    /// `None` if it was not passed over, or the cost of the task is unknown.
     pub(crate) fn patience_ends(&self, worker: &Worker) -> Option<Nanos> {
         let since = worker.passed_over?;
         let function = self.function_of(*self.shared.front()?)?;

@@ -1,57 +1,57 @@
-//! The messages between a starter and a worker: a cache line for short arguments and results.
+//! Messages between a starter and a worker: a cache line for short arguments and results.
 //!
 //! All numbers are little-endian. A header of 16 bytes: code (1), detail (1), node (2), number of the task
-//! (4), function (8); then the bytes of an argument or a result. `docs/specs/task.md` has the layout.
+//! (4), function (8); then the bytes of an argument or a result. `docs/specs/task.md` specifies the layout.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::{End, Failure, FailureKind, Violation};
 
-/// Bytes before an argument or a result.
+/// Size of the header before an argument or a result, in bytes.
 pub const HEADER_BYTES: usize = 16;
 
-/// The most bytes of an argument or a result.
+/// Maximum size of an argument or a result, in bytes.
 pub const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// The most bytes of the text of a failure; longer ones are cut.
+/// Maximum size of the text of a failure, in bytes; longer texts are truncated.
 pub const MAX_TEXT_BYTES: usize = 1024;
 
-/// Compared by the two sides when a channel opens; changes with the format.
+/// Interface hash, compared by the two sides when a channel opens. Changes with the format.
 pub const INTERFACE_HASH: u64 = 0x7461_736b_0000_0001;
 
-/// The number of no node.
+/// Node number that stands for any node.
 const ANY_NODE: u16 = u16::MAX;
 
-/// A message, in either direction. Tasks have the number that the side gave them which started them.
+/// Message in either direction. A task has the number chosen by the side that started it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message<'m> {
-    /// To the starter, about the worker.
+    /// Report of a worker to the starter.
     Want {
-        /// It can take this many tasks more.
+        /// Number of further tasks that the worker can take.
         more: u32,
-        /// This many of those that it was given have ended, or wait for something for the first time.
+        /// Number of its tasks that have ended, or wait for something for the first time.
         released: u32,
     },
     /// Starts a task.
     Start {
-        /// Its number.
+        /// Number of the task.
         task: u32,
-        /// The number of a node; `None` for any. From a starter to a worker always `None`.
+        /// Number of a node; `None` for any. From a starter to a worker always `None`.
         node: Option<u16>,
-        /// The number of the function, by its name and types.
+        /// Number of the function, derived from its name and types.
         function: u64,
-        /// Its argument.
+        /// Encoded argument.
         argument: &'m [u8],
     },
-    /// Ends a task at the next point where it waits.
+    /// Cancels a task at the next point where it waits.
     Cancel(u32),
-    /// A task has ended.
+    /// Reports the end of a task.
     Ended(u32, End),
 }
 
 impl<'m> Message<'m> {
-    /// Writes it at the end of `bytes`.
+    /// Appends the encoded message to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
             Message::Want { more, released } => {
@@ -75,7 +75,7 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// Reads a message from its bytes.
+    /// Decodes a message from `bytes`.
     ///
     /// # Errors
     /// [`Violation::Malformed`].
@@ -109,14 +109,15 @@ impl<'m> Message<'m> {
             }
             _ => return None,
         };
-        // There is one encoding of each message.
+        // Each message has a unique encoding.
         let mut again = Vec::with_capacity(bytes.len());
         message.encode(&mut again);
         (again == bytes).then_some(message)
     }
 }
 
-/// The number of a function: FNV-1a (64 bits) of `name(argument) -> result`, of the names of its types.
+/// Returns the number of a function: FNV-1a (64 bits) of `name(argument) -> result`, with the names of its
+/// types.
 #[must_use]
 pub fn function_number(name: &str, argument: &str, result: &str) -> u64 {
     let text = [name, "(", argument, ") -> ", result];
@@ -133,7 +134,7 @@ fn header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u
     bytes.extend(argument.to_le_bytes());
 }
 
-/// The longest beginning of a text that is not longer than this.
+/// Returns the longest prefix of a text that is not longer than `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

@@ -1,20 +1,20 @@
 //! Converts the ticks of a domain's clock to nanoseconds of its kernel's monotonic clock.
 //!
-//! A domain records readings of both clocks (anchors). Between two anchors time is interpolated; before the
+//! A domain records readings of both clocks (anchors). Time is interpolated between two anchors. Before the
 //! first and after the last it is extrapolated at the average rate, or at the clock's known rate.
 
 use alloc::vec::Vec;
 
-/// A simultaneous reading of both clocks.
+/// Simultaneous reading of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Anchor {
     /// Ticks of the domain's clock.
     pub ticks: u64,
-    /// The monotonic clock, in nanoseconds.
+    /// Monotonic clock, in nanoseconds.
     pub ns: u64,
 }
 
-/// A conversion from ticks to nanoseconds.
+/// Conversion from ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     anchors: Vec<Anchor>,
@@ -48,7 +48,7 @@ impl Clock {
         Clock { anchors, ns, ticks }
     }
 
-    /// The time on the monotonic clock, in nanoseconds.
+    /// Converts ticks to the monotonic clock, in nanoseconds.
     #[must_use]
     pub fn to_ns(&self, ticks: u64) -> u64 {
         let next = self.anchors.partition_point(|anchor| anchor.ticks <= ticks);

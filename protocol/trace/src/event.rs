@@ -2,7 +2,7 @@
 
 use crate::layout::EVENT_BYTES;
 
-/// The kind of an event.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum EventKind {
@@ -15,7 +15,7 @@ pub enum EventKind {
     Receive = 3,
     /// A sleeping peer was woken: `subject` is the channel.
     Ring = 4,
-    /// This end goes to sleep: `subject` is the channel, `value` what it waits for ([`AWAITS_MESSAGE`],
+    /// This end goes to sleep: `subject` is the channel, `value` the awaited condition ([`AWAITS_MESSAGE`],
     /// [`AWAITS_ROOM`]).
     Sleep = 5,
     /// This end woke up: `subject` is the channel, `value` 1 if it was rung.
@@ -24,7 +24,7 @@ pub enum EventKind {
     Open = 7,
     /// This end was closed: `subject` is the channel.
     Close = 8,
-    /// The peer is gone: `subject` is the channel, `value` how ([`GONE_CLOSED`], [`GONE_DIED`],
+    /// The peer is gone: `subject` is the channel, `value` the way it ended ([`GONE_CLOSED`], [`GONE_DIED`],
     /// [`GONE_BROKEN`]).
     Gone = 9,
     /// A domain was started: `subject` is its id.
@@ -49,11 +49,11 @@ pub const AWAITS_ROOM: u64 = 2;
 pub const GONE_CLOSED: u64 = 1;
 /// [`EventKind::Gone`] by death.
 pub const GONE_DIED: u64 = 2;
-/// [`EventKind::Gone`] by breaking the protocol.
+/// [`EventKind::Gone`] by violating the protocol.
 pub const GONE_BROKEN: u64 = 3;
 
 impl EventKind {
-    /// Every kind, by code.
+    /// All kinds, in the order of their codes.
     pub const ALL: [EventKind; 15] = [
         EventKind::Clock,
         EventKind::Send,
@@ -72,13 +72,13 @@ impl EventKind {
         EventKind::Value,
     ];
 
-    /// The kind with this code.
+    /// Returns the kind with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<EventKind> {
         EventKind::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// The name in listings.
+    /// Returns the name in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -113,26 +113,26 @@ impl EventKind {
     }
 }
 
-/// An event of a domain.
+/// Event of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// The time on the domain's clock.
+    /// Time on the domain's clock.
     pub ticks: u64,
-    /// The kind of event.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Whether it is the accepting end of the channel, not the connecting one.
+    /// Whether it happened at the accepting end of the channel, not the connecting one.
     pub accepting: bool,
-    /// The number of the thread in the domain.
+    /// Number of the thread in the domain.
     pub thread: u16,
-    /// The length of a message in bytes, or a small number; see [`EventKind`].
+    /// Length of a message in bytes, or a small number; see [`EventKind`].
     pub size: u32,
-    /// The object concerned; see [`EventKind`].
+    /// Object concerned; see [`EventKind`].
     pub subject: u64,
-    /// A further value; see [`EventKind`].
+    /// Additional value; see [`EventKind`].
     pub value: u64,
 }
 
-/// Four words that are not a valid event.
+/// Error of decoding four words that are not a valid event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid event of kind {kind} with flags {flags:#x}")]
 #[allow(missing_docs, reason = "the messages name the fields")]
@@ -142,7 +142,7 @@ pub struct NotAnEvent {
 }
 
 impl Event {
-    /// Encodes it as words.
+    /// Encodes the event as words.
     #[must_use]
     #[inline]
     pub const fn to_words(&self) -> [u64; 4] {
@@ -153,10 +153,10 @@ impl Event {
         [self.ticks, head, self.subject, self.value]
     }
 
-    /// Decodes it from words.
+    /// Decodes an event from words.
     ///
     /// # Errors
-    /// An unknown kind, or undefined flags.
+    /// The kind is unknown, or undefined flags are set.
     pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, NotAnEvent> {
         let (kind, flags) = (head as u8, (head >> 8) as u8);
         let unknown = NotAnEvent { kind, flags };
@@ -168,7 +168,7 @@ impl Event {
         Ok(Event { ticks, kind, accepting: flags == 1, thread, size, subject, value })
     }
 
-    /// Encodes it as bytes.
+    /// Encodes the event as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; EVENT_BYTES] {
         let mut bytes = [0; EVENT_BYTES];
@@ -178,10 +178,10 @@ impl Event {
         bytes
     }
 
-    /// Decodes it from bytes.
+    /// Decodes an event from bytes.
     ///
     /// # Errors
-    /// As [`from_words`](Self::from_words).
+    /// Same as [`from_words`](Self::from_words).
     pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Result<Event, NotAnEvent> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| words.get(index).map_or(0, |word| u64::from_le_bytes(*word));

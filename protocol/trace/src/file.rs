@@ -1,11 +1,11 @@
 //! Trace files, specified in `docs/specs/trace.md`.
 //!
-//! A file is a header and chunks, each with its length and a checksum; the last chunk is marked as such.
-//! Truncation and corruption are detected, and the error gives the position.
+//! A file consists of a header and chunks, each with its length and a checksum; the last chunk is marked.
+//! Truncation and corruption are detected, and the error contains the position.
 
 mod chunk;
 mod read;
-// Too slow under miri, without benefit: these only compute on bytes of their own.
+// Too slow under miri, without benefit: the tests only compute on private bytes.
 #[cfg(all(test, not(miri)))]
 mod tests;
 
@@ -16,44 +16,44 @@ pub use read::{DomainRecording, Lane, Recording, read, salvage};
 
 use tombolo_base::hash::fnv1a;
 
-/// The first bytes of every trace file.
+/// First bytes of every trace file.
 pub const MAGIC: [u8; 8] = *b"TBTRACE\n";
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// The length of the header.
+/// Length of the header, in bytes.
 pub const HEADER_BYTES: usize = 32;
 
-/// The length of a chunk's header.
+/// Length of a chunk's header, in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 24;
 
-/// The longest content of a chunk.
+/// Maximum length of a chunk's content, in bytes.
 pub const MAX_CHUNK_BYTES: usize = 16 << 20;
 
-/// An error in a file, and its position.
+/// Error in a file, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {offset}: {problem}")]
 pub struct FileError {
-    /// The position of the error.
+    /// Position of the error, in bytes.
     pub offset: u64,
-    /// The error.
+    /// Kind of the error.
     pub problem: Problem,
 }
 
-/// The kinds of error in a file.
+/// Kind of an error in a file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Problem {
-    /// It does not begin with the magic of a trace file.
+    /// The file does not begin with the magic of a trace file.
     #[error("not a trace file: it does not start with TBTRACE")]
     NotATrace,
-    /// It has another version.
+    /// The file has another version.
     #[error(
         "the file has format version {0}; this program reads version {VERSION}, so use the release that wrote it"
     )]
     Version(u32),
-    /// It is truncated.
+    /// The file is truncated.
     #[error("the file is cut short: {needed_bytes} more bytes are needed, {available_bytes} follow")]
     CutShort { needed_bytes: u64, available_bytes: u64 },
     /// A checksum does not match.

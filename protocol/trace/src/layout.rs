@@ -1,106 +1,106 @@
-//! The layout of a trace page, specified in `docs/specs/trace.md`.
+//! Layout of a trace page, specified in `docs/specs/trace.md`.
 //!
-//! A page is 64-bit words, little-endian. Its monitor writes the header, the control line and the bases,
-//! before or while the domain uses it; the domain writes the rest. A domain can write all of it, so readers
-//! outside trust none of it: see [`crate::snapshot`].
+//! A page consists of little-endian 64-bit words. Its monitor writes the header, the control line and the
+//! bases, before or while the domain uses it; the domain writes everything else. Because a domain can write
+//! all of the page, readers outside trust none of it: see [`crate::snapshot`].
 
-/// The first word of every page: `TBLTRACE`.
+/// First word of every page: `TBLTRACE`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TBLTRACE");
 
-/// The version of this layout.
+/// Version of this layout.
 pub const VERSION: u64 = 1;
 
-/// Bytes of the first part, which has a fixed size and is what a monitor maps.
+/// Size of the first part, which is fixed and which a monitor maps, in bytes.
 pub const HEAD_BYTES: usize = 4096;
 
-/// The length of an event.
+/// Size of an event, in bytes.
 pub const EVENT_BYTES: usize = 32;
 
-/// The length of a row of counters.
+/// Size of a row of counters, in bytes.
 pub const ROW_BYTES: usize = 128;
 
-/// The most lanes of a page.
+/// Maximum number of lanes of a page.
 pub const MAX_LANES: usize = 24;
 
-/// The most events of a lane.
+/// Maximum number of events of a lane.
 pub const MAX_LANE_EVENTS: usize = 1 << 20;
 
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 pub const MAX_ROWS: usize = 1 << 16;
 
-/// The most bytes of text in a page.
+/// Maximum size of the text in a page, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// The index of the control word, which has a line of its own. Zero: tracing is off. Written by the
+/// Index of the control word, which has a line of its own. Zero means that tracing is off. Written by the
 /// monitor.
 pub const CONTROL_WORD: usize = 16;
 
-/// The index of each lane's event count at the start of the recording. Written by the monitor.
+/// Index of each lane's event count at the start of the recording. Written by the monitor.
 pub(crate) const BASE_WORD: usize = 32;
 
-/// The index of the writer's identity: domain, process, instruction set and clock. Written by the domain.
+/// Index of the writer's identity: domain, process, instruction set and clock. Written by the domain.
 pub(crate) const IDENTITY_WORD: usize = 64;
 
-/// The index of the loss counters: events without a lane, channel ends without a row, texts.
+/// Index of the loss counters: events without a lane, channel ends without a row, texts.
 pub(crate) const LOSS_WORD: usize = 80;
 
-/// The index of the numbers of rows and bytes of text in use.
+/// Index of the numbers of rows and bytes of text in use.
 pub(crate) const USED_WORD: usize = 96;
 
-/// The index of the lanes' own lines.
+/// Index of the lanes' own lines.
 pub(crate) const LANE_WORD: usize = 128;
 
-/// Words of a lane's line: events written, events lost, number of the thread.
+/// Words in a lane's line: events written, events lost, number of the thread.
 pub(crate) const LANE_LINE_WORDS: usize = 16;
 
-/// A bit of the control word: tracing is on.
+/// Bit of the control word that turns tracing on.
 pub const CONTROL_ON: u64 = 1;
 
-/// A bit of the control word: a full lane keeps its first events, not the latest.
+/// Bit of the control word that makes a full lane keep its first events, not the latest.
 pub const CONTROL_KEEP_FIRST: u64 = 2;
 
-/// The control word of a recording. Each has a different `epoch`.
+/// Returns the control word of a recording. Each recording has a different `epoch`.
 #[must_use]
 pub const fn control_on(epoch: u32, keep_first: bool) -> u64 {
     CONTROL_ON | if keep_first { CONTROL_KEEP_FIRST } else { 0 } | (epoch as u64) << 32
 }
 
-/// The sizes of the parts of a page.
+/// Sizes of the parts of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// The number of lanes.
+    /// Number of lanes.
     pub lanes: usize,
-    /// The events of each lane, a power of two.
+    /// Number of events in each lane, a power of two.
     pub lane_events: usize,
-    /// The rows of counters.
+    /// Number of rows of counters.
     pub rows: usize,
-    /// The bytes of text.
+    /// Size of the text, in bytes.
     pub text_bytes: usize,
 }
 
 impl Default for Shape {
-    /// 16 lanes of 32,768 events, 16,384 rows: 18 MiB, of which only used parts take memory.
+    /// Returns 16 lanes of 32,768 events and 16,384 rows: 18 MiB, of which only used parts take memory.
     fn default() -> Self {
         Shape { lanes: 16, lane_events: 1 << 15, rows: 1 << 14, text_bytes: 1 << 16 }
     }
 }
 
-/// The memory is not a page of this version.
+/// Error of memory that is not a page of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotAPage {
-    /// It does not begin with the magic of a page.
+    /// The memory does not begin with the magic of a page.
     #[error("the trace page does not start with TBLTRACE")]
     Magic,
-    /// It has another version.
+    /// The page has another version.
     #[error("the trace page has version {0}; this program reads version {VERSION}")]
     Version(u64),
-    /// Its sizes are invalid.
+    /// The sizes are invalid.
     #[error(
         "the trace page has invalid sizes: {lanes} lanes of {lane_events} events, {rows} rows and {text_bytes} bytes of text"
     )]
     Shape { lanes: u64, lane_events: u64, rows: u64, text_bytes: u64 },
-    /// The memory is shorter than the header says.
+    /// The memory is shorter than the header claims.
     #[error("the trace page has {available_bytes} bytes; {needed_bytes} are needed")]
     Short { available_bytes: usize, needed_bytes: usize },
 }
@@ -115,7 +115,7 @@ impl Shape {
     /// Decodes the first six words of the header.
     ///
     /// # Errors
-    /// [`NotAPage`] says what is wrong.
+    /// [`NotAPage`], with the reason.
     pub fn from_header(words: [u64; 6]) -> Result<Shape, NotAPage> {
         let [magic, version, lanes, lane_events, rows, text_bytes] = words;
         if magic != MAGIC {
@@ -141,25 +141,25 @@ impl Shape {
         })
     }
 
-    /// The offset of the rows.
+    /// Returns the offset of the rows, in bytes.
     #[must_use]
     pub const fn rows_offset(&self) -> usize {
         HEAD_BYTES
     }
 
-    /// The offset of the text.
+    /// Returns the offset of the text, in bytes.
     #[must_use]
     pub const fn text_offset(&self) -> usize {
         self.rows_offset() + self.rows * ROW_BYTES
     }
 
-    /// The offset of a lane's events.
+    /// Returns the offset of a lane's events, in bytes.
     #[must_use]
     pub const fn lane_offset(&self, lane: usize) -> usize {
         self.text_offset() + self.text_bytes + lane * self.lane_events * EVENT_BYTES
     }
 
-    /// The length of the whole page.
+    /// Returns the length of the whole page, in bytes.
     #[must_use]
     pub const fn length_bytes(&self) -> usize {
         self.lane_offset(self.lanes)

@@ -1,4 +1,5 @@
-//! Traces of a machine: what domains record while they run, and how the records of all nodes become one file.
+//! Traces of a machine: what domains record while they run, and how the records of all nodes are merged into
+//! one file.
 //!
 //! Each domain has a *page*, memory that it shares with the monitor of its node. It holds a control word that
 //! turns tracing on, counters for each end of a channel, and rings of events, one per thread, called *lanes*

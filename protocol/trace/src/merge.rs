@@ -9,7 +9,7 @@
 
 mod offset;
 mod order;
-// Too slow under miri, without benefit: these only compute on bytes of their own.
+// Too slow under miri, without benefit: the tests only compute on private bytes.
 #[cfg(all(test, not(miri)))]
 pub(crate) mod tests;
 
@@ -24,49 +24,49 @@ use crate::file::Recording;
 
 pub use offset::ClockOffset;
 
-/// Later than any time that is shown: about 73 years. Keeps sums from overflowing whatever a file contains.
+/// Upper limit of times: about 73 years. Keeps sums from overflowing, whatever a file contains.
 const MAX_NS: u64 = 1 << 61;
 
-/// An event on the timeline.
+/// Event on the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The domain's index in the recording.
+    /// Index of the domain in the recording.
     pub domain: u32,
-    /// The lane's number.
+    /// Number of the lane.
     pub lane: u32,
-    /// The event itself.
+    /// Recorded event.
     pub event: Event,
-    /// The time, in nanoseconds since the first event.
+    /// Time in nanoseconds since the first event.
     pub time_ns: u64,
-    /// The logical clock: larger than that of every event it depends on.
+    /// Logical clock: larger than that of every event it depends on.
     pub logical: u64,
-    /// For a receive, the index on the timeline of the matching send, if that was recorded.
+    /// For a receive, index on the timeline of the matching send, if that was recorded.
     pub cause: Option<u32>,
 }
 
-/// A recording as a single timeline.
+/// Recording merged into a single timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timeline {
-    /// The events, ordered by time and causality.
+    /// Events, ordered by time and causality.
     pub events: Vec<Placed>,
-    /// The offsets of the kernels' clocks.
+    /// Offsets of the kernels' clocks.
     pub clocks: Vec<ClockOffset>,
-    /// The number of receives whose send was not recorded.
+    /// Number of receives whose send was not recorded.
     pub receives_without_send: u64,
-    /// The number of events moved because they would have been shown before their cause.
+    /// Number of events moved because they would have been shown before their cause.
     pub moved: u64,
-    /// The greatest distance that an event was moved, in nanoseconds.
+    /// Maximum distance that an event was moved, in nanoseconds.
     pub moved_max_ns: u64,
 }
 
-/// Identifies a message: its channel, its direction, and its number in that direction.
+/// Identity of a message: its channel, its direction, and its number in that direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct MessageId {
-    /// The channel's id.
+    /// Id of the channel.
     pub channel: u64,
     /// Whether the accepting end sent it.
     pub from_accepting: bool,
-    /// The number, from 1.
+    /// Number of the message, from 1.
     pub number: u64,
 }
 
@@ -78,7 +78,7 @@ impl core::fmt::Display for MessageId {
 }
 
 impl MessageId {
-    /// The message that an event sends or receives, if it does.
+    /// Returns the message that an event sends or receives, if any.
     #[must_use]
     pub fn of(event: &Event) -> Option<MessageId> {
         let from_accepting = match event.kind {
@@ -90,7 +90,7 @@ impl MessageId {
     }
 }
 
-/// A recording that contradicts itself.
+/// Error of a recording that contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Impossible {
@@ -112,7 +112,7 @@ pub enum Impossible {
     TooMany(usize),
 }
 
-/// A domain's id as bits, as in a file.
+/// Id of a domain as bits, as in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DomainName(pub u64);
 
@@ -125,15 +125,15 @@ impl core::fmt::Display for DomainName {
     }
 }
 
-/// An event while it is being placed.
+/// Event that is being placed.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     domain: u32,
     lane: u32,
-    /// The index in its lane.
+    /// Index in its lane.
     position: u32,
     event: Event,
-    /// The time on its kernel's clock, later on the machine's.
+    /// Time on its kernel's clock, later on the machine's.
     time_ns: u64,
 }
 
@@ -154,7 +154,7 @@ pub fn merge(recording: &Recording) -> Result<Timeline, Impossible> {
     order::place(recording, &nodes, &edges, clocks)
 }
 
-/// All events except clock readings, lane by lane, with the time of their kernel.
+/// Collects all events except clock readings, lane by lane, with their kernel's time.
 fn flatten(recording: &Recording) -> Vec<Node> {
     let mut nodes = Vec::with_capacity(recording.events());
     for (domain, record) in (0..).zip(&recording.domains) {
@@ -172,7 +172,7 @@ fn flatten(recording: &Recording) -> Vec<Node> {
             let mut latest_ns = 0;
             for (position, event) in (0..).zip(&record.events) {
                 if event.kind != EventKind::Clock {
-                    // A thread that moves between processors may read a slightly earlier time than before.
+                    // A thread that migrates between processors may read a slightly earlier time than before.
                     latest_ns = clock.to_ns(event.ticks).min(MAX_NS).max(latest_ns);
                     let (event, time_ns) = (*event, latest_ns);
                     nodes.push(Node { domain, lane: *lane, position, event, time_ns });
@@ -183,12 +183,12 @@ fn flatten(recording: &Recording) -> Vec<Node> {
     nodes
 }
 
-/// For each domain the number of its kernel's clock, from 0.
+/// Returns, for each domain, the number of its kernel's clock, from 0.
 fn clocks(recording: &Recording) -> Vec<usize> {
     let mut numbers = BTreeMap::new();
     let mut clock_of = Vec::with_capacity(recording.domains.len());
     for (index, domain) in recording.domains.iter().enumerate() {
-        // A domain that does not name its clock has one of its own.
+        // A domain that does not identify its clock has one of its own.
         let key = match domain.head.identity.clock {
             0 => (index + 1, 0),
             clock => (0, clock),

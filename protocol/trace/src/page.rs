@@ -1,4 +1,4 @@
-//! A page for its two writers: the monitor, which creates and controls it, and the domain.
+//! Trace page as seen by its two writers: the monitor, which creates and controls it, and the domain.
 
 use tombolo_base::sync::{AtomicU64, Ordering, store_both};
 use tombolo_base::{SharedMemory, SharedWords};
@@ -12,18 +12,17 @@ use crate::layout::{
 /// Formats `head`, the first [`HEAD_BYTES`] of zeroed memory, as the head of a page.
 pub fn format(head: &SharedMemory, shape: &Shape) {
     for (index, word) in shape.header().into_iter().enumerate().rev() {
-        // The magic last; readers that see it see everything before it.
+        // Stores the magic last; readers that see it see everything before it.
         head.store_le(index, word, Ordering::Release);
     }
 }
 
-/// Turns tracing on or off. Writers see it at their next event.
+/// Turns tracing on or off. Writers notice it at their next event.
 ///
-/// `head` is the first [`HEAD_BYTES`] of a page. The domain can write it, so its content is not
-/// trusted.
+/// `head` is the first [`HEAD_BYTES`] of a page. The domain can write it, so its content is not trusted.
 pub fn control(head: &SharedMemory, word: u64) {
     if word != 0 {
-        // A writer that is still in the previous recording must not take the new bases for its own.
+        // A writer that is still in the previous recording must not use the new bases.
         head.store_le(CONTROL_WORD, 0, Ordering::SeqCst);
         for lane in 0..crate::layout::MAX_LANES {
             let written = head.load_le(LANE_WORD + lane * LANE_LINE_WORDS, Ordering::Acquire);
@@ -33,7 +32,7 @@ pub fn control(head: &SharedMemory, word: u64) {
     head.store_le(CONTROL_WORD, word, Ordering::Release);
 }
 
-/// How many rows of a page have been in use, according to its domain; at most as many as `shape` has.
+/// Returns how many rows of a page have been in use, according to its domain, clamped to `shape`.
 ///
 /// `head` is the first [`HEAD_BYTES`] of the page.
 #[must_use]
@@ -42,22 +41,22 @@ pub fn rows_in_use(head: &SharedMemory, shape: &Shape) -> usize {
     usize::try_from(used).unwrap_or(usize::MAX).min(shape.rows)
 }
 
-/// The writer of a page, and its clock.
+/// Writer of a page, and its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// The domain's id, as bits.
+    /// Id of the domain, as bits.
     pub domain: u64,
-    /// The process id in its own kernel.
+    /// Process id in its own kernel.
     pub pid: u32,
-    /// The instruction set's code.
+    /// Code of the instruction set.
     pub isa: u8,
     /// Ticks of its clock per second; 0 if unknown.
     pub ticks_per_s: u64,
-    /// Identifies the kernel whose monotonic clock it reads: domains with the same value share a clock.
+    /// Identifier of the kernel whose monotonic clock it reads: domains with the same value share a clock.
     pub clock: u64,
-    /// A time on its clock.
+    /// Time on its clock.
     pub ticks: u64,
-    /// The same time on the monotonic clock, in nanoseconds.
+    /// Same time on the monotonic clock, in nanoseconds.
     pub monotonic_ns: u64,
 }
 
@@ -73,7 +72,7 @@ impl Identity {
     }
 }
 
-/// A page in its domain.
+/// Page as used by its domain.
 #[derive(Clone, Debug)]
 pub struct Page {
     memory: SharedMemory,
@@ -85,7 +84,7 @@ impl Page {
     /// Opens the page that a writer has formatted in `memory`.
     ///
     /// # Errors
-    /// [`NotAPage`] says what is wrong.
+    /// [`NotAPage`], with the reason.
     pub fn open(memory: SharedMemory) -> Result<Page, NotAPage> {
         let short = |needed_bytes| NotAPage::Short { available_bytes: memory.len_bytes(), needed_bytes };
         if memory.len_bytes() < HEAD_BYTES {
@@ -100,7 +99,8 @@ impl Page {
         Ok(Page { memory, control, shape })
     }
 
-    /// A page private to this process, for a program without a monitor: it counts, and tracing is off.
+    /// Creates a page private to this process, for a program without a monitor. It counts, but tracing is
+    /// off.
     #[must_use]
     pub fn private() -> Page {
         let shape = Shape { lanes: 1, lane_events: 16, rows: 0, text_bytes: 0 };
@@ -111,13 +111,13 @@ impl Page {
         Page { control: page.part(CONTROL_WORD * 8, 8), ..page }
     }
 
-    /// The sizes of the page's parts.
+    /// Returns the sizes of the page's parts.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// A handle for cheap checks of the control word.
+    /// Returns a handle for cheap checks of the control word.
     #[must_use]
     pub fn switch(&self) -> Switch {
         Switch { word: SharedWords::first_of(self.control.clone()) }
@@ -130,8 +130,8 @@ impl Page {
         }
     }
 
-    /// The writer of a lane; `None` beyond the last lane. The caller must ensure that only one exists at a
-    /// time.
+    /// Returns the writer of a lane, or `None` beyond the last lane. The caller must ensure that there is
+    /// only one at a time.
     #[must_use]
     pub fn lane(&self, lane: usize) -> Option<LaneWriter> {
         if lane >= self.shape.lanes {
@@ -149,7 +149,7 @@ impl Page {
         self.add(LOSS_WORD, 1);
     }
 
-    /// A row of counters, for a single channel end to write; `None` beyond the last row.
+    /// Returns a row of counters, for a single channel end to write, or `None` beyond the last row.
     #[must_use]
     pub fn row(&self, row: usize) -> Option<Row> {
         (row < self.shape.rows).then(|| Row::on(self.part(HEAD_BYTES + row * ROW_BYTES, ROW_BYTES)))
@@ -160,13 +160,13 @@ impl Page {
         self.add(LOSS_WORD + 1, 1);
     }
 
-    /// The number of rows that have been in use, according to the page.
+    /// Returns the number of rows that have been in use, according to the page.
     #[must_use]
     pub fn rows_used(&self) -> usize {
         self.used(0).min(self.shape.rows)
     }
 
-    /// The bytes of text in use, according to the page.
+    /// Returns the bytes of text in use, according to the page.
     #[must_use]
     pub fn text_used_bytes(&self) -> usize {
         self.used(1).min(self.shape.text_bytes)
@@ -181,7 +181,7 @@ impl Page {
         self.memory.store_le(USED_WORD, rows as u64, Ordering::Release);
     }
 
-    /// Appends a text and returns its number in events; `None` when there is no room. `used_bytes` is the
+    /// Appends a text and returns its number in events, or `None` if there is no room. `used_bytes` is the
     /// offset to write at, kept by the only writer of texts.
     pub fn write_text(&self, used_bytes: &mut usize, text: &str) -> Option<u64> {
         let room = self.shape.text_bytes - *used_bytes;
@@ -192,7 +192,7 @@ impl Page {
         }
         let entry = self.part(self.shape.text_offset() + *used_bytes, needed);
         entry.store_le(0, text.len() as u64, Ordering::Relaxed);
-        // Cannot fail: the entry has the text's length.
+        // Cannot fail: the entry has the length of the text.
         let _ = entry.copy_in(8, text.as_bytes());
         let number = *used_bytes as u64 / 8 + 1;
         *used_bytes += needed;
@@ -202,19 +202,19 @@ impl Page {
 
     fn add(&self, word: usize, count: u64) {
         let cell = &self.memory.words()[word];
-        // Written by all threads of this process only. It only counts, so it orders nothing.
+        // Written only by threads of this process. A plain counter that orders nothing.
         let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             Some(u64::from_le(bits).wrapping_add(count).to_le())
         });
     }
 
-    /// A part of the page, which its shape guarantees to exist.
+    /// Returns a part of the page that is guaranteed to exist by its shape.
     fn part(&self, offset_bytes: usize, length_bytes: usize) -> SharedMemory {
         self.memory.slice(offset_bytes, length_bytes).unwrap_or_else(|_| SharedMemory::zeroed(length_bytes))
     }
 }
 
-/// Tells whether tracing is on, with one load.
+/// Handle that reports whether tracing is on, with one load.
 #[derive(Clone, Debug)]
 pub struct Switch {
     word: SharedWords<1>,
@@ -228,7 +228,7 @@ impl Switch {
         self.word.words()[0].load(Ordering::Relaxed) != 0
     }
 
-    /// The whole control word.
+    /// Returns the whole control word.
     #[inline]
     #[must_use]
     pub fn control(&self) -> u64 {
@@ -236,7 +236,7 @@ impl Switch {
     }
 }
 
-/// Writes the events of one thread.
+/// Writer of the events of one thread.
 #[derive(Debug)]
 pub struct LaneWriter {
     switch: Switch,
@@ -248,7 +248,7 @@ pub struct LaneWriter {
 }
 
 impl LaneWriter {
-    /// The number of events written in total.
+    /// Returns the total number of events written.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written
@@ -259,14 +259,14 @@ impl LaneWriter {
         self.line.store_le(2, u64::from(thread), Ordering::Relaxed);
     }
 
-    /// The control word of the page.
+    /// Returns the control word of the page.
     #[must_use]
     pub fn control(&self) -> u64 {
         self.switch.control()
     }
 
-    /// Writes an event over the oldest one; or counts it as lost when the recording keeps the first events
-    /// and the lane is full.
+    /// Writes an event, overwriting the oldest one. If the recording keeps the first events and the lane is
+    /// full, counts the event as lost instead.
     pub fn write(&mut self, event: &Event) {
         let words = self.events.words();
         let capacity = (words.len() * 8 / EVENT_BYTES) as u64;
@@ -282,31 +282,31 @@ impl LaneWriter {
             cell.store(word.to_le(), Ordering::Relaxed);
         }
         self.written = self.written.wrapping_add(1);
-        // Readers that see the number see the event.
+        // Readers that see the number also see the event.
         self.line.store_le(0, self.written, Ordering::Release);
     }
 }
 
-/// The description of a channel end in its row.
+/// Description of a channel end in its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Described {
-    /// The channel's id.
+    /// Id of the channel.
     pub channel: u64,
-    /// The peer domain's id, as bits.
+    /// Id of the peer domain, as bits.
     pub peer: u64,
     /// Whether it is the accepting end.
     pub accepting: bool,
-    /// The transport: its index in the list of transports.
+    /// Index of the transport in the list of transports.
     pub transport: u8,
-    /// The message limit, in bytes.
+    /// Message limit, in bytes.
     pub max_message_bytes: u64,
-    /// When it was opened, in nanoseconds on the monotonic clock.
+    /// Time at which it was opened, in nanoseconds on the monotonic clock.
     pub opened_ns: u64,
-    /// The slots of the ring that it sends on; 0 without a ring.
+    /// Slots of the ring that it sends on; 0 without a ring.
     pub slots: u32,
 }
 
-/// The state of a channel end.
+/// State of a channel end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RowState {
@@ -314,13 +314,13 @@ pub enum RowState {
     Free = 0,
     /// The channel is open.
     Open = 1,
-    /// Closed by this end.
+    /// This end closed the channel.
     Closed = 2,
-    /// The peer closed it.
+    /// The peer closed the channel.
     PeerClosed = 3,
     /// The peer died.
     PeerDied = 4,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Broken = 5,
 }
 
@@ -331,42 +331,42 @@ impl RowState {
     }
 }
 
-/// The word with the channel.
+/// Index of the word with the channel.
 pub(crate) const ROW_CHANNEL: usize = 0;
-/// The word with state, end and transport.
+/// Index of the word with state, end and transport.
 pub(crate) const ROW_STATE: usize = 1;
-/// The word with the peer.
+/// Index of the word with the peer.
 pub(crate) const ROW_PEER: usize = 2;
-/// The word with the opening time.
+/// Index of the word with the opening time.
 pub(crate) const ROW_OPENED: usize = 3;
-/// The first of six words: messages and bytes sent, messages and bytes received, rings, sleeps.
+/// Index of the first of six words: messages and bytes sent, messages and bytes received, rings, sleeps.
 pub(crate) const ROW_COUNTERS: usize = 4;
-/// The word with the message limit.
+/// Index of the word with the message limit.
 pub(crate) const ROW_MAX: usize = 10;
-/// The word that counts sends without room.
+/// Index of the word that counts sends without room.
 pub(crate) const ROW_STALLS: usize = 11;
-/// The word with the slots of the sending ring, and how many of them were last known to be free.
+/// Index of the word with the slots of the sending ring, and how many of them were last known to be free.
 pub(crate) const ROW_SLOTS: usize = 12;
 
-/// The counters of one channel end, in memory that others read.
+/// Counters of one channel end, in memory that others read.
 #[derive(Clone, Debug)]
 pub struct Row {
     line: SharedMemory,
-    /// The line again, for what is counted with each message.
+    /// The same line, for counters that are updated with each message.
     words: SharedWords<{ ROW_BYTES / 8 }>,
 }
 
 impl Row {
-    /// A row without readers.
+    /// Creates a row without readers.
     #[must_use]
     pub fn private() -> Row {
         Row::on(SharedMemory::zeroed(ROW_BYTES))
     }
 
-    /// A row in `line`.
+    /// Creates a row in `line`.
     ///
     /// # Panics
-    /// When that has fewer than [`ROW_BYTES`], a mistake of the caller.
+    /// Panics if `line` has fewer than [`ROW_BYTES`]. Its length comes from the caller.
     #[must_use]
     pub fn on(line: SharedMemory) -> Row {
         Row { words: SharedWords::first_of(line.clone()), line }
@@ -388,7 +388,7 @@ impl Row {
         self.line.store_le(ROW_STATE, rest | RowState::Open as u64, Ordering::Release);
     }
 
-    /// Sets the state. The first final state stays.
+    /// Sets the state. Once a final state is set it is never replaced.
     pub fn set_state(&self, state: RowState) {
         let word = self.line.load_le(ROW_STATE, Ordering::Relaxed);
         if word as u8 <= RowState::Open as u8 {
@@ -420,12 +420,12 @@ impl Row {
         add(self.pair::<{ ROW_COUNTERS + 2 }>(), [messages, bytes]);
     }
 
-    /// Sets how often the peer was rung and how often this end slept.
+    /// Sets the number of rings of the peer and of sleeps of this end.
     pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
         set(self.pair::<{ ROW_COUNTERS + 4 }>(), [rings, sleeps]);
     }
 
-    /// Sets how often a send found no room.
+    /// Sets the number of sends that found no room.
     pub fn set_stalls(&self, stalls: u64) {
         self.line.store_le(ROW_STALLS, stalls, Ordering::Relaxed);
     }
@@ -444,14 +444,14 @@ impl Row {
     }
 }
 
-// Without `map` of arrays: where nothing is inlined across codegen units, that is a call for each message.
+// Does not use `map` of arrays: without inlining across codegen units it is a call for each message.
 
 #[inline(always)]
 fn set(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     store_both(pair, [first.to_le(), second.to_le()]);
 }
 
-/// Readers can write the page, so that what is added to may be anything: nothing relies on these figures.
+/// Readers can write the page, so the old value may be arbitrary. Nothing relies on these counters.
 #[inline(always)]
 fn add(pair: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     let before = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed));

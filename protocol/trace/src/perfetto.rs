@@ -22,7 +22,7 @@ use crate::file::Recording;
 use crate::merge::{MessageId, Placed, Timeline};
 pub use wire::Message;
 
-/// The numbers of Perfetto's fields and choices used here.
+/// Numbers of the Perfetto fields and choices that are used here.
 pub mod field {
     /// `Trace.packet`.
     pub const PACKET: u32 = 1;
@@ -87,32 +87,32 @@ enum Shape {
     Counter = 4,
 }
 
-/// The sequence id of all packets, which have one writer.
+/// Sequence id of all packets, which have one writer.
 const SEQUENCE_ID: u64 = 1;
 
-/// The distance between Perfetto process ids of domains, which leaves room for their lanes.
+/// Distance between the Perfetto process ids of domains, which leaves room for their lanes.
 const PIDS_APART: u64 = 100;
 
-/// Writes a timeline in pieces, so that a large one is not in memory twice.
+/// Exporter of a timeline in pieces, so that a large one is not in memory twice.
 pub struct Export<'a> {
     recording: &'a Recording,
     timeline: &'a Timeline,
-    /// The messages in transit in each direction of a channel.
+    /// Number of messages in transit in each direction of a channel.
     in_flight: BTreeMap<(u64, bool), u64>,
     next: usize,
 }
 
-/// Events per piece.
+/// Number of events per piece.
 const PIECE_EVENTS: usize = 4096;
 
 impl<'a> Export<'a> {
-    /// Exports a recording in the order found by [`crate::merge::merge`].
+    /// Creates an exporter of a recording in the order found by [`crate::merge::merge`].
     #[must_use]
     pub fn new(recording: &'a Recording, timeline: &'a Timeline) -> Self {
         Export { recording, timeline, in_flight: BTreeMap::new(), next: 0 }
     }
 
-    /// The track descriptors, which come first.
+    /// Encodes the track descriptors, which come first.
     #[must_use]
     pub fn tracks(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -165,7 +165,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// The next piece; `None` at the end.
+    /// Encodes the next piece. Returns `None` at the end.
     pub fn next_piece(&mut self) -> Option<Vec<u8>> {
         let timeline = self.timeline;
         let events = timeline.events.get(self.next..).filter(|rest| !rest.is_empty())?;
@@ -212,7 +212,7 @@ impl<'a> Export<'a> {
         self.depth(out, placed);
     }
 
-    /// Writes the number of messages in transit, after one was sent or received whose send is known.
+    /// Writes the number of messages in transit, after a message was sent or received whose send is known.
     fn depth(&mut self, out: &mut Vec<u8>, placed: &Placed) {
         let Some(message) = MessageId::of(&placed.event) else { return };
         let direction = (message.channel, message.from_accepting);
@@ -280,7 +280,7 @@ fn lane_track(index: usize, lane: u32) -> u64 {
     domain_track(index) | (u64::from(lane) + 1)
 }
 
-/// An id in the upper half of the range, which no domain uses.
+/// Returns an id in the upper half of the range, which no domain uses.
 fn depth_track((channel, from_accepting): (u64, bool)) -> u64 {
     1 << 63 | fnv1a(&(channel << 1 | u64::from(from_accepting)).to_le_bytes())
 }
@@ -290,7 +290,7 @@ fn value_track(placed: &Placed) -> u64 {
     1 << 63 | fnv1a(key.map(u64::to_le_bytes).as_flattened())
 }
 
-/// The flow id, equal for a send and its receive.
+/// Returns the flow id, equal for a send and its receive.
 fn flow_id(message: &MessageId) -> u64 {
     let key = [message.channel, u64::from(message.from_accepting), message.number];
     fnv1a(key.map(u64::to_le_bytes).as_flattened())
@@ -314,6 +314,6 @@ fn packet(out: &mut Vec<u8>, time_ns: u64, shape: Shape, track: u64, content: &M
     out.extend_from_slice(Message::new().message(field::PACKET, &packet).bytes());
 }
 
-// Too slow under miri, without benefit: these only compute on bytes of their own.
+// Too slow under miri, without benefit: the tests only compute on private bytes.
 #[cfg(all(test, not(miri)))]
 mod tests;

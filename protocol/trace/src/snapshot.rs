@@ -1,7 +1,7 @@
-//! Reads a page from outside while its domain writes, or after it died.
+//! Reads a page from outside while its domain writes it, or after the domain died.
 //!
-//! Every number in a page is an allegation of its domain: sizes are bounded before use, and invalid content
-//! is skipped.
+//! Every number in a page is an unverified claim of its domain: sizes are bounded before use, and invalid
+//! content is skipped.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::page::{
     RowState,
 };
 
-/// The longest text that is read; longer names are truncated.
+/// Maximum length of a text, in characters; longer names are truncated.
 pub const MAX_TEXT_CHARS: usize = 256;
 
 fn word(bytes: &[u8], index: usize) -> u64 {
@@ -28,7 +28,7 @@ fn words<const N: usize>(bytes: &[u8], first: usize) -> [u64; N] {
     core::array::from_fn(|index| word(bytes, first + index))
 }
 
-/// What was lost for lack of room in a page.
+/// Counts of items lost for lack of room in a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Events of threads without a lane.
@@ -39,44 +39,44 @@ pub struct Losses {
     pub texts: u64,
 }
 
-/// The progress of a lane.
+/// Progress of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneHead {
-    /// Events written in total.
+    /// Total number of events written.
     pub written: u64,
-    /// Events that were not kept because the lane was full, since the page was created.
+    /// Number of events that were not kept because the lane was full, since the page was created.
     pub lost: u64,
-    /// Events written before the recording began.
+    /// Number of events written before the recording began.
     pub base: u64,
 }
 
-/// Events of a lane that can be read now.
+/// Range of events of a lane that can be read now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unread {
-    /// The number of the first event.
+    /// Number of the first event.
     pub first: u64,
-    /// The number of events.
+    /// Number of events.
     pub count: u64,
-    /// The number of earlier events that were overwritten unread.
+    /// Number of earlier events that were overwritten unread.
     pub missed: u64,
 }
 
-/// The head of a page.
+/// Decoded head of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// The sizes of the parts.
+    /// Sizes of the parts.
     pub shape: Shape,
-    /// The control word of the page.
+    /// Control word of the page.
     pub control: u64,
-    /// The identity of the writer.
+    /// Identity of the writer.
     pub identity: Identity,
-    /// The progress of each lane.
+    /// Progress of each lane.
     pub lanes: Vec<LaneHead>,
-    /// What was lost for lack of room.
+    /// Items lost for lack of room.
     pub losses: Losses,
-    /// The number of rows that have been in use.
+    /// Number of rows that have been in use.
     pub rows_used: usize,
-    /// The bytes of text in use.
+    /// Bytes of text in use.
     pub text_used_bytes: usize,
 }
 
@@ -84,7 +84,7 @@ impl Head {
     /// Decodes the first [`HEAD_BYTES`] of a page.
     ///
     /// # Errors
-    /// [`NotAPage`] says what is wrong.
+    /// [`NotAPage`], with the reason.
     pub fn from_bytes(bytes: &[u8]) -> Result<Head, NotAPage> {
         if bytes.len() < HEAD_BYTES {
             return Err(NotAPage::Short { available_bytes: bytes.len(), needed_bytes: HEAD_BYTES });
@@ -107,7 +107,7 @@ impl Head {
         })
     }
 
-    /// The events of a lane that can be read, when all before number `cursor` have been.
+    /// Returns the events of a lane that can be read, if all events before number `cursor` have been.
     #[must_use]
     pub fn unread(&self, lane: usize, cursor: u64) -> Unread {
         let Some(head) = self.lanes.get(lane) else { return Unread { first: 0, count: 0, missed: 0 } };
@@ -116,22 +116,22 @@ impl Head {
         Unread { first, count: head.written - first, missed: first - start }
     }
 
-    /// The oldest event that is not being overwritten. The next event is written over the oldest, unless
+    /// Returns the oldest event that is not being overwritten. The next event overwrites the oldest, unless
     /// the recording keeps the first ones.
     fn oldest_whole(&self, head: &LaneHead) -> u64 {
         let kept = self.shape.lane_events as u64 - u64::from(self.control & CONTROL_KEEP_FIRST == 0);
         head.written.saturating_sub(kept)
     }
 
-    /// The first event of a lane that was complete when this head was read, and thus also in what was read
-    /// before it.
+    /// Returns the first event of a lane that was complete when this head was read, and thus also in
+    /// everything that was read before it.
     #[must_use]
     pub fn first_whole(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(u64::MAX, |head| self.oldest_whole(head))
     }
 
-    /// The offset in the page of event `first` of a lane, and how many of `count` events are contiguous
-    /// there, in at most `max_bytes`.
+    /// Returns the offset in the page of event `first` of a lane, and how many of `count` events are
+    /// contiguous there, in at most `max_bytes`.
     #[must_use]
     pub fn piece(&self, lane: usize, first: u64, count: u64, max_bytes: usize) -> (usize, usize) {
         let slot = (first % self.shape.lane_events as u64) as usize;
@@ -141,7 +141,7 @@ impl Head {
     }
 }
 
-/// The valid events in a piece of a lane, and the number of invalid ones.
+/// Decodes the valid events in a piece of a lane, and counts the invalid ones.
 #[must_use]
 pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
     let (pieces, _) = bytes.as_chunks::<EVENT_BYTES>();
@@ -150,49 +150,48 @@ pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
     (events, senseless)
 }
 
-/// The counters of one channel end.
+/// Counters of one channel end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowInfo {
-    /// The channel's id.
+    /// Id of the channel.
     pub channel: u64,
-    /// The state of the end.
+    /// State of the end.
     pub state: RowState,
     /// Whether it is the accepting end.
     pub accepting: bool,
-    /// The transport: its index in the list of transports.
+    /// Index of the transport in the list of transports.
     pub transport: u8,
-    /// The peer domain's id, as bits.
+    /// Id of the peer domain, as bits.
     pub peer: u64,
-    /// When it was opened, in nanoseconds on the monotonic clock.
+    /// Time at which it was opened, in nanoseconds on the monotonic clock.
     pub opened_ns: u64,
-    /// The number of messages sent.
+    /// Number of messages sent.
     pub messages_sent: u64,
-    /// The bytes of the messages sent.
+    /// Bytes of the messages sent.
     pub bytes_sent: u64,
-    /// The number of messages received.
+    /// Number of messages received.
     pub messages_received: u64,
-    /// The bytes of the messages received.
+    /// Bytes of the messages received.
     pub bytes_received: u64,
-    /// How often the peer was rung.
+    /// Number of rings of the peer.
     pub rings: u64,
-    /// How often this end slept.
+    /// Number of sleeps of this end.
     pub sleeps: u64,
-    /// The message limit, in bytes.
+    /// Message limit, in bytes.
     pub max_message_bytes: u64,
-    /// How often a send found no room. This and the following fields are 0 in trace files.
+    /// Number of sends that found no room. This and the following fields are 0 in trace files.
     pub stalls: u64,
-    /// The slots of the ring that it sends on; 0 without a ring.
+    /// Slots of the ring that it sends on; 0 without a ring.
     pub slots: u32,
-    /// The slots known to be free when it last rang its peer, slept or found no room. There may have been
-    /// more.
+    /// Slots known to be free when it last rang its peer, slept or found no room. There may have been more.
     pub free_slots: u32,
 }
 
-/// The words of a row in trace files.
+/// Words of a row in trace files.
 pub(crate) const ROW_WORDS: usize = 11;
 
 impl RowInfo {
-    /// Decodes a row; `None` when it was never used.
+    /// Decodes a row. Returns `None` if it was never used.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<RowInfo> {
         let state_word = word(bytes, ROW_STATE);
@@ -218,7 +217,7 @@ impl RowInfo {
         })
     }
 
-    /// Encodes the words of a row in trace files.
+    /// Encodes the row as words for trace files.
     #[must_use]
     pub fn to_words(&self) -> [u64; ROW_WORDS] {
         let state = self.state as u64 | u64::from(self.accepting) << 8 | u64::from(self.transport) << 16;
@@ -238,13 +237,13 @@ impl RowInfo {
     }
 }
 
-/// All rows that have been in use.
+/// Decodes all rows that have been in use.
 #[must_use]
 pub fn rows(bytes: &[u8]) -> Vec<RowInfo> {
     bytes.chunks_exact(ROW_BYTES).filter_map(RowInfo::from_bytes).collect()
 }
 
-/// The texts of a page, with their numbers in events.
+/// Decodes the texts of a page, with their numbers in events.
 #[must_use]
 pub fn texts(bytes: &[u8]) -> Vec<(u64, String)> {
     let mut found = Vec::new();
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!(read(&memory, 1, 0), ((1..=10).collect(), 0));
         assert_eq!(read(&memory, 1, 7), ((8..=10).collect(), 0));
         (11..=40).for_each(|number| lane.write(&send(number)));
-        // One less than fits, because the oldest may be being overwritten.
+        // One fewer than fits, because the oldest may be being overwritten.
         assert_eq!(read(&memory, 1, 10), ((26..=40).collect(), 15));
         assert_eq!(read(&memory, 0, 0), (Vec::new(), 0));
         assert!(page.lane(2).is_none());

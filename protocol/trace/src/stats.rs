@@ -1,4 +1,4 @@
-//! Statistics of a timeline: the messages and latencies in each direction of a channel.
+//! Statistics of a timeline: messages and latencies in each direction of a channel.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,34 +6,34 @@ use alloc::vec::Vec;
 use crate::event::EventKind;
 use crate::merge::Timeline;
 
-/// One direction of a channel.
+/// Statistics of one direction of a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Direction {
-    /// The sender's index in the recording, if it was recorded.
+    /// Index of the sender in the recording, if it was recorded.
     pub sender: Option<u32>,
-    /// The receiver's index in the recording, if it was recorded.
+    /// Index of the receiver in the recording, if it was recorded.
     pub receiver: Option<u32>,
     /// Messages sent during the recording.
     pub sent: u64,
-    /// The bytes of the messages sent.
+    /// Bytes of the messages sent.
     pub sent_bytes: u64,
     /// Messages received during the recording.
     pub received: u64,
-    /// How often the sender woke a sleeping receiver.
+    /// Number of times that the sender woke a sleeping receiver.
     pub rings: u64,
-    /// How often the receiver slept.
+    /// Number of times that the receiver slept.
     pub sleeps: u64,
-    /// The total time that it slept, in nanoseconds.
+    /// Total time that it slept, in nanoseconds.
     pub asleep_ns: u64,
-    /// The most messages in transit, according to the timeline.
+    /// Maximum number of messages in transit, according to the timeline.
     pub most_in_flight: u64,
-    /// The time of each message from send to receive, in nanoseconds, sorted.
+    /// Time of each message from send to receive, in nanoseconds, sorted.
     pub latencies_ns: Vec<u64>,
 }
 
 impl Direction {
-    /// The latency that `thousandths` of the messages do not exceed, in nanoseconds; `None` without
-    /// messages.
+    /// Returns the latency that `thousandths` of the messages do not exceed, in nanoseconds, or `None`
+    /// without messages.
     #[must_use]
     pub fn latency_ns(&self, thousandths: usize) -> Option<u64> {
         let rank = (self.latencies_ns.len() * thousandths.min(1000)).div_ceil(1000).max(1);
@@ -41,7 +41,7 @@ impl Direction {
     }
 }
 
-/// The statistics by channel, and by whether the accepting end sends.
+/// Returns the statistics by channel, and by whether the accepting end sends.
 #[must_use]
 pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
     let mut directions: BTreeMap<(u64, bool), Direction> = BTreeMap::new();

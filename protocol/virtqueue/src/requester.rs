@@ -1,25 +1,25 @@
-//! The side that has requests.
+//! Side that issues requests.
 
 use alloc::vec::Vec;
 
 use crate::wire::{Brought, Completion, Configuration, MESSAGE_BYTES, Message, Operation, Request, Status};
 use crate::{MAX_DEPTH, Violation};
 
-/// As many requests as can be are under way.
+/// Error of a request beyond the maximum number in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("as many requests as the device accepts are under way")]
 pub struct Full;
 
-/// A request that was answered.
+/// Request that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done<T> {
-    /// What the caller gave with it.
+    /// Context given by the caller.
     pub context: T,
-    /// The result.
+    /// Result of the request.
     pub status: Status,
-    /// What was asked for.
+    /// Requested operation.
     pub operation: Operation,
-    /// How much was asked for. When a read was done, the buffer holds as much.
+    /// Requested length. After a successful read, the buffer holds this many bytes.
     pub length_bytes: u64,
 }
 
@@ -33,22 +33,22 @@ struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// How often it was used: the upper half of a tag.
+    /// Number of times that the slot was used: the upper half of a tag.
     generation: u16,
     pending: Option<Pending<T>>,
 }
 
-/// The requests of one side that are under way. `T` is what the caller wants to find again with an answer.
+/// Requests of one side that are in flight. `T` is the caller's context, returned with the answer.
 #[derive(Debug)]
 pub struct Requester<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u16>,
-    /// Once the device has said what it is, or been agreed on otherwise.
+    /// Configuration, once the device has reported it or it was agreed on otherwise.
     configuration: Option<Configuration>,
 }
 
 impl<T> Requester<T> {
-    /// No requests, and up to `depth` at once, from 1 to [`MAX_DEPTH`].
+    /// Creates a requester for up to `depth` requests at once, from 1 to [`MAX_DEPTH`].
     #[must_use]
     pub fn new(depth: u16) -> Self {
         let depth = depth.clamp(1, MAX_DEPTH);
@@ -56,13 +56,13 @@ impl<T> Requester<T> {
         Requester { slots, free: (0..depth).rev().collect(), configuration: None }
     }
 
-    /// What the device is, when it has said so.
+    /// Returns the configuration of the device, once it was reported.
     #[must_use]
     pub fn configuration(&self) -> Option<Configuration> {
         self.configuration
     }
 
-    /// How many requests are under way.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -75,11 +75,12 @@ impl<T> Requester<T> {
         !self.free.is_empty() && self.under_way() < depth
     }
 
-    /// Makes a request: the message to send with its buffer. If that fails, [`withdraw`](Self::withdraw) it.
-    /// `deadline_ns` is for [`overdue`](Self::overdue), on the caller's clock.
+    /// Creates a request and returns the message to send with its buffer. If sending fails,
+    /// [`withdraw`](Self::withdraw) it. `deadline_ns` is for [`overdue`](Self::overdue), on the caller's
+    /// clock.
     ///
     /// # Errors
-    /// [`Full`], with what the caller gave.
+    /// [`Full`], with the caller's context.
     pub fn request(
         &mut self,
         (operation, durable): (Operation, bool),
@@ -98,15 +99,15 @@ impl<T> Requester<T> {
         Ok((tag, Message::Request(request).encode()))
     }
 
-    /// Forgets a request that was not sent. What the caller gave with it, if it was under way.
+    /// Removes a request that was not sent. Returns the caller's context, if it was in flight.
     pub fn withdraw(&mut self, tag: u32) -> Option<T> {
         self.take(tag).map(|pending| pending.context)
     }
 
-    /// Takes note of an answer and of how its buffer came.
+    /// Handles an answer, and the way in which its buffer arrived.
     ///
     /// # Errors
-    /// The peer broke the protocol; nothing has changed.
+    /// The peer violated the protocol. Nothing has changed.
     pub fn answered(&mut self, message: Message, brought: Brought) -> Result<Done<T>, Violation> {
         let (tag, status, configuration) = match message {
             Message::Completion(Completion { tag, status }) => (tag, status, None),
@@ -130,14 +131,14 @@ impl<T> Requester<T> {
         Ok(Done { context: pending.context, status, operation, length_bytes })
     }
 
-    /// Whether a request's deadline has passed.
+    /// Whether the deadline of any request has passed.
     #[must_use]
     pub fn overdue(&self, now_ns: u64) -> bool {
         self.slots.iter().flat_map(|slot| &slot.pending).any(|pending| pending.deadline_ns <= now_ns)
     }
 
-    /// The channel has ended, and every request with it: what the caller gave with each. Tags that the peer
-    /// knows are not valid any more.
+    /// Ends all requests because the channel has ended, and returns the caller's contexts. Tags known to the
+    /// peer become invalid.
     pub fn lost(&mut self) -> Vec<T> {
         self.configuration = None;
         let mut contexts = Vec::with_capacity(self.under_way());

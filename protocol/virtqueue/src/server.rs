@@ -1,16 +1,16 @@
-//! The side that has the device.
+//! Side that has the device.
 
 use alloc::vec::Vec;
 
 use crate::wire::{Brought, Completion, Configuration, MESSAGE_BYTES, Message, Operation, Request, Status};
 use crate::{MAX_DEPTH, Violation};
 
-/// An answer to a request that is not under way.
+/// Error of an answer to a request that is not in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("request {0:#x} is not under way")]
 pub struct Unanswerable(pub u32);
 
-/// The requests of the peer that are not answered yet.
+/// Unanswered requests of the peer.
 #[derive(Debug)]
 pub struct Server {
     configuration: Configuration,
@@ -19,7 +19,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// No requests yet, for this device. Its depth is limited to [`MAX_DEPTH`].
+    /// Creates a server for this device, without requests. Its depth is limited to [`MAX_DEPTH`].
     #[must_use]
     pub fn new(configuration: Configuration) -> Self {
         let depth = configuration.depth.clamp(1, MAX_DEPTH);
@@ -27,23 +27,24 @@ impl Server {
         Server { configuration, configured: false, open: Vec::with_capacity(usize::from(depth)) }
     }
 
-    /// What the device is.
+    /// Returns the configuration of the device.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// How many requests are not answered yet.
+    /// Returns the number of unanswered requests.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Takes note of a request and of how its buffer, of `buffer_bytes`, came. It is to be
-    /// [answered](Self::answer) in any case; `Err` inside says how, for what the device does not do.
+    /// Handles a request, and the way in which its buffer of `buffer_bytes` arrived. It must be
+    /// [answered](Self::answer) in any case; an inner `Err` is the status for a request that the device does
+    /// not support.
     ///
     /// # Errors
-    /// The peer broke the protocol; nothing has changed.
+    /// The peer violated the protocol. Nothing has changed.
     pub fn asked(
         &mut self,
         message: Message,
@@ -74,8 +75,8 @@ impl Server {
         Ok((request, self.configuration.check(&request)))
     }
 
-    /// Answers a request: the message to send with its buffer, which is to be moved if a read was done, and
-    /// passed otherwise. `request` is one that [`asked`](Self::asked) gave.
+    /// Answers a request: returns the message to send with its buffer, which must be moved if a read
+    /// succeeded, and passed otherwise. `request` must come from [`asked`](Self::asked).
     ///
     /// # Errors
     /// [`Unanswerable`].

@@ -1,37 +1,37 @@
-//! The messages, byte by byte. Specified in `docs/specs/virtqueue.md`.
+//! Encoding of the messages. Specified in `docs/specs/virtqueue.md`.
 //!
 //! A message is the metadata of a transfer of one buffer. Numbers are little-endian and reserved fields are
 //! zero. The decoder accepts exactly what the encoder produces.
 
 use crate::Violation;
 
-/// The version of the protocol, in each configuration.
+/// Version of the protocol, sent in each configuration.
 pub const VERSION: u16 = 1;
 
-/// The length of each message in bytes.
+/// Length of each message, in bytes.
 pub const MESSAGE_BYTES: usize = 32;
 
 const REQUEST: u8 = 1;
 const COMPLETION: u8 = 2;
 const CONFIGURED: u8 = 3;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Operation {
-    /// What the device is: the first request, and only that.
+    /// Reports the configuration. Must be the first request, and only that.
     Configure = 0,
-    /// Fill the buffer from the device.
+    /// Fills the buffer from the device.
     Read = 1,
-    /// Take what the buffer holds to the device.
+    /// Writes the contents of the buffer to the device.
     Write = 2,
-    /// Make everything durable that was answered before.
+    /// Makes everything durable that was answered before.
     Flush = 3,
-    /// A range is not needed any more; what is read of it then is not determined.
+    /// Discards a range; reading it afterwards returns unspecified data.
     Discard = 4,
-    /// A range becomes zeros.
+    /// Fills a range with zeros.
     Zero = 5,
-    /// A frame of a network.
+    /// Transmits a network frame.
     Frame = 6,
 }
 
@@ -52,28 +52,28 @@ impl Operation {
         matches!(self, Operation::Write | Operation::Frame)
     }
 
-    /// Whether it changes what the device holds.
+    /// Whether it changes the contents of the device.
     #[must_use]
     pub fn changes(self) -> bool {
         matches!(self, Operation::Write | Operation::Discard | Operation::Zero)
     }
 }
 
-/// The result of a request.
+/// Result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Status {
-    /// It was done.
+    /// The request succeeded.
     Done = 0,
     /// The device failed.
     Failed = 1,
-    /// The range does not lie in the device, or not at its blocks.
+    /// The range does not lie in the device, or is not aligned to its blocks.
     Range = 2,
     /// The device is read-only.
     ReadOnly = 3,
     /// The device does not have this operation.
     Unsupported = 4,
-    /// No room is left.
+    /// There is no room left.
     Full = 5,
 }
 
@@ -82,7 +82,7 @@ impl Status {
         [Status::Done, Status::Failed, Status::Range, Status::ReadOnly, Status::Unsupported, Status::Full];
 }
 
-/// The kind of a device.
+/// Kind of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Device {
@@ -92,58 +92,58 @@ pub enum Device {
     Block = 2,
 }
 
-/// Abilities of a device, as bits.
+/// Features of a device, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Features(pub u32);
 
 impl Features {
-    /// It cannot be written.
+    /// The device cannot be written.
     pub const READ_ONLY: Features = Features(1);
-    /// It has [`Operation::Flush`], and `durable` has a meaning.
+    /// The device supports [`Operation::Flush`], and `durable` has a meaning.
     pub const FLUSH: Features = Features(2);
-    /// It has [`Operation::Discard`].
+    /// The device supports [`Operation::Discard`].
     pub const DISCARD: Features = Features(4);
-    /// It has [`Operation::Zero`].
+    /// The device supports [`Operation::Zero`].
     pub const ZERO: Features = Features(8);
-    /// Frames begin with a header of ten bytes about checksums and segments still to be made, as VirtIO's
+    /// Frames begin with a header of ten bytes about pending checksums and segmentation, like VirtIO's
     /// `virtio_net_hdr`, little-endian.
     pub const OFFLOAD: Features = Features(16);
 
     const KNOWN: u32 = 31;
 
-    /// These features and others.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn and(self, other: Features) -> Features {
         Features(self.0 | other.0)
     }
 
-    /// Whether it has all of `other`.
+    /// Whether the set contains all of `other`.
     #[must_use]
     pub fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What a device is: VirtIO's registers.
+/// Configuration of a device, in place of VirtIO's registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Its kind.
+    /// Kind of the device.
     pub device: Device,
-    /// What it can do.
+    /// Features of the device.
     pub features: Features,
-    /// The most requests under way, from 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
+    /// Maximum number of requests in flight, from 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
     pub depth: u16,
-    /// A disk's block in bytes, a power of two: ranges begin and end at one. 1 for a network.
+    /// Block size of a disk in bytes, a power of two, to which ranges are aligned. 1 for a network.
     pub block_bytes: u32,
-    /// The size of a disk in bytes; the longest frame of a network.
+    /// Size of a disk, or the maximum frame of a network, in bytes.
     pub capacity_bytes: u64,
 }
 
 impl Configuration {
-    /// Whether a request makes sense to this device.
+    /// Checks whether a request is valid for this device.
     ///
     /// # Errors
-    /// How it is to be answered.
+    /// Status to answer it with.
     pub fn check(&self, request: &Request) -> Result<(), Status> {
         let needed = match (self.device, request.operation) {
             (_, Operation::Configure) | (Device::Block, Operation::Read | Operation::Write) => Features(0),
@@ -168,52 +168,52 @@ impl Configuration {
     }
 }
 
-/// A request, as VirtIO's descriptor.
+/// Request, in place of VirtIO's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The requester's name for it, of which it has one at a time.
+    /// Identifier chosen by the requester, unique among its requests in flight.
     pub tag: u32,
-    /// What is asked for.
+    /// Requested operation.
     pub operation: Operation,
-    /// What is written is to be durable when it is answered.
+    /// Whether written data must be durable when the request is answered.
     pub durable: bool,
-    /// Where in the device.
+    /// Offset in the device, in bytes.
     pub offset_bytes: u64,
-    /// How much.
+    /// Length, in bytes.
     pub length_bytes: u64,
 }
 
-/// An answer to a request.
+/// Answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// That of the request.
+    /// Tag of the request.
     pub tag: u32,
-    /// The result.
+    /// Result of the request.
     pub status: Status,
 }
 
-/// How the buffer of a message came.
+/// Way in which the buffer of a message arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Brought {
     /// Moved, with this many bytes of content.
     Content(u64),
-    /// Passed: its content means nothing.
+    /// Passed, without meaningful content.
     Empty,
 }
 
-/// Any message of the protocol.
+/// Message of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// To the device.
+    /// Request to the device.
     Request(Request),
-    /// From the device.
+    /// Answer of the device.
     Completion(Completion),
-    /// From the device, the answer to the first request, which has this tag.
+    /// Answer of the device to the first request, which has this tag.
     Configured(u32, Configuration),
 }
 
 impl Message {
-    /// The bytes of the message.
+    /// Encodes the message as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let (kind, code, short, tag, a, b, c) = match *self {
@@ -240,7 +240,7 @@ impl Message {
         bytes
     }
 
-    /// Reads a message from its bytes.
+    /// Decodes a message from `bytes`.
     ///
     /// # Errors
     /// [`Violation::Malformed`].
@@ -251,7 +251,7 @@ impl Message {
         if message.encode() == *bytes { Ok(message) } else { Err(malformed) }
     }
 
-    /// The fields that mean something.
+    /// Decodes the meaningful fields.
     fn read(bytes: &[u8; MESSAGE_BYTES]) -> Option<Message> {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -1,4 +1,4 @@
-//! Reading what domains wrote, from outside of them, into a file.
+//! Reads the traces of domains from outside, into a file.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,39 +13,39 @@ use tombolo_trace::snapshot::{self, Head, RowInfo};
 use crate::Machine;
 use crate::trace::TracedInfo;
 
-/// Rows in one chunk.
+/// Number of rows per chunk.
 const ROWS_TOGETHER: usize = 4096;
 
-/// Time between two looks at the counters of a domain. They are wanted at the end, when its node may be gone.
+/// Interval between reads of a domain's counters. They are needed at the end, when the node may be gone.
 const ROWS_EVERY: Duration = Duration::from_millis(100);
 
-/// What has been read of a domain.
+/// State of reading a domain.
 struct Followed {
-    /// Its number in the file.
+    /// Number of the domain in the file.
     number: u32,
-    /// For each lane the next event.
+    /// Next event of each lane.
     cursors: Vec<u64>,
     /// Bytes of text that have been read.
     text_bytes: usize,
-    /// What was known of it last.
+    /// Last known fate of the domain.
     fate: Fate,
-    /// The counters of its channels as they were last, and when that was.
+    /// Counters of its channels at the time of the last read, `rows_at`.
     rows: Vec<RowInfo>,
     rows_at: Instant,
 }
 
-/// Why a trace is not collected.
+/// Error of collecting a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The machine cannot be asked, or refuses.
+    /// The machine cannot be reached, or refuses a request.
     #[error(transparent)]
     Machine(#[from] Error),
-    /// What was read cannot be written.
+    /// The file cannot be written.
     #[error("the trace cannot be written: {0}")]
     Write(#[source] io::Error),
 }
 
-/// Reads what a machine's domains trace into a file of traces, while they go on or after they were stopped.
+/// Reads the traces of a machine's domains into a trace file, while they run or after tracing was stopped.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,13 +69,13 @@ pub struct Collector<W: Write> {
     out: W,
     chunks: u64,
     followed: BTreeMap<DomainId, Followed>,
-    /// Whether the machine traced when it was last looked at.
+    /// Whether the machine was tracing at the last read.
     on: bool,
-    /// Domains that went with their node while they were followed.
+    /// Number of domains that were lost with their node while they were followed.
     lost: usize,
-    /// Events written.
+    /// Number of events written.
     events: u64,
-    /// Events known to be missing.
+    /// Number of events known to be missing.
     missed: u64,
 }
 
@@ -94,7 +94,7 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// Starts a file.
+    /// Starts a trace file and writes its header.
     ///
     /// # Errors
     /// [`CollectError`].
@@ -118,13 +118,13 @@ impl<W: Write> Collector<W> {
         Ok(collector)
     }
 
-    /// Whether the machine traced when it was last looked at.
+    /// Whether the machine was tracing at the last read.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.on
     }
 
-    /// How many events were collected.
+    /// Number of events that were collected.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
@@ -139,7 +139,7 @@ impl<W: Write> Collector<W> {
         self.write_bytes(&chunk.to_bytes())
     }
 
-    /// A part of a page; `None` when it is gone, as its node is.
+    /// Reads a part of a page; `None` if it is gone, for example with its node.
     fn read(&self, id: DomainId, offset: usize, length: usize) -> Result<Option<Vec<u8>>, Error> {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
@@ -156,11 +156,11 @@ impl<W: Write> Collector<W> {
 
     fn head(&self, id: DomainId) -> Result<Option<Head>, Error> {
         let bytes = self.read(id, 0, HEAD_BYTES)?;
-        // A domain that wrote over its own head is not traced.
+        // A domain that overwrote its own head is not traced.
         Ok(bytes.and_then(|bytes| Head::from_bytes(&bytes).ok()))
     }
 
-    /// Reads what is new; says how many events that was.
+    /// Reads new events; returns their number.
     ///
     /// # Errors
     /// [`CollectError`].
@@ -173,7 +173,7 @@ impl<W: Write> Collector<W> {
                 self.follow(info)?;
             }
         }
-        // What dies leaves its page, but for what goes with its node.
+        // A domain that dies leaves its page, unless the node is lost as well.
         let gone = |id: &DomainId| traced.domains.binary_search_by_key(id, |info| info.id).is_err();
         for (_, followed) in self.followed.iter_mut().filter(|(id, of)| of.fate.alive && gone(id)) {
             followed.fate.alive = false;
@@ -182,7 +182,7 @@ impl<W: Write> Collector<W> {
         Ok(self.events - before)
     }
 
-    /// Writes out what was collected.
+    /// Flushes the collected data to the file.
     ///
     /// # Errors
     /// [`CollectError::Write`].
@@ -193,7 +193,7 @@ impl<W: Write> Collector<W> {
     fn follow(&mut self, info: &TracedInfo) -> Result<(), CollectError> {
         let Some(head) = self.head(info.id)? else { return Ok(()) };
         if !self.followed.contains_key(&info.id) {
-            // A domain that was started and has not come up to its page yet will be there the next time.
+            // A domain that has started and not initialized its page yet will be followed by a later call.
             if head.identity.domain != info.id.to_bits() {
                 return Ok(());
             }
@@ -238,7 +238,7 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
-    /// Reads the new events of a lane, piece by piece. What was written over meanwhile is missing.
+    /// Reads the new events of a lane, piece by piece. Events overwritten meanwhile are counted as missing.
     fn take_lane(&mut self, id: DomainId, head: &Head, lane: usize) -> Result<(), CollectError> {
         let Some(followed) = self.followed.get(&id) else { return Ok(()) };
         let (number, cursor) = (followed.number, followed.cursors.get(lane).copied().unwrap_or(0));
@@ -272,7 +272,7 @@ impl<W: Write> Collector<W> {
         Ok(snapshot::rows(&bytes.unwrap_or_default()))
     }
 
-    /// Ends the file: counters, how each domain is, and the mark that it is whole.
+    /// Finishes the file: writes counters, the fate of each domain, and the end mark.
     ///
     /// # Errors
     /// [`CollectError`].
@@ -282,7 +282,7 @@ impl<W: Write> Collector<W> {
         for (id, domain, fate) in ends {
             let mut rows = self.rows(id)?;
             if rows.is_empty() {
-                // Its node is gone: as they were last.
+                // Its node is lost: use the counters of the last read.
                 rows = self.followed.get_mut(&id).map(|of| std::mem::take(&mut of.rows)).unwrap_or_default();
             }
             for rows in rows.chunks(ROWS_TOGETHER) {
@@ -299,21 +299,21 @@ impl<W: Write> Collector<W> {
     }
 }
 
-/// What a file of traces holds.
+/// Contents of a trace file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Events that are known to be missing: they came faster than they were read.
+    /// Number of events known to be missing: they were overwritten before they were read.
     pub missed: u64,
-    /// Domains.
+    /// Number of domains.
     pub domains: usize,
-    /// Of these the ones whose last moments went with their node.
+    /// Number of these domains whose last events were lost with their node.
     pub lost: usize,
 }
 
 impl Machine {
-    /// The counters of every end of a channel of a machine, with whose it is.
+    /// Returns the counters of every end of a channel of the machine, with its domain.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].

@@ -1,4 +1,4 @@
-//! The domains of a machine: listing, ending, pausing and moving them.
+//! Domains of a machine: lists, kills, pauses and moves them.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tombolo_control::{DomainInfo, Signal, all_pages};
 
 use crate::{Machine, unexpected};
 
-/// How long a domain may take to start.
+/// Timeout for the start of a domain.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// The machine's live domains, by id.
+    /// Returns the machine's live domains, by id.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -29,32 +29,32 @@ impl Machine {
     /// Sends a signal to a domain, and SIGKILL after `grace` if it has not ended.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such domain.
+    /// [`Error::Monitor`] if the domain does not exist.
     pub fn kill(&self, domain: DomainId, signal: Signal, grace: Duration) -> Result<(), Error> {
         self.ask(Request::Kill { domain, signal: signal.0, grace }).map(|_| ())
     }
 
-    /// Stops a domain with all its processes where it is.
+    /// Pauses a domain with all its processes.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such domain, or the machine did not start it.
+    /// [`Error::Monitor`] if the domain does not exist, or the machine did not start it.
     pub fn pause(&self, domain: DomainId) -> Result<(), Error> {
         self.ask(Request::Pause { domain, paused: true }).map(|_| ())
     }
 
-    /// Lets a domain go on that was paused.
+    /// Resumes a domain that was paused.
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Same as [`pause`](Self::pause).
     pub fn resume(&self, domain: DomainId) -> Result<(), Error> {
         self.ask(Request::Pause { domain, paused: false }).map(|_| ())
     }
 
-    /// Starts the same program again with the same arguments, as a child of this machine's own
-    /// [domain](Self::domain); on another node if one is named. It may take a minute.
+    /// Starts the same program again with the same arguments, on the given node or the same one, as a child
+    /// of this machine's own [domain](Self::domain). May take up to a minute.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it is not known any more, or cannot run there.
+    /// [`Error::Monitor`] if the domain is no longer known, or the program cannot run there.
     pub fn repeat(&self, domain: DomainId, node: Option<&str>) -> Result<DomainId, Error> {
         let request = Request::Repeat { domain, node: node.map(str::to_owned) };
         match self.ask_for(request, START_TIMEOUT)? {
@@ -63,13 +63,13 @@ impl Machine {
         }
     }
 
-    /// Ends a domain whose image says that it can be restarted, within `grace` or for certain, and starts the
-    /// same on another node, as a child of this machine's own [domain](Self::domain). It may take a minute
-    /// beyond `grace`.
+    /// Restarts a domain on another node, as a child of this machine's own [domain](Self::domain). Its image
+    /// must declare that it can be restarted. The domain is asked to end, and killed after `grace`. May take
+    /// up to a minute beyond `grace`.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it cannot be restarted or cannot run there. When it has ended already, the
-    /// error says so.
+    /// [`Error::Monitor`] if it cannot be restarted or cannot run there. If it has already ended, the error
+    /// reports that.
     pub fn move_to(&self, domain: DomainId, node: &str, grace: Duration) -> Result<DomainId, Error> {
         let request = Request::MoveTo { domain, node: node.to_owned(), grace };
         match self.ask_for(request, START_TIMEOUT.saturating_add(grace))? {

@@ -1,7 +1,7 @@
-//! Operating and observing a machine: what tools are made of, such as the command `tombolo` and its web page.
+//! Operation and observation of machines, for tools such as the command `tombolo` and its web page.
 //!
-//! A [`Machine`] is a machine as a domain on it sees it. It [observes](Machine::observe) all parts of the
-//! machine, ends, pauses and moves domains, restarts nodes, opens consoles, and [records traces](trace).
+//! A [`Machine`] is the view that a domain has of its machine. It [observes](Machine::observe) all parts of
+//! the machine, ends, pauses and moves domains, restarts nodes, opens consoles, and [records traces](trace).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -19,8 +19,7 @@
 //! # }
 //! ```
 //!
-//! What a program needs that is not a tool, such as the nodes from which it chooses, is in the crate
-//! [`tombolo`].
+//! Functions for ordinary programs, such as listing the nodes to choose from, are in the crate [`tombolo`].
 #![forbid(unsafe_code)]
 
 mod collect;
@@ -43,38 +42,37 @@ pub use observe::Observer;
 pub use tombolo_control::{DomainInfo, Signal};
 pub use tombolo_naming::ObjectInfo;
 
-/// How long the monitor may take to end after it has agreed to stop the machine.
+/// Timeout for the end of the monitor after it has agreed to stop the machine.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A machine, as a domain on it operates and observes it. Cloning names the same machine; threads may share
-/// it.
+/// Machine that a domain operates and observes. Clones refer to the same machine; threads may share it.
 ///
-/// The monitor answers within 30 seconds, and what takes longer says how long it may take. Every function can
-/// return [`Error::MonitorLost`] when the machine has ended, and [`Error::Monitor`] with the reason why the
-/// monitor refuses a request.
+/// The monitor replies within 30 seconds; functions that may take longer document their limits. Every
+/// function can return [`Error::MonitorLost`] if the machine has ended, and [`Error::Monitor`] with the
+/// reason if the monitor refuses a request.
 #[derive(Clone, Debug)]
 pub struct Machine {
     domain: Domain,
 }
 
 impl Machine {
-    /// The machine of a domain.
+    /// Returns the machine that a domain belongs to.
     #[must_use]
     pub fn of(domain: &Domain) -> Machine {
         Machine { domain: domain.clone() }
     }
 
-    /// The domain that operates the machine.
+    /// Domain that operates the machine.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// Stops the machine: every domain, every node, then the monitor. Returns when it has ended; a machine
-    /// that ends by itself meanwhile is no error.
+    /// Stops the machine: every domain, every node, then the monitor. Returns when it has ended; it is not an
+    /// error if the machine ends by itself meanwhile.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when it is still there after 30 seconds.
+    /// [`Error::TimedOut`] if it is still running after 30 seconds.
     pub fn stop(&self) -> Result<(), Error> {
         match self.ask(Request::Down) {
             Ok(_) => control::wait_for_end(&self.domain, STOP_TIMEOUT),
@@ -83,18 +81,18 @@ impl Machine {
         }
     }
 
-    /// Sends a request that the monitor answers at once.
+    /// Sends a request that the monitor answers immediately.
     fn ask(&self, request: Request) -> Result<Reply, Error> {
         self.ask_for(request, Duration::ZERO)
     }
 
-    /// Sends a request whose own work may take up to `timeout`.
+    /// Sends a request that may itself take up to `timeout`.
     fn ask_for(&self, request: Request, timeout: Duration) -> Result<Reply, Error> {
         control::ask(&self.domain, request, timeout)
     }
 }
 
-/// The error for a reply that does not belong to its request.
+/// Error for a reply that does not match the request.
 fn unexpected(reply: &Reply) -> Error {
     Error::MonitorProtocol(format!("a reply to another request: {reply:?}"))
 }

@@ -1,4 +1,4 @@
-//! Locks, semaphores and barriers: who holds them, and how many wait.
+//! Locks, semaphores and barriers, with their holders and the number of waiting requests.
 
 use tombolo::Error;
 use tombolo::control::{Reply, Request};
@@ -8,11 +8,11 @@ use tombolo_naming::{Answer, ObjectInfo, Operation, Scope, split_scope};
 use crate::{Machine, unexpected};
 
 impl Machine {
-    /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` that of the node of this
-    /// machine's own [domain](Self::domain), `"@NODE/"` that of another node.
+    /// Returns the locks, semaphores and barriers of a scope: `""` is the machine, `"@/"` the node of this
+    /// machine's own [domain](Self::domain), `"@NODE/"` another node.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such node.
+    /// [`Error::Monitor`] if the node does not exist.
     pub fn locks(&self, scope: &str) -> Result<Vec<ObjectInfo>, Error> {
         let scope = match split_scope(scope).0 {
             Scope::Node(node) if node == self.domain().node_name() => Scope::Own,

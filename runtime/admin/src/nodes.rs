@@ -1,4 +1,4 @@
-//! The nodes of a machine: restarting them, and the frequencies of their processors.
+//! Nodes of a machine: restarts them, and sets the frequencies of their processors.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use tombolo::control::Request;
 
 use crate::Machine;
 
-/// How long a node may take to start again.
+/// Timeout for the restart of a node.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How fast processors are to run; what is not given stays as it is.
+/// Frequency settings of processors; unset values are not changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Frequency {
-    /// Which processors of the node; all if empty.
+    /// Processors of the node; all if empty.
     pub cores: Vec<u16>,
-    /// The governor.
+    /// Name of the governor.
     pub governor: Option<String>,
-    /// The slowest, in kHz.
+    /// Minimum frequency, in kHz.
     pub min_khz: Option<u32>,
-    /// The fastest, in kHz.
+    /// Maximum frequency, in kHz.
     pub max_khz: Option<u32>,
 }
 
 impl Machine {
-    /// Starts a node that is down, in a new generation, and waits until it is ready, for up to two minutes.
+    /// Starts a node that is down, in a new generation, and waits up to two minutes until it is ready.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, it is up, or it does not start.
+    /// [`Error::Monitor`] if the node does not exist, is up, or does not start.
     pub fn restart_node(&self, node: &str) -> Result<(), Error> {
         self.restart(node, false)
     }
 
-    /// The same for a node that may be up: it is stopped first, and its domains with it.
+    /// Restarts a node that may be up: stops it first, with its domains.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, it is the host, or it does not start.
+    /// [`Error::Monitor`] if the node does not exist, is the host, or does not start.
     pub fn force_restart_node(&self, node: &str) -> Result<(), Error> {
         self.restart(node, true)
     }
@@ -44,21 +44,21 @@ impl Machine {
         self.ask_for(Request::Restart { node: node.to_owned(), force }, RESTART_TIMEOUT).map(|_| ())
     }
 
-    /// Sets how fast processors of a node run. What was before comes back with
-    /// [`restore_frequency`](Self::restore_frequency), or when this program ends.
+    /// Sets the frequency of processors of a node. [`restore_frequency`](Self::restore_frequency), or the end
+    /// of this program, restores the previous settings.
     ///
     /// # Errors
-    /// [`Error::Monitor`] where the node's kernel does not offer it, or does not allow it.
+    /// [`Error::Monitor`] if the node's kernel does not support or permit it.
     pub fn set_frequency(&self, node: &str, frequency: Frequency) -> Result<(), Error> {
         let Frequency { cores, governor, min_khz, max_khz } = frequency;
         let request = Request::SetFrequency { node: node.to_owned(), cores, governor, min_khz, max_khz };
         self.ask(request).map(|_| ())
     }
 
-    /// Restores the frequencies that all processors of a node had.
+    /// Restores the original frequency settings of all processors of a node.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such node, or it is down.
+    /// [`Error::Monitor`] if the node does not exist or is down.
     pub fn restore_frequency(&self, node: &str) -> Result<(), Error> {
         self.ask(Request::RestoreFrequency { node: node.to_owned() }).map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! Observing a machine: what is on it, and what it does.
+//! Observation of a machine: its parts, and their activity.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -32,29 +32,29 @@ pub use tombolo_control::observation::{
 
 use crate::{Machine, unexpected};
 
-/// What is seen of a machine, as of one moment of its monitor.
+/// State of a machine, as of one moment of its monitor.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Seen {
-    /// Its nodes.
+    /// Nodes of the machine.
     pub nodes: BTreeMap<NodeId, SeenNode>,
-    /// Its domains, and the last that ended.
+    /// Domains, including the last ones that ended.
     pub domains: BTreeMap<DomainId, SeenDomain>,
-    /// Its channels.
+    /// Channels of the machine.
     pub channels: BTreeMap<ChannelId, SeenChannel>,
-    /// Its regions.
+    /// Regions of the machine.
     pub regions: BTreeMap<RegionId, SeenRegion>,
-    /// Links between two nodes, the lower number first.
+    /// Links between two nodes, keyed with the lower number first.
     pub links: BTreeMap<(NodeId, NodeId), SeenLink>,
-    /// What happened last, by number.
+    /// Recent events, by number.
     pub events: BTreeMap<u64, SeenEvent>,
-    /// The monitor's clock, by which everything is dated. It never jumps.
+    /// Time on the monitor's clock, which all timestamps refer to. It never jumps.
     pub now_ns: u64,
-    /// The same instant since 1970 in UTC, by the host's clock, which may jump.
+    /// The same instant in nanoseconds since 1970 in UTC, by the host's clock, which may jump.
     pub wall_ns: u64,
 }
 
 impl Seen {
-    /// Takes in a part as it is now.
+    /// Applies an update of one part.
     pub fn apply(&mut self, observation: Observation) {
         match observation {
             Observation::Node(node) => drop(self.nodes.insert(node.info.id, node)),
@@ -78,13 +78,13 @@ impl Seen {
         }
     }
 
-    /// The domains that have not ended.
+    /// Iterates over the domains that have not ended.
     pub fn live(&self) -> impl Iterator<Item = &SeenDomain> {
         self.domains.values().filter(|domain| domain.exit.is_none())
     }
 }
 
-/// Keeps up with what a machine's monitor sees.
+/// Follows the state of a machine as its monitor sees it.
 #[derive(Debug)]
 pub struct Observer {
     machine: Machine,
@@ -92,38 +92,38 @@ pub struct Observer {
     since: u64,
 }
 
-/// What a part was like, point by point.
+/// History of a measure of a part, as equidistant points.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
-    /// Time from a point to the next.
+    /// Time between two points.
     pub step: Duration,
-    /// When the last point was, by the monitor's clock.
+    /// Time of the last point, on the monitor's clock.
     pub last_ns: u64,
-    /// The points, oldest first, in the unit of the measure; `None` where nothing was known.
+    /// Points, oldest first, in the unit of the measure; `None` where no value is known.
     pub points: Vec<Option<u64>>,
 }
 
-/// Some of what a domain wrote.
+/// Part of a domain's buffered output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RememberedOutput {
-    /// What, in order.
+    /// Pieces of output, in order.
     pub pieces: Vec<OutputPiece>,
-    /// What to ask for next.
+    /// Position of the next request.
     pub next: u64,
-    /// Bytes before these that are not remembered.
+    /// Number of bytes before these that are no longer buffered.
     pub lost_bytes: u64,
-    /// There is more at once.
+    /// Whether more is available immediately.
     pub more: bool,
-    /// No more will come.
+    /// Whether the output has ended.
     pub ended: bool,
 }
 
 impl Observer {
-    /// Waits up to `timeout` for something new, and takes it in; whether there was anything. With no time to
-    /// wait it looks.
+    /// Waits up to `timeout` for changes, and applies them; returns whether there were any. With a timeout of
+    /// zero it only polls.
     ///
     /// # Errors
-    /// [`Error::MonitorLost`]. What was seen before can still be looked at.
+    /// [`Error::MonitorLost`]. The last state remains available.
     pub fn refresh(&mut self, timeout: Duration) -> Result<bool, Error> {
         let (mut timeout, mut new) = (timeout, false);
         loop {
@@ -139,7 +139,7 @@ impl Observer {
                 self.seen = Seen::default();
             }
             new |= anew || !observations.is_empty();
-            // An answer that says there is more and brings nothing would be asked for for ever.
+            // A reply that announces more but contains nothing would cause an infinite loop.
             let more = more && until > self.since;
             self.since = until;
             (self.seen.now_ns, self.seen.wall_ns) = (now_ns, wall_ns);
@@ -151,13 +151,13 @@ impl Observer {
         }
     }
 
-    /// What has been seen.
+    /// Returns the last known state.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// The machine that is observed.
+    /// Returns the machine that is observed.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -165,17 +165,17 @@ impl Observer {
 }
 
 impl Machine {
-    /// Makes an observer of the machine, which has seen nothing yet.
+    /// Creates an observer of the machine, whose state is empty until the first refresh.
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer { machine: self.clone(), seen: Seen::default(), since: 0 }
     }
 
-    /// What a part of the machine was like: the finest that is remembered with at least `step` from point to
-    /// point.
+    /// Returns the history of a measure of a part, in the finest available resolution with at least `step`
+    /// between points.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such part, or it has no such measure.
+    /// [`Error::Monitor`] if the part does not exist, or does not have this measure.
     pub fn history(&self, part: Part, measure: Measure, step: Duration) -> Result<History, Error> {
         let step_ms = u32::try_from(step.as_millis()).unwrap_or(u32::MAX);
         match self.ask(Request::History { part, measure, step_ms })? {
@@ -188,11 +188,11 @@ impl Machine {
         }
     }
 
-    /// What a domain wrote, from a position on: 0, or `next` of the answer before. Also of domains that have
-    /// ended, for a while.
+    /// Returns the buffered output of a domain from a position on: 0, or `next` of the previous result. The
+    /// output of domains that have ended is kept for a while.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when nothing is known of that domain.
+    /// [`Error::Monitor`] if the domain is unknown.
     pub fn remembered_output(&self, domain: DomainId, after: u64) -> Result<RememberedOutput, Error> {
         match self.ask(Request::RememberedOutput { domain, after })? {
             Reply::RememberedOutput { pieces, next, lost, more, ended } => {

@@ -1,4 +1,4 @@
-//! The regions of a machine, and who holds capabilities to them.
+//! Regions of a machine, and the holders of capabilities to them.
 
 use tombolo::Error;
 use tombolo::control::{Reply, Request};
@@ -8,7 +8,7 @@ use tombolo_control::all_pages;
 use crate::{Machine, unexpected};
 
 impl Machine {
-    /// All regions of the machine, by number.
+    /// Returns all regions of the machine, by number.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -22,10 +22,10 @@ impl Machine {
         })
     }
 
-    /// The capabilities to a region, by number.
+    /// Returns the capabilities to a region, by number.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such region.
+    /// [`Error::Monitor`] if the region does not exist.
     pub fn holders(&self, region: RegionId) -> Result<Vec<CapabilityInfo>, Error> {
         all_pages(|last: Option<&CapabilityInfo>| {
             let after = last.map_or(0, |last| last.id.0);

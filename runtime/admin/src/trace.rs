@@ -1,6 +1,6 @@
-//! Recording traces of a machine, and reading what domains have traced.
+//! Recording of a machine's traces, and reading of what domains have traced.
 //!
-//! What a program adds to its own trace is in [`tombolo::trace`].
+//! [`tombolo::trace`] adds events to a program's own trace.
 
 use tombolo::control::{Reply, Request};
 use tombolo::{DomainId, Error};
@@ -11,36 +11,36 @@ pub use tombolo_trace::snapshot::RowInfo;
 
 use crate::{Machine, unexpected};
 
-/// How a recording is made.
+/// Options of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// When the room is used up: keep the first events, rather than the latest.
+    /// Whether to keep the first events, rather than the latest, when the buffers are full.
     pub keep_first: bool,
-    /// It ends when this domain does.
+    /// Whether the recording ends with this domain.
     pub while_attached: bool,
 }
 
-/// The domains with a trace page, dead ones included whose page is kept, and whether the machine traces now.
+/// Domains with a trace page, including dead ones whose page is kept, and whether the machine is tracing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Traced {
-    /// By id.
+    /// Domains, by id.
     pub domains: Vec<TracedInfo>,
-    /// Whether the machine traces now.
+    /// Whether the machine is tracing.
     pub on: bool,
 }
 
 impl Machine {
-    /// Starts to trace on all nodes. From then on the pages of domains that die are kept.
+    /// Starts tracing on all nodes. From then on the pages of domains that die are kept.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when the machine traces already.
+    /// [`Error::Monitor`] if the machine is already tracing.
     pub fn start_trace(&self, recording: Recording) -> Result<(), Error> {
         let Recording { keep_first, while_attached } = recording;
         self.ask(Request::Trace { on: true, keep_first, while_attached }).map(|_| ())
     }
 
-    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more discards the
-    /// records of domains that have ended.
+    /// Stops tracing on all nodes. The recorded events can still be read; stopping again discards those of
+    /// domains that have ended.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -49,19 +49,19 @@ impl Machine {
         self.ask(stop).map(|_| ())
     }
 
-    /// Whether the machine traces now.
+    /// Whether the machine is currently tracing.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn is_tracing(&self) -> Result<bool, Error> {
-        // After the last of all domains there is none to tell of.
+        // There are no domains after the highest id, so the reply is short.
         match self.ask(Request::Traced { after: u64::MAX })? {
             Reply::Traced { on, .. } => Ok(on),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// The domains that have a trace page.
+    /// Returns the domains that have a trace page.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -87,7 +87,7 @@ impl Machine {
     /// `tombolo_control::MAX_TRACE_READ_BYTES`.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when there is no such page any more.
+    /// [`Error::Monitor`] if the page no longer exists.
     pub(crate) fn read_trace(
         &self,
         domain: DomainId,

@@ -27,23 +27,23 @@ use crate::error::Error;
 use crate::link::{Given, Link};
 use crate::time::{after_ns, sleep_until};
 
-/// How long a wait polls before it sleeps: about what waking costs.
+/// How long a wait polls before it sleeps: about the cost of a wake-up.
 const SPIN_NS: u64 = 20_000;
 
-/// How a channel is to be.
+/// Options of a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
-    /// The usual one, where it is not given.
+    /// Polling time of waits, if it differs from the default.
     pub(crate) spin_ns: Option<u64>,
-    /// The domain's, where it is not given.
+    /// Timeout of the channel, if it differs from the domain's.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl ChannelOptions {
-    /// Bytes of a slot: 32, 64 or 128; each carries 8 less. A message may take many slots. Both sides must
-    /// agree.
+    /// Sets the size of a slot in bytes: 32, 64 or 128; 8 of them are the control word. A message may span
+    /// many slots. Both sides must use the same size.
     ///
     /// # Errors
     /// [`Error::BadOption`] for another size.
@@ -54,7 +54,8 @@ impl ChannelOptions {
         Ok(self)
     }
 
-    /// Slots of each ring: a power of two from 2 to 65,536. The connecting side's number holds.
+    /// Sets the number of slots of each ring: a power of two from 2 to 65,536. The connecting side's number
+    /// applies.
     ///
     /// # Errors
     /// [`Error::BadOption`] for another number.
@@ -65,29 +66,29 @@ impl ChannelOptions {
         Ok(self)
     }
 
-    /// Returns slots by a flag in the slot rather than by credit: for coherent memory only.
+    /// Returns slots with a flag in the slot instead of credits: for coherent memory only.
     #[must_use]
     pub fn used_flag(mut self) -> Self {
         self.config.variant = Variant::UsedFlag;
         self
     }
 
-    /// The hash of the interface that is spoken, which both sides must give. 0 for none.
+    /// Sets the hash of the interface, which must be the same on both sides. 0 means none.
     #[must_use]
     pub fn interface_hash(mut self, hash: u64) -> Self {
         self.interface_hash = hash;
         self
     }
 
-    /// How long a wait polls before it sleeps, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
+    /// Sets how long a wait polls before it sleeps, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = Some(spin_ns);
         self
     }
 
-    /// How long the channel's operations wait, where [`Channel::within`] does not say otherwise: as long as
-    /// the domain's, by default.
+    /// Sets the timeout of the channel's operations, which [`Channel::within`] overrides; by default the
+    /// domain's.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -95,9 +96,9 @@ impl ChannelOptions {
     }
 }
 
-/// One end of a channel: whole messages, in order, both ways.
+/// One end of a channel, which carries whole messages, in order, in both directions.
 ///
-/// Dropping it closes it in order: the peer receives everything sent before and then that it is closed.
+/// Dropping it closes the channel in order: the peer receives everything sent before, and then the end.
 pub struct Channel {
     end: EitherEnd<BoardSignals>,
     spin: Spin,
@@ -116,16 +117,16 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// The doorbell of the peer, and the monitor, which watches it.
+/// Doorbell of the peer, and the connection to the monitor, which reports the peer's end.
 struct BoardSignals {
     link: Rc<Link>,
     id: ChannelId,
     bell: Doorbell,
-    /// Says that this side rang, where the peer shares its doorbell with others.
+    /// Counts the rings of this side, for a peer that shares its doorbell with others.
     rings: EitherRings,
-    /// Says so for a group of channels, where there is one.
+    /// Counts them for a group of channels, if there is one.
     group: Option<GroupCounter>,
-    /// What the monitor said that makes no sense, until an operation reports it.
+    /// Invalid message of the monitor, until an operation reports it.
     failure: Option<Error>,
 }
 
@@ -163,7 +164,7 @@ impl Park for BoardSignals {
     }
 }
 
-/// Who died, by what a relay said. One that died said nothing.
+/// Returns the error for a death, as reported by a relay. A relay that died reported nothing.
 fn died(peer: DomainId, node: String, via: &[RelayNode], told: Option<FarEnd>) -> Error {
     let relay = match told {
         None => via.first(),
@@ -181,7 +182,7 @@ fn died(peer: DomainId, node: String, via: &[RelayNode], told: Option<FarEnd>) -
     }
 }
 
-/// Why the end that a monitor granted was not opened.
+/// Converts the reason why a granted end was not opened.
 fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration, told: Option<FarEnd>) -> Error {
     let (peer, node) = (grant.peer, grant.peer_node.clone());
     match error {
@@ -194,7 +195,7 @@ fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration, told: O
 }
 
 impl Channel {
-    /// Opens the end that a monitor granted.
+    /// Opens this end of a channel that a monitor granted.
     pub(crate) fn open(
         link: &Rc<Link>,
         (grant, given): (&Grant, Given),
@@ -223,7 +224,7 @@ impl Channel {
     ) -> Result<Channel, Error> {
         let config = match grant.side {
             Side::A => grant.config,
-            // The depth is the connecting side's; the slot size is what this side expects.
+            // The connecting side chooses the depth; the slot size is the one that this side expects.
             Side::B => ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let no_place = || Error::MonitorProtocol("a channel without a place in a window".to_string());
@@ -232,7 +233,7 @@ impl Channel {
         let memory = EitherMemory::view(memory, place.caches)?;
         let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
         let deadline_ns = after_ns(timeout);
-        // No barrier of an operating system reaches across: neither side says that it takes part in them.
+        // No barrier of an operating system spans both sides, so neither side announces support for them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
         let rings = memory.rings(grant.side).map_err(|error| unusable(&error))?;
         let group = place.group.map(|word| group_counter(window, word)).transpose()?;
@@ -250,7 +251,7 @@ impl Channel {
         Ok(Channel { end, spin, memory, timeout, side, peer, peer_node, via, released: false })
     }
 
-    /// Has the next operation that waits do so up to `timeout`.
+    /// Sets the timeout of the next operation that waits.
     #[inline]
     #[must_use = "it is the next operation that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Channel {
@@ -258,10 +259,10 @@ impl Channel {
         self
     }
 
-    /// Sends a message if there is room, whole or not at all.
+    /// Sends a message, whole or not at all, if there is room.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
+    /// [`Error::WouldBlock`] if there is no room; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
         match self.end.try_send(message) {
@@ -270,11 +271,11 @@ impl Channel {
         }
     }
 
-    /// Sends a message, whole, waiting for room.
+    /// Sends a whole message, waiting for room.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`];
-    /// or the end of the peer.
+    /// [`Error::TimedOut`] if the peer did not make room in time: nothing was sent. [`Error::TooLong`]; or
+    /// the end of the peer.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         let timeout = self.timeout.take();
         let sent = self.until(Awaited::Room, timeout, |channel| match channel.try_send(message) {
@@ -284,10 +285,11 @@ impl Channel {
         sent?.unwrap_or_else(|| Err(Error::TimedOut { what: "room in the channel".to_string(), timeout }))
     }
 
-    /// Receives the next message, if there is one, in place of what `buffer` held. Returns its length.
+    /// Receives the next message, if there is one, and replaces the contents of `buffer` with it. Returns its
+    /// length.
     ///
     /// # Errors
-    /// The end of the peer, after everything it sent has been received.
+    /// The end of the peer, after everything that it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
         match self.end.try_recv_into(buffer) {
@@ -297,10 +299,10 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message and receives it in place of what `buffer` held. Returns its length.
+    /// Waits for the next message and replaces the contents of `buffer` with it. Returns its length.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
+    /// [`Error::TimedOut`], or the end of the peer, after everything that it sent has been received.
     pub fn recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Error> {
         let timeout = self.timeout.take();
         let received =
@@ -308,7 +310,7 @@ impl Channel {
         received?.unwrap_or_else(|| Err(Error::TimedOut { what: "a message".to_string(), timeout }))
     }
 
-    /// Attempts until there is something; `None` when `timeout` has passed.
+    /// Repeats an attempt until it returns a result; `None` if `timeout` has passed.
     fn until<T>(
         &mut self,
         awaited: Awaited,
@@ -324,7 +326,7 @@ impl Channel {
         found
     }
 
-    /// Why nothing was sent or received. A message was of `length_bytes`.
+    /// Converts the reason why a message of `length_bytes` bytes was not sent, or none was received.
     #[cold]
     fn failed(&mut self, error: EndError, length_bytes: usize) -> Error {
         let (peer, node) = (self.peer, self.peer_node.clone());
@@ -340,89 +342,91 @@ impl Channel {
         }
     }
 
-    /// Reports what the monitor said that makes no sense.
+    /// Reports an invalid message of the monitor.
     #[inline]
     fn check_monitor(&mut self) -> Result<(), Error> {
         self.end.signals_mut().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Says that this program is about to sleep until `awaited` is possible, for one that waits for more than
-    /// this channel. What follows is [`may_sleep`](Self::may_sleep), [`Domain::sleep`](crate::Domain::sleep)
-    /// if that is true of everything that is waited for, and always [`awake`](Self::awake).
+    /// Announces that this program is about to sleep until `awaited` is possible, for programs that wait for
+    /// more than this channel. Then call [`may_sleep`](Self::may_sleep),
+    /// [`Domain::sleep`](crate::Domain::sleep) if that returned true for everything that is awaited, and in
+    /// any case [`awake`](Self::awake).
     pub fn announce_sleep(&mut self, awaited: Awaited) {
-        // The order is that of fences, so that nothing is lacking.
+        // The fences already order everything, so no further barrier is needed.
         let _complete: Announced = self.end.announce(awaited);
     }
 
-    /// The last look before a sleep: false when what is awaited came meanwhile, or the end.
+    /// Last check before a sleep: false if the awaited event, or the end, has already happened.
     ///
-    /// Once it returned true, whatever the peer does that was awaited ends the sleep.
+    /// Once it has returned true, the awaited action of the peer ends the sleep.
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
         self.end.may_sleep(awaited) && !self.is_hung_up()
     }
 
-    /// Whether the monitor has reported that the peer is gone. What it sent before may still be there.
+    /// Whether the monitor has reported the end of the peer. Messages that it sent before may still be
+    /// available.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
         self.end.signals().peer_gone()
     }
 
-    /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no
-    /// sleep.
+    /// Check after a sleep: whether the awaited event has happened. Unlike [`may_sleep`](Self::may_sleep), it
+    /// counts no sleep.
     #[must_use]
     pub fn is_rung(&mut self, awaited: Awaited) -> bool {
         self.end.is_ready(awaited) || self.is_hung_up()
     }
 
-    /// Takes back the announcement, and takes note of an end.
+    /// Withdraws the announcement of a sleep, and detects an end of the peer.
     pub fn awake(&mut self) {
         self.end.awake(true);
     }
 
-    /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet".
+    /// Whether [`try_recv_into`](Self::try_recv_into) would return anything other than `None`.
     pub fn readable(&mut self) -> bool {
         self.end.readable()
     }
 
-    /// The longest message it carries, in bytes.
+    /// Maximum length of a message, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.end.max_message_bytes()
     }
 
-    /// Its id, the same on both sides.
+    /// Channel id, the same on both sides.
     #[must_use]
     pub fn id(&self) -> ChannelId {
         self.end.signals().id
     }
 
-    /// Who is at the other end, as the monitors say.
+    /// Domain at the other end, as reported by the monitors.
     #[must_use]
     pub fn peer(&self) -> DomainId {
         self.peer
     }
 
-    /// The name of the peer's node.
+    /// Name of the node that the peer runs on.
     #[must_use]
     pub fn peer_node(&self) -> &str {
         &self.peer_node
     }
 
-    /// What carries it: a window, on a board.
+    /// Kind of transport: always a window on a board.
     #[must_use]
     pub fn transport(&self) -> TransportKind {
         TransportKind::Window
     }
 
-    /// What has passed through this end.
+    /// Returns the counters of this end.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.end.stats()
     }
 
-    /// The bare memory under the channel, for measuring, whether it is coherent or not. Both ends must do
-    /// this: the rings are of no use afterwards.
+    /// Returns the memory under the channel, coherent or not, for measurements. Both ends have to call this:
+    /// the rings are unusable afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
         Some(match self.memory.clone() {
@@ -448,15 +452,15 @@ impl Drop for Channel {
     }
 }
 
-/// The bare memory of what was a channel.
+/// Memory of a former channel.
 pub struct RawMemory<C = Coherent> {
-    /// Header, then rings.
+    /// The memory: header, then rings.
     pub memory: SharedMemory<C>,
-    /// Keeps the channel, so that the peer's end stays open as long as the memory is used.
+    /// Keeps the channel, so that the peer's end stays open while the memory is used.
     _channel: Channel,
 }
 
-/// The memory of a channel, and what rings the peer.
+/// Returns the memory of a channel, and the doorbell of the peer.
 fn granted_memory(
     window: WindowId,
     place: &WindowPlace,
@@ -468,23 +472,23 @@ fn granted_memory(
     Some((memory, Doorbell::new(window, place.ring?)?))
 }
 
-/// What counts the rings of a channel together with those of others.
+/// Returns the counter for the rings of a group of channels.
 fn group_counter(window: WindowId, offset_bytes: u64) -> Result<GroupCounter, Error> {
     let word = program::window(window, offset_bytes, 8, Arc::default());
     let word = word.and_then(|word| GroupCounter::new(&word, 0).ok());
     word.ok_or_else(|| Error::MonitorProtocol("a group outside the window".to_string()))
 }
 
-/// Where the next [`wait_any`] begins to look.
+/// Index at which the next [`wait_any`] starts.
 static START: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call
-/// begins to look at another channel than the one before, so that one that is never empty starves no other.
+/// Waits until one of `channels` has a message or has ended, and returns its index. Each call starts with a
+/// different channel, so that a channel that is never empty does not starve the others.
 ///
 /// # Errors
-/// [`Error::TimedOut`] when nothing happened on any.
+/// [`Error::TimedOut`] if nothing happened on any channel.
 pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
-    // A program has one thread.
+    // No atomic increment is needed: a program has one thread.
     let start = START.load(Ordering::Relaxed).wrapping_add(1);
     START.store(start, Ordering::Relaxed);
     let first_ready = |waiter: &mut Channels<'_, '_>| {
@@ -497,7 +501,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
         .ok_or_else(|| Error::TimedOut { what: "a message on any channel".to_string(), timeout })
 }
 
-/// Any number of channels, to be waited for.
+/// Channels to wait for.
 struct Channels<'a, 'b> {
     channels: &'a mut [&'b mut Channel],
     awaited: Awaited,
@@ -511,7 +515,7 @@ impl Waiter for Channels<'_, '_> {
     }
 
     fn announce(&mut self) -> Announced {
-        // The order is that of fences, so that nothing is lacking.
+        // The fences already order everything, so no further barrier is needed.
         self.channels.iter_mut().for_each(|channel| channel.announce_sleep(self.awaited));
         Announced::Complete
     }

@@ -1,4 +1,4 @@
-//! A program's place in a machine.
+//! Attaches a program to a machine, as a domain.
 
 use alloc::borrow::ToOwned;
 use alloc::rc::Rc;
@@ -15,14 +15,13 @@ use crate::error::Error;
 use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
 use crate::time::{self, Instant};
 
-/// How long a peer that has connected may take to open the channel, at least: it may be slow, on a busy host.
+/// Minimum time for a peer that has connected to open the channel: it may be slow on a busy host.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// This program as a domain of a machine. Cloning names the same domain.
+/// This program as a domain of a machine. Clones refer to the same domain.
 ///
-/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds,
-/// unless [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one
-/// operation.
+/// Its timeout applies to its operations and to the channels and listeners that it opens: 30 seconds, unless
+/// [`with_timeout`](Self::with_timeout) sets another, or [`within`](Self::within) another for one operation.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Rc<Link>,
@@ -33,10 +32,10 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Attaches to the machine of the board. Once: the board's program is one domain.
+    /// Attaches to the machine of the board. Call it once: the board's program is one domain.
     ///
     /// # Errors
-    /// [`Error::Monitor`], among others when this was done before.
+    /// [`Error::Monitor`], for example if the program has already attached.
     pub fn attach() -> Result<Domain, Error> {
         let link = Rc::new(Link::new());
         let program = env::args().next().unwrap_or_default();
@@ -48,74 +47,74 @@ impl Domain {
         }
     }
 
-    /// Its id.
+    /// Id of the domain in its machine.
     #[must_use]
     pub fn id(&self) -> DomainId {
         self.id
     }
 
-    /// The name of the node that it runs on.
+    /// Name of the node that this domain runs on.
     #[must_use]
     pub fn node_name(&self) -> &str {
         &self.node
     }
 
-    /// The name of the machine.
+    /// Name of the machine that this domain belongs to.
     #[must_use]
     pub fn machine_name(&self) -> &str {
         &self.machine
     }
 
-    /// Whether the machine started it, as it does all programs on boards.
+    /// Whether the machine started this program, which is true for all programs on boards.
     #[must_use]
     pub fn was_spawned(&self) -> bool {
         true
     }
 
-    /// The same domain, whose operations and channels wait up to `timeout`.
+    /// Returns the same domain with `timeout` for its operations and channels.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Domain {
         Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
-    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's
-    /// own.
+    /// Returns the same domain with `timeout` for its operations. A channel that it opens still has the
+    /// domain's own timeout.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Domain {
         Domain { timeouts: self.timeouts.within(timeout), ..self.clone() }
     }
 
-    /// The job that this program was started in.
+    /// Returns the job that this program was started in.
     ///
     /// # Errors
-    /// [`Error::Job`] when it was not started as one of a job.
+    /// [`Error::Job`] if it was not started as part of a job.
     pub fn job(&self) -> Result<Job, Error> {
         Ok(Job { domain: self.clone(), membership: Membership::from_variables(|name| env::var(name).ok())? })
     }
 
-    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect).
-    /// [`ChannelOptions::export`] does so with other options than the default.
+    /// Claims a machine-wide name under which other domains can [`connect`](Self::connect).
+    /// [`ChannelOptions::export`] does the same with other options.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the name is taken, or is not a name.
+    /// [`Error::Monitor`] if the name is taken or invalid.
     pub fn export(&self, name: &str) -> Result<Listener, Error> {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept.
-    /// `@NODE/NAME` is a name of that node. [`ChannelOptions::connect`] does so with other options than the
-    /// default.
+    /// Opens a channel to the domain that exports `name`, waiting for a domain to export it and to accept.
+    /// `@NODE/NAME` is a name on the given node. [`ChannelOptions::connect`] does the same with other
+    /// options.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far
-    /// side. [`Error::TimedOut`] when it did not accept in time.
+    /// [`Error::Monitor`] if no domain exports the name in time, or there is no route to it.
+    /// [`Error::Refused`] by the far side. [`Error::TimedOut`] if it did not accept in time.
     pub fn connect(&self, name: &str) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, name)
     }
 
-    /// Sleeps until a doorbell rings, the monitor has something to say, or `timeout` has passed: for a
-    /// program that waits for several things, each of which it has announced ([`Channel::announce_sleep`]).
-    /// What rang before this was called, and since it last was, ends it at once.
+    /// Sleeps until a doorbell rings, the monitor sends a message, or `timeout` has passed: for programs that
+    /// wait for several objects, each of which was announced ([`Channel::announce_sleep`]). A doorbell that
+    /// rang since the previous call ends the sleep immediately.
     ///
     /// # Errors
     /// [`Error::MonitorProtocol`].
@@ -126,10 +125,10 @@ impl Domain {
 }
 
 impl ChannelOptions {
-    /// As [`Domain::export`], with these options.
+    /// Like [`Domain::export`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
         let (scope, own_name) = split_scope(name);
         let request = Request::Export { scope, name: own_name.to_owned() };
@@ -144,10 +143,10 @@ impl ChannelOptions {
         }
     }
 
-    /// As [`Domain::connect`], with these options.
+    /// Like [`Domain::connect`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::connect`].
+    /// Same as [`Domain::connect`].
     pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
         let timeout = domain.timeouts.operation();
         let start = Instant::now();
@@ -174,7 +173,8 @@ impl Domain {
     }
 }
 
-/// The domains that one `tombolo run` started, with ranks from 0, and this one's place among them.
+/// Job of this program: the domains started by one `tombolo run`, with ranks from 0, and the rank of this
+/// domain.
 #[derive(Clone, Debug)]
 pub struct Job {
     domain: Domain,
@@ -190,11 +190,11 @@ impl core::ops::Deref for Job {
 }
 
 impl Job {
-    /// Opens the channel between this domain and another of the job, which does the same. It is one channel
-    /// for each pair; more have [names](Membership::name).
+    /// Opens the channel between this domain and another rank of the job, which has to make the same call.
+    /// There is one such channel per pair of ranks; further channels need [names](Membership::name).
     ///
     /// # Errors
-    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and
+    /// [`Error::Job`] if the rank does not exist or is this one. Otherwise like [`Domain::connect`] and
     /// [`Listener::accept`].
     pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
@@ -205,21 +205,22 @@ impl Job {
         }
     }
 
-    /// The same job for an operation that waits up to `timeout`.
+    /// Returns the same job with `timeout` for its operations.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Job {
         Job { domain: self.domain.within(timeout), membership: self.membership.clone() }
     }
 }
 
-/// A name that this domain has taken up. Clones are of the same one; dropping the last gives the name back.
+/// Name claimed by this domain, which accepts connections. Clones refer to the same listener; dropping the
+/// last one releases the name.
 #[derive(Clone, Debug)]
 pub struct Listener {
     taken: Rc<Taken>,
     timeout: Duration,
 }
 
-/// What clones have in common.
+/// State shared by the clones.
 #[derive(Debug)]
 struct Taken {
     domain: Domain,
@@ -229,13 +230,13 @@ struct Taken {
 }
 
 impl Listener {
-    /// The name.
+    /// Name of the listener.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.taken.name
     }
 
-    /// The same listener, which waits up to `timeout`.
+    /// Returns the same listener with the timeout `timeout`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Listener {
         Listener { taken: Rc::clone(&self.taken), timeout }
@@ -244,8 +245,8 @@ impl Listener {
     /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which
-    /// others can still be accepted.
+    /// [`Error::TimedOut`] if no domain connected; [`Error::Refused`] if the two sides are incompatible,
+    /// after which further connections can be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let start = Instant::now();
         let Taken { domain, number, options, .. } = &*self.taken;

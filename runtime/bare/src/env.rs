@@ -1,4 +1,4 @@
-//! Arguments and variables that the program was started with.
+//! Arguments and environment variables of the program.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use tombolo_control::{Order, StartOrder, Wire};
 use tombolo_platform_bare::program;
 
-/// There is no such variable.
+/// Error for a variable that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no such variable")]
 pub struct NotPresent;
@@ -18,20 +18,20 @@ fn start() -> Option<StartOrder> {
     }
 }
 
-/// The program's name, then its arguments.
+/// Returns the program's name, then its arguments.
 pub fn args() -> impl Iterator<Item = String> {
     let (name, arguments) =
         start().map_or_else(Default::default, |order| (order.program.name, order.program.arguments));
     core::iter::once(name).chain(arguments)
 }
 
-/// The value of an environment variable.
+/// Returns the value of an environment variable.
 ///
 /// # Errors
 /// [`NotPresent`].
 pub fn var(name: impl AsRef<str>) -> Result<String, NotPresent> {
     let variables: Vec<(String, String)> = start().map_or_else(Vec::new, |order| order.program.environment);
-    // The last one holds, as where programs are started with what they inherit.
+    // The last occurrence applies, as in programs that extend an inherited environment.
     let found = variables.iter().rev().find(|(key, _)| key == name.as_ref());
     found.map(|(_, value)| value.to_string()).ok_or(NotPresent)
 }

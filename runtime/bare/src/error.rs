@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Error type of this library.
 
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -10,110 +10,110 @@ use tombolo_control::{JobError, Unsendable};
 use tombolo_link::HandshakeError;
 use tombolo_naming::NameFault;
 
-/// Why an operation did not happen. What was to be sent is still the caller's.
+/// Error of an operation that was not performed. What was to be sent still belongs to the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No room, right now.
+    /// There is no room at the moment.
     #[error("the channel is not ready: try again or wait")]
     WouldBlock,
-    /// The deadline passed; everything is as it was.
+    /// The deadline passed; nothing has changed.
     #[error("waited {timeout:?} in vain for {what}")]
     TimedOut {
-        /// What was waited for.
+        /// Event that was waited for.
         what: String,
-        /// For how long.
+        /// Timeout of the operation.
         timeout: Duration,
     },
-    /// The peer closed its end; everything it sent before has been received.
+    /// The peer closed its end; everything that it sent before has been received.
     #[error("domain {peer} on node {node} closed the channel")]
     Closed {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
     },
-    /// The peer died or its node was lost; everything it sent before has been received.
+    /// The peer died or its node was lost; everything that it sent before has been received.
     #[error("domain {peer} on node {node} died")]
     PeerDied {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
     },
-    /// A relay between the two ends died. The peer may live.
+    /// A relay between the two ends died. The peer may still be alive.
     #[error("the relay on node {relay} died, and with it the channel to domain {peer} on node {node}")]
     RelayDied {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// The name of the node whose relay died.
+        /// Name of the node whose relay died.
         relay: String,
     },
-    /// Longer than the channel carries.
+    /// The message exceeds the maximum length of the channel.
     #[error("a message of {length_bytes} bytes is too long: the channel carries up to {max_bytes}")]
     TooLong {
-        /// Length of the message.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The longest that the channel carries.
+        /// Maximum length on this channel, in bytes.
         max_bytes: usize,
     },
-    /// The two sides do not fit.
+    /// The two sides of the channel are incompatible.
     #[error("the channel to domain {peer} on node {node} does not open: {why}")]
     Refused {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// What the handshake found wrong.
+        /// Reason of the handshake.
         why: HandshakeError,
     },
     /// The peer broke the protocol.
     #[error("domain {peer} on node {node} broke the protocol: {what}")]
     Violation {
-        /// The domain at the other end.
+        /// Domain at the other end.
         peer: DomainId,
-        /// The name of its node.
+        /// Name of the peer's node.
         node: String,
-        /// What it sent, and what it should have sent.
+        /// What the peer sent, and what it should have sent.
         what: String,
     },
-    /// An option has a value that it cannot have.
+    /// An option was given a value that is not allowed.
     #[error("{option} cannot be {given}: choose {allowed}")]
     BadOption {
-        /// The option, by the name of the function that sets it.
+        /// Name of the function that sets the option.
         option: &'static str,
-        /// The value that was given.
+        /// Value that was given.
         given: u64,
-        /// The values that it can have.
+        /// Values that are allowed.
         allowed: &'static str,
     },
-    /// The right to the region was taken back.
+    /// The right to the region was revoked.
     #[error("the right to region {region} was taken back: its memory is not this program's to use any more")]
     Revoked {
-        /// The region.
+        /// Region that the right was for.
         region: RegionId,
     },
-    /// Bytes that do not lie in the memory.
+    /// The range is not within the memory.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// The window is not coherent, and this processor has nothing to do about it.
+    /// The window is not coherent, and this processor has no cache maintenance instructions for it.
     #[error(transparent)]
     NoCacheInstructions(#[from] NoCacheInstructions),
-    /// The program has no place in a job, or not the one that was asked for.
+    /// The program is not part of a job, or the requested rank does not exist or is its own.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The monitor could not do what was asked.
+    /// The monitor refused a request.
     #[error(transparent)]
     Monitor(#[from] Fault),
-    /// The monitor said something that cannot be.
+    /// The monitor sent a message that is invalid here.
     #[error("the monitor broke the protocol: {0}")]
     MonitorProtocol(String),
 }
 
 impl Error {
-    /// What is wrong with a name, if that is what the monitor said.
+    /// Returns the fault if this is an error of a request about names.
     #[must_use]
     pub fn name_fault(&self) -> Option<&NameFault> {
         match self {

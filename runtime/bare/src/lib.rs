@@ -1,5 +1,4 @@
-//! Programs for boards without an operating system: the API of `tombolo`, without what needs an operating
-//! system.
+//! Programs for boards without an operating system: the API of `tombolo`, without the parts that need one.
 //!
 //! ```ignore
 //! #![no_std]
@@ -21,7 +20,7 @@
 //! ```
 //!
 //! Names, semantics and errors are those of `tombolo`. `tombolo build --bare` builds such a program, and
-//! `tombolo run --on` a board runs it. A board runs one program at a time, with one thread.
+//! `tombolo run --on` runs it on a board. A board runs one program at a time, with one thread.
 //!
 //! On all other targets the crate is empty.
 #![no_std]
@@ -54,7 +53,7 @@ pub use tombolo_link::end::Awaited;
 #[doc(hidden)]
 pub use tombolo_platform_bare::board_program;
 
-/// What programs with an operating system have without asking for it.
+/// Names that programs with an operating system get from the standard prelude.
 pub mod prelude {
     pub use alloc::borrow::ToOwned;
     pub use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! The program's line to the monitors: requests out, answers and events in.
+//! Connection of the program to the monitors: sends requests, receives replies and events.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
@@ -19,15 +19,15 @@ use tombolo_platform_bare::program;
 use crate::error::Error;
 use crate::time::sleep_until;
 
-/// How long a monitor may take to answer.
+/// Timeout for a reply of a monitor.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What came with an answer.
+/// Objects that arrived with a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
-    /// The number of its lifeline, if one did.
+    /// Number of its lifeline, if there is one.
     pub(crate) lifeline: ChannelId,
-    /// The window that its memory is in, if it has any.
+    /// Window that contains its memory, if there is any.
     pub(crate) window: Option<WindowId>,
 }
 
@@ -43,29 +43,29 @@ impl Given {
     }
 }
 
-/// What arrived and was not taken yet.
+/// Messages that arrived and were not taken yet.
 #[derive(Default, Debug)]
 struct Arrived {
     replies: BTreeMap<u32, (Reply, Given)>,
     incoming: BTreeMap<u32, VecDeque<(Grant, Given)>>,
-    /// Listeners that there are.
+    /// Listeners that exist.
     listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
-    /// Requests whose answers are thrown away when they come.
+    /// Requests whose replies are dropped when they arrive.
     abandoned: BTreeSet<u32>,
     mapped: BTreeMap<ChannelId, Mapped>,
 }
 
-/// Memory of a region that is mapped.
+/// Mapped memory of a region.
 #[derive(Debug)]
 struct Mapped {
-    /// None once the program has let go of it, or the right to it has been taken back.
+    /// `None` once the program has released it, or the right to it was revoked.
     memory: Option<SharedMemory>,
-    /// Kept by `memory` and its clones.
+    /// Refcount of `memory` and its clones.
     users: Arc<()>,
 }
 
-/// A wait for orders of the monitor. What came since the last look at them ends the sleep at once.
+/// Wait for orders of the monitor. An order that arrived since the last check ends the sleep immediately.
 struct Orders;
 
 impl Waiter for Orders {
@@ -95,7 +95,7 @@ impl Waiter for Orders {
     }
 }
 
-/// The line.
+/// Connection to the monitors.
 #[derive(Debug)]
 pub(crate) struct Link {
     next_request: Cell<u32>,
@@ -112,7 +112,7 @@ impl Link {
         }
     }
 
-    /// A number for a request: 24 bits, not 0, and of none whose answer may come yet.
+    /// Allocates a request number: 24 bits, not 0, and not that of an abandoned request.
     fn next_request(&self) -> u32 {
         loop {
             let request = self.next_request.get();
@@ -123,12 +123,12 @@ impl Link {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for its reply.
     pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
         self.ask_and_get(body, timeout).map(|(reply, _)| reply)
     }
 
-    /// As [`ask`](Self::ask), of what is answered with memory and a lifeline.
+    /// Like [`ask`](Self::ask), for replies with memory and a lifeline.
     pub(crate) fn ask_and_get(&self, body: Request, timeout: Duration) -> Result<(Reply, Given), Error> {
         let request = self.next_request();
         self.say(request, body)?;
@@ -145,7 +145,7 @@ impl Link {
         }
     }
 
-    /// Asks for what has no answer.
+    /// Sends a request that has no reply.
     pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
         self.say(0, body)
     }
@@ -161,27 +161,27 @@ impl Link {
         }
     }
 
-    /// Gives an end of a channel back to the monitor.
+    /// Returns an end of a channel to the monitor.
     pub(crate) fn release(&self, channel: ChannelId) {
-        // Refused only for a channel that the monitor knows nothing of.
+        // Refused only if the monitor does not know the channel.
         let _ = Report::Released { channel }.to_bytes().map(|report| program::report(&report));
         self.arrived.borrow_mut().hung_up.remove(&channel);
     }
 
-    /// Keeps memory that was mapped, until [`let_go`](Self::let_go) or the monitor says so.
+    /// Keeps mapped memory until [`let_go`](Self::let_go), or until the monitor revokes it.
     pub(crate) fn map(&self, mapping: ChannelId, memory: SharedMemory, users: Arc<()>) {
         let mut arrived = self.arrived.borrow_mut();
-        // It may have been taken back at once.
+        // The right may have been revoked immediately.
         let memory = (!arrived.hung_up.remove(&mapping)).then_some(memory);
         arrived.mapped.insert(mapping, Mapped { memory, users });
     }
 
-    /// The memory of a mapping; `None` once the right to it has been taken back.
+    /// Returns the memory of a mapping; `None` once the right to it was revoked.
     pub(crate) fn mapped(&self, mapping: ChannelId) -> Option<SharedMemory> {
         self.arrived.borrow().mapped.get(&mapping)?.memory.clone()
     }
 
-    /// The program does not use a mapping any more, other than by clones of its memory.
+    /// Drops a mapping, except for clones of its memory.
     pub(crate) fn let_go(&self, mapping: ChannelId) {
         if let Some(mapped) = self.arrived.borrow_mut().mapped.get_mut(&mapping) {
             mapped.memory = None;
@@ -189,7 +189,7 @@ impl Link {
         self.release_unused();
     }
 
-    /// Gives mappings back whose memory nothing in the program reaches any more.
+    /// Returns mappings whose memory the program no longer references to the monitor.
     fn release_unused(&self) {
         let unused = |mapped: &Mapped| mapped.memory.is_none() && Arc::strong_count(&mapped.users) == 1;
         let mut arrived = self.arrived.borrow_mut();
@@ -198,35 +198,35 @@ impl Link {
         unused.into_iter().for_each(|(mapping, _)| self.release(mapping));
     }
 
-    /// Whether the other end of a channel is gone.
+    /// Whether the other end of a channel has ended.
     pub(crate) fn is_hung_up(&self, channel: ChannelId) -> bool {
         self.arrived.borrow().hung_up.contains(&channel)
     }
 
-    /// The next that connected to a listener.
+    /// Takes the next connection to a listener.
     pub(crate) fn next_incoming(&self, listener: u32) -> Option<(Grant, Given)> {
         self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
     }
 
-    /// Tells the monitor that `count` connections were accepted, so that it has room for more of them.
+    /// Acknowledges `count` accepted connections, so that the monitor has room for more.
     pub(crate) fn accepted(&self, count: u32) {
         // Refused only if the message were too long.
         let _ = self.tell(Request::Accepted { count });
     }
 
-    /// A listener is gone, and with it who connected to it and was not accepted.
+    /// Removes a listener, and closes the connections to it that were not accepted.
     pub(crate) fn forget_listener(&self, listener: u32) {
         let dropped = {
             let mut arrived = self.arrived.borrow_mut();
             arrived.listeners.remove(&listener);
             arrived.incoming.remove(&listener).unwrap_or_default()
         };
-        // If that cannot be said, the name goes with the program.
+        // If this fails, the name is released with the program.
         let _ = self.tell(Request::Withdraw { listener });
         dropped.into_iter().for_each(|(grant, _)| self.turn_away(&grant));
     }
 
-    /// A peer that connected too late sees an end.
+    /// Closes a connection that arrived too late: the peer sees its channel end.
     fn turn_away(&self, grant: &Grant) {
         self.release(grant.hop);
         self.accepted(1);
@@ -246,7 +246,7 @@ impl Link {
         found?.unwrap_or_else(|| Err(Error::TimedOut { what: what.to_string(), timeout }))
     }
 
-    /// Takes in what has arrived.
+    /// Handles the messages that have arrived.
     pub(crate) fn listen(&self) -> Result<(), Error> {
         let mut buffer = self.buffer.borrow_mut();
         loop {
@@ -267,7 +267,7 @@ impl Link {
                 Some(mapped) => mapped.memory = None,
                 None => drop(arrived.hung_up.insert(channel)),
             },
-            // Which doorbell is a channel's does not matter: any of them ends a sleep.
+            // Which channel a doorbell belongs to does not matter: any doorbell ends a sleep.
             Order::Deliver { message, channel, attachments, .. } => {
                 let given = Given::new(channel, &attachments);
                 let message = MonitorMessage::from_bytes(&message).map_err(|error| nonsense(&error))?;
@@ -282,12 +282,12 @@ impl Link {
                     }
                     body if request != 0 && !arrived.abandoned.remove(&request) => {
                         if let Reply::Export { listener } = body {
-                            // A peer may connect next, before this answer is looked at.
+                            // A peer may connect next, before this reply is processed.
                             arrived.listeners.insert(listener);
                         }
                         arrived.replies.insert(request, (body, given));
                     }
-                    // An answer that came too late.
+                    // Reply to an abandoned request.
                     Reply::RegionMap { .. } => {
                         drop(arrived);
                         self.release(channel);
@@ -301,7 +301,7 @@ impl Link {
     }
 }
 
-/// An answer to another question.
+/// Error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: &Reply) -> Error {
     let said: String = alloc::format!("{reply:?}").chars().take(80).collect();
     Error::MonitorProtocol(said)

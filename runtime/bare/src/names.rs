@@ -1,5 +1,5 @@
-//! Locks of the machine, as in `tombolo`. A board has no names of its own, so that a lock of `@NODE/NAME` is
-//! that of a node with an operating system.
+//! Locks of the machine, as in `tombolo`. A board has no names of its own, so a lock `@NODE/NAME` belongs to
+//! a node with an operating system.
 
 use alloc::borrow::ToOwned;
 use alloc::rc::Rc;
@@ -14,21 +14,21 @@ use crate::domain::Domain;
 use crate::error::{Error, Fault};
 use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
 
-/// What of the machine's names programs on boards can use.
+/// Access to the part of the machine's names that programs on boards can use.
 #[derive(Clone, Debug)]
 pub struct Names {
     link: Rc<Link>,
 }
 
 impl Domain {
-    /// The names of the machine.
+    /// Returns access to the names of the machine.
     #[must_use]
     pub fn names(&self) -> Names {
         Names { link: Rc::clone(&self.link) }
     }
 }
 
-/// A lock by its name. It is given in the order of requests, and taken from a program that dies.
+/// Named lock. It is granted in the order of the requests, and released when its holder dies.
 #[derive(Clone, Debug)]
 pub struct Lock {
     link: Rc<Link>,
@@ -37,7 +37,7 @@ pub struct Lock {
 }
 
 impl Names {
-    /// A lock. It need not be made.
+    /// Returns the lock with this name. It does not have to be created first.
     ///
     /// # Errors
     /// [`NameFault::BadName`] in [`Error::Monitor`].
@@ -56,10 +56,10 @@ impl Lock {
         Request::Names { scope: self.scope.clone(), operation }
     }
 
-    /// Takes it, waiting up to `timeout` for those who have asked before.
+    /// Acquires the lock, waiting up to `timeout` for earlier requests.
     ///
     /// # Errors
-    /// [`NameFault::Locked`] in [`Error::Monitor`] says who held it all the time.
+    /// [`NameFault::Locked`] in [`Error::Monitor`] with the holder, if it was not released in time.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard, Error> {
         let request = self.asked(Operation::Lock { name: self.name.clone(), timeout });
         match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
@@ -71,7 +71,7 @@ impl Lock {
     }
 }
 
-/// A lock that this program holds, until this is dropped or the program ends.
+/// Acquired lock, held until this is dropped or the program ends.
 #[derive(Debug)]
 pub struct LockGuard {
     lock: Lock,
@@ -80,17 +80,16 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// A number that is larger than that of everybody who held the lock before, for as long as the machine is
-    /// up.
+    /// Fencing token: larger than that of every earlier holder of the lock, while the machine is up.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// Gives it back, and says whether that worked; dropping does the same and says nothing.
+    /// Releases the lock and reports errors; dropping the guard ignores them.
     ///
     /// # Errors
-    /// [`NameFault::NotHeld`] in [`Error::Monitor`] when it was lost meanwhile.
+    /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the lock was lost meanwhile.
     pub fn release(mut self) -> Result<(), Error> {
         self.held = false;
         match self.lock.link.ask(self.unlock(), ANSWER_TIMEOUT)? {
@@ -107,7 +106,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held {
-            // If that cannot be said, the lock goes with the program.
+            // If this fails, the lock is released with the program.
             let _ = self.lock.link.tell(self.unlock());
         }
     }

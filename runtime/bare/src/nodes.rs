@@ -1,4 +1,4 @@
-//! The nodes and windows of a machine, to choose from.
+//! Nodes and windows of a machine, for programs that choose between them.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::link::{ANSWER_TIMEOUT, unexpected};
 
 impl Domain {
-    /// The machine's nodes, by id.
+    /// Returns the nodes of the machine, by id.
     ///
     /// # Errors
     /// [`Error::Monitor`], [`Error::TimedOut`].
@@ -24,8 +24,8 @@ impl Domain {
         })
     }
 
-    /// The machine's windows, by number: first those between a node and the host, then those that several
-    /// nodes share.
+    /// Returns the windows of the machine, by number: first those between a node and the host, then those
+    /// that several nodes share.
     ///
     /// # Errors
     /// [`Error::Monitor`], [`Error::TimedOut`].

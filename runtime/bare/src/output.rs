@@ -1,23 +1,23 @@
-//! Printing: to the program that started this one, or to the board's console. None of it ever waits: what
-//! finds no room is dropped, and the output says how much.
+//! Output to the program that started this one, or to the board's console. Writing never waits: bytes that
+//! find no room are dropped, and the output reports their number.
 
 use alloc::string::String;
 use core::fmt::{Arguments, Write};
 
 use tombolo_platform_bare::program;
 
-/// The streams that output can go to.
+/// Stream that output is written to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
-    /// The board's console: `tombolo console`.
+    /// Console of the board: `tombolo console`.
     Console,
-    /// Output, as of any program: `tombolo run` shows it.
+    /// Standard output, which `tombolo run` prints.
     Output,
-    /// Errors, likewise.
+    /// Standard error, which `tombolo run` prints.
     Error,
 }
 
-/// Writes bytes; returns how many were taken.
+/// Writes bytes; returns the number of bytes accepted.
 pub fn write(stream: Stream, bytes: &[u8]) -> usize {
     let number = match stream {
         Stream::Console => 0,
@@ -27,11 +27,11 @@ pub fn write(stream: Stream, bytes: &[u8]) -> usize {
     program::print(number, bytes)
 }
 
-/// What the macros do: one write for each.
+/// Implements the macros: one write per call.
 #[doc(hidden)]
 pub fn write_formatted(stream: Stream, arguments: Arguments<'_>, end: &str) {
     let mut text = String::new();
-    // Writing to a string cannot fail; what a value's own formatting refuses is left out.
+    // Writing to a string cannot fail; if a value's own formatting fails, its text is incomplete.
     let _ = text.write_fmt(arguments);
     text.push_str(end);
     write(stream, text.as_bytes());

@@ -1,9 +1,9 @@
-//! Regions of memory and the rights to them, as in `tombolo`: in windows, which are all the memory that a
+//! Regions of memory and capabilities to them, as in `tombolo`. They are in windows, the only memory that a
 //! board shares with other nodes.
 //!
-//! A program on a board reaches all of its window, and nothing but this crate keeps it to what it has mapped.
-//! When a right is taken back, the program lets go at its next call of this crate, by itself, once it has
-//! dropped what [`Mapping::memory`] gave it; if it does not in time, it is ended.
+//! A program on a board can access its whole window; only this crate restricts it to what it has mapped.
+//! After a revocation, the program releases the memory automatically at its next call into this crate, once
+//! it has dropped what [`Mapping::memory`] returned. If it does not in time, it is killed.
 
 use alloc::borrow::ToOwned;
 use alloc::rc::Rc;
@@ -24,7 +24,7 @@ use crate::domain::Domain;
 use crate::error::{Error, Fault};
 use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
 
-/// What a region is to be.
+/// Options for creating a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionOptions {
     length_bytes: u64,
@@ -34,30 +34,30 @@ pub struct RegionOptions {
 }
 
 impl RegionOptions {
-    /// A region of `length_bytes`, rounded up to pages, in the window of the host and the board that the
-    /// program runs on.
+    /// Options for a region of `length_bytes` bytes, rounded up to pages, in the window between the host and
+    /// the program's board.
     #[must_use]
     pub fn new(length_bytes: u64) -> Self {
         RegionOptions { length_bytes, node: None, alignment_bytes: 0, coherent: false }
     }
 
-    /// In the window of that name, or in the one that the board shares with that node. A board reaches the
-    /// windows alone that it is in.
+    /// Allocates the region in the window of that name, or in the one that the board shares with that node. A
+    /// board can only reach the windows that it is part of.
     #[must_use]
     pub fn in_window_of(mut self, name: &str) -> Self {
         self.node = Some(name.to_owned());
         self
     }
 
-    /// From an offset in the window that is a multiple of this, a power of two; 0 for any page.
+    /// Sets the alignment of the offset in the window, a power of two; 0 for a page.
     #[must_use]
     pub fn alignment_bytes(mut self, alignment_bytes: u64) -> Self {
         self.alignment_bytes = alignment_bytes;
         self
     }
 
-    /// Only where programs on both sides of the window see each other's stores without flushing caches:
-    /// refused elsewhere.
+    /// Requires that programs on both sides of the window see each other's stores without flushing caches;
+    /// fails where they do not.
     #[must_use]
     pub fn coherent(mut self) -> Self {
         self.coherent = true;
@@ -66,11 +66,12 @@ impl RegionOptions {
 }
 
 impl Domain {
-    /// Makes a region, and returns the capability to all of it. It exists for as long as a domain holds a
+    /// Creates a region, and returns the capability to all of it. The region exists while a domain holds a
     /// capability to it or has it mapped.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, no room in the window, a limit of the machine.
+    /// [`Error::Monitor`] if the node does not exist, the window is full, or a limit of the machine is
+    /// exceeded.
     pub fn create_region(&self, options: &RegionOptions) -> Result<Capability, Error> {
         let RegionOptions { length_bytes, alignment_bytes, coherent, .. } = *options;
         let node = options.node.clone().unwrap_or_else(|| self.node_name().to_owned());
@@ -81,11 +82,11 @@ impl Domain {
         }
     }
 
-    /// A capability that this program was granted or given, by its id. To be taken up once: when the last
-    /// copy of what is returned is dropped, the capability is let go.
+    /// Takes up a capability that was granted or given to this program, by its id. Take it up only once:
+    /// dropping the last clone of the returned value releases the capability.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it is another domain's, or not there any more.
+    /// [`Error::Monitor`] if it belongs to another domain or no longer exists.
     pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
         let accept = Request::CapabilityAccept { capability: id, granter: None, whole: false };
         match self.link.ask(accept, ANSWER_TIMEOUT)? {
@@ -95,14 +96,14 @@ impl Domain {
     }
 }
 
-/// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone
-/// and the last [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
+/// Right of this program to a part of a region. Clones refer to the same capability; it is released when the
+/// last clone and the last [`Mapping`] made with it are dropped. Capabilities derived from it remain.
 #[derive(Clone, Debug)]
 pub struct Capability {
     held: Rc<Held>,
 }
 
-/// What is let go with the last who needs it.
+/// State shared by clones and mappings; dropping the last one releases the capability.
 #[derive(Debug)]
 struct Held {
     link: Rc<Link>,
@@ -113,7 +114,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.kept.get() {
-            // If that cannot be said, the capability goes with the program.
+            // If this fails, the capability is released with the program.
             let _ = self.link.tell(Request::CapabilityDelete { capability: self.info.id });
         }
     }
@@ -124,44 +125,46 @@ impl Capability {
         Capability { held: Rc::new(Held { link: Rc::clone(link), info, kept: Cell::new(false) }) }
     }
 
-    /// Its id, which may travel in any message. It says nothing to those who do not hold it.
+    /// Id of the capability, which can be sent in any message. It is useless to domains that do not hold the
+    /// capability.
     #[must_use]
     pub fn id(&self) -> CapabilityId {
         self.held.info.id
     }
 
-    /// The region that it gives rights to.
+    /// Region that it gives rights to.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.held.info.region
     }
 
-    /// Which part of the region.
+    /// Part of the region that it covers.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.held.info.extent
     }
 
-    /// What may be done.
+    /// Rights that it gives.
     #[must_use]
     pub fn rights(&self) -> Rights {
         self.held.info.rights
     }
 
-    /// Derives another for this program: to `extent`, counted from the start of this one's part, or to all of
-    /// that, with those of the rights.
+    /// Derives a capability for this program with a subset of the rights: to `extent`, relative to the start
+    /// of this one's part, or to all of that part.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it does not lie inside, does not begin and end between pages, or the rights are
-    /// not there.
+    /// [`Error::Monitor`] if the extent is not inside or not aligned to pages, or this capability lacks the
+    /// rights.
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
         Ok(Capability::held(&self.held.link, self.derived(extent, rights, None)?))
     }
 
-    /// Derives another for `domain`, which takes it up by its id.
+    /// Derives a capability for `domain`, which takes it up by its id.
     ///
     /// # Errors
-    /// As [`derive`](Self::derive); this one does not give the right to grant, or there is no such domain.
+    /// Same as [`derive`](Self::derive); also if this capability lacks the right to grant, or the domain does
+    /// not exist.
     pub fn grant(&self, domain: DomainId, rights: Rights) -> Result<CapabilityInfo, Error> {
         self.derived(None, rights, Some(domain))
     }
@@ -180,11 +183,11 @@ impl Capability {
         }
     }
 
-    /// Maps its part of the region: with [`Rights::READ`], or with [`Rights::READ_WRITE`].
+    /// Maps its part of the region, with [`Rights::READ`] or [`Rights::READ_WRITE`].
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the rights are not there, it was revoked, or its bytes are in no window of this
-    /// board.
+    /// [`Error::Monitor`] if the rights are missing, the capability was revoked, or its bytes are in no
+    /// window of this board.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
         let request = Request::RegionMap { capability: self.id(), rights, pool: false };
         match self.held.link.ask_and_get(request, ANSWER_TIMEOUT)? {
@@ -193,20 +196,20 @@ impl Capability {
         }
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until no domain can reach
-    /// the memory by that any more.
+    /// Revokes everything that was derived from this capability, in every domain, and waits until no domain
+    /// can reach the memory through it.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`] when some have not let go even so.
-    /// [`Error::TimedOut`] when `timeout` is shorter than that takes; the revocation goes on.
+    /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`] if a domain still has the memory mapped.
+    /// [`Error::TimedOut`] if `timeout` is too short; the revocation continues.
     pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
         self.revoked(false, timeout)
     }
 
-    /// As [`revoke`](Self::revoke), and this one too.
+    /// Like [`revoke`](Self::revoke), and revokes this capability as well.
     ///
     /// # Errors
-    /// As [`revoke`](Self::revoke).
+    /// Same as [`revoke`](Self::revoke).
     pub fn revoke_all(&self, timeout: Duration) -> Result<Revoked, Error> {
         let revoked = self.revoked(true, timeout)?;
         self.held.kept.set(true);
@@ -222,15 +225,15 @@ impl Capability {
     }
 }
 
-/// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in;
-/// what an access returned was the region's.
+/// Mapped part of a region. Other domains may write to it at any time, so bytes are copied in and out; a
+/// successful access has accessed the region.
 #[derive(Debug)]
 pub struct Mapping {
     held: Rc<Held>,
     lifeline: ChannelId,
     extent: Extent,
     writable: bool,
-    /// How its lines reach others, where the memory is not coherent.
+    /// Cache maintenance operations, for memory that is not coherent.
     caches: Option<Caches>,
 }
 
@@ -251,26 +254,26 @@ impl Mapping {
         Ok(Mapping { held: Rc::clone(held), lifeline, extent, writable, caches })
     }
 
-    /// Which part of the region.
+    /// Part of the region that is mapped.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// How many bytes are mapped.
+    /// Length of the mapping, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.extent.length_bytes as usize
     }
 
-    /// Whether it can be written to.
+    /// Whether the mapping is writable.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// That the right to it has not been taken back, as far as the monitor has told: what was read before is
-    /// the region's, what was written before has arrived.
+    /// Fails if the right was revoked, as far as the monitor has reported. If it returns `Ok`, earlier reads
+    /// returned bytes of the region, and earlier writes have reached it.
     ///
     /// # Errors
     /// [`Error::Revoked`]; [`Error::MonitorProtocol`].
@@ -278,25 +281,26 @@ impl Mapping {
         self.reach().map(drop)
     }
 
-    /// The memory, after a look at what the monitor says.
+    /// Returns the memory, after handling the monitor's messages.
     fn reach(&self) -> Result<SharedMemory, Error> {
         self.held.link.listen()?;
         let revoked = Error::Revoked { region: self.held.info.region };
         self.held.link.mapped(self.lifeline).ok_or(revoked)
     }
 
-    /// Copies bytes out, from `offset_bytes` of what is mapped on.
+    /// Copies bytes from `offset_bytes` within the mapping into `target`.
     ///
     /// # Errors
-    /// [`Error::Revoked`], [`Error::OutOfRange`]. What `target` holds then means nothing.
+    /// [`Error::Revoked`], [`Error::OutOfRange`]. The contents of `target` are then undefined.
     pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), Error> {
         Ok(bytes::read(&self.reach()?, offset_bytes, target)?)
     }
 
-    /// Copies bytes in, and touches no other: two may write next to each other at once.
+    /// Copies `source` to `offset_bytes` within the mapping. No other bytes are touched: two writers may
+    /// write adjacent bytes concurrently.
     ///
     /// # Errors
-    /// [`Error::Revoked`], [`Error::OutOfRange`]; [`Error::Monitor`] where it is not mapped for writing.
+    /// [`Error::Revoked`], [`Error::OutOfRange`]; [`Error::Monitor`] if it is not mapped for writing.
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
         if !self.writable {
             let (capability, needed, given) = (self.held.info.id, Rights::WRITE, Rights::READ);
@@ -306,16 +310,17 @@ impl Mapping {
         Ok(bytes::write(&self.reach()?, offset_bytes, source)?)
     }
 
-    /// The memory in words, of what is mapped for writing and whose right has not been taken back. A
-    /// revocation waits until it and its clones are dropped, and a program that keeps them is ended.
+    /// Returns the memory as words, if it is mapped for writing and the right was not revoked. A revocation
+    /// waits until the returned value and its clones are dropped, and a program that keeps them is killed.
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         self.reach().ok().filter(|_| self.writable)
     }
 
-    /// This program's view of memory that is not coherent, whose loads and stores take write-backs and
-    /// invalidations; `None` where the memory is coherent, and where [`memory`](Self::memory) has none. The
-    /// view is made by each call, and lives as `memory` does. Who has one works in nothing else.
+    /// Returns this program's view of memory that is not coherent, whose loads and stores need write-backs
+    /// and invalidations; `None` if the memory is coherent, or [`memory`](Self::memory) returns `None`. Each
+    /// call creates a view; it keeps the mapping like `memory`. A program that uses a view must access the
+    /// memory only through it.
     ///
     /// # Errors
     /// [`Error::NoCacheInstructions`].

@@ -1,10 +1,10 @@
-//! How a program begins and ends.
+//! Entry and exit of a program.
 
 use core::fmt::Display;
 
-/// What a program's `main` returns: nothing, a status, or whether it went well.
+/// Return type of a program's `main`: nothing, a status, or a result.
 pub trait Outcome {
-    /// The exit status; a failure has been printed.
+    /// Returns the exit status; prints an error.
     fn status(self) -> u8;
 }
 
@@ -32,7 +32,7 @@ impl<E: Display> Outcome for Result<(), E> {
     }
 }
 
-/// Makes a function the program: `tombolo_bare::main!(main);`. It returns an [`Outcome`].
+/// Makes a function the program's main function: `tombolo_bare::main!(main);`. It returns an [`Outcome`].
 #[macro_export]
 macro_rules! main {
     ($main:path) => {

@@ -1,4 +1,4 @@
-//! Where C's pointers become references, and where panics end.
+//! Boundary to C: converts pointers to references, and stops panics.
 
 use alloc::ffi::CString;
 use core::cell::UnsafeCell;
@@ -11,7 +11,7 @@ use tombolo_bare::prelude::*;
 use crate::status::{Failure, Status, remember};
 use crate::system;
 
-/// Does something for C: its error is remembered, a panic is one.
+/// Runs `body` for C: its error is stored for `tombolo_last_error`, and a panic becomes an error.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
     match system::caught(body) {
         Ok(Ok(())) => Status::Ok,
@@ -23,7 +23,7 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
     }
 }
 
-/// Answers a question whose answer is a value.
+/// Runs `body` for a function that returns a value; returns `otherwise` on an error.
 pub(crate) fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
     let mut answer = otherwise;
     guard(|| {
@@ -33,52 +33,52 @@ pub(crate) fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) ->
     answer
 }
 
-/// What a pointer points to.
+/// Converts a pointer to a reference.
 ///
 /// # Safety
-/// It is null, or points to a `T` that does not change while the reference lives.
+/// The pointer is null, or points to a `T` that does not change while the reference lives.
 pub(crate) unsafe fn shared<'a, T>(pointer: *const T, what: &'static str) -> Result<&'a T, Failure> {
-    // SAFETY: null is told apart here; all else is this function's own condition.
+    // SAFETY: null is checked here; everything else is this function's safety condition.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
 }
 
-/// Puts a value where C wants it.
+/// Writes a value through a pointer from C.
 ///
 /// # Safety
-/// The pointer is null, or points to room for a `T` that only the caller uses.
+/// The pointer is null, or points to writable memory for a `T` that only the caller uses.
 pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &'static str) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; the rest is this function's own condition. What was there is C's and has nothing to
-    // drop.
+    // SAFETY: not null; the rest is this function's safety condition. The previous value belongs to C and
+    // needs no drop.
     unsafe { pointer.write(value) };
     Ok(())
 }
 
-/// Fails before anything is done whose result could not be given back.
+/// Fails if a result pointer is null, before anything is done whose result could not be returned.
 pub(crate) fn present<T>(pointer: *mut T, what: &'static str) -> Result<(), Failure> {
     if pointer.is_null() { Err(null(what)) } else { Ok(()) }
 }
 
-/// A text that ends with a zero byte.
+/// Converts a C string to a `str`.
 ///
 /// # Safety
-/// The pointer is null, or points to such a text, which does not change while the reference lives.
+/// The pointer is null, or points to a C string that does not change while the reference lives.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &'static str) -> Result<&'a str, Failure> {
     if pointer.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; the rest is this function's own condition.
+    // SAFETY: not null; the rest is this function's safety condition.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
-/// Bytes to read.
+/// Converts a pointer and a length to a byte slice.
 ///
 /// # Safety
-/// The pointer points to that many bytes, which do not change while the reference lives; null is allowed for
-/// none.
+/// The pointer points to `length` bytes that do not change while the reference lives; it may be null if the
+/// length is 0.
 pub(crate) unsafe fn bytes<'a>(
     pointer: *const u8,
     length: usize,
@@ -90,15 +90,15 @@ pub(crate) unsafe fn bytes<'a>(
     if pointer.is_null() || length > isize::MAX as usize {
         return Err(null(what));
     }
-    // SAFETY: not null and not longer than any object can be; the rest is this function's own condition.
+    // SAFETY: not null, and not longer than any object can be; the rest is this function's safety condition.
     Ok(unsafe { core::slice::from_raw_parts(pointer, length) })
 }
 
-/// Bytes to write.
+/// Converts a pointer and a length to a mutable byte slice.
 ///
 /// # Safety
-/// The pointer points to that many bytes, which only the caller uses while the reference lives; null is
-/// allowed for none.
+/// The pointer points to `length` bytes that only the caller uses while the reference lives; it may be null
+/// if the length is 0.
 pub(crate) unsafe fn bytes_mut<'a>(
     pointer: *mut u8,
     length: usize,
@@ -110,9 +110,9 @@ pub(crate) unsafe fn bytes_mut<'a>(
     if pointer.is_null() || length > isize::MAX as usize {
         return Err(null(what));
     }
-    // SAFETY: not null and not longer than any object can be; the rest is this function's own condition. The
-    // bytes are the C program's: whatever it wrote to them or not, they have values as far as this side
-    // knows.
+    // SAFETY: not null, and not longer than any object can be; the rest is this function's safety condition.
+    // The memory belongs to the C program and has some value from the point of view of this library, whether
+    // C initialized it or not.
     Ok(unsafe { core::slice::from_raw_parts_mut(pointer, length) })
 }
 
@@ -120,20 +120,20 @@ fn null(what: &'static str) -> Failure {
     Failure::invalid(format!("{what} is null"))
 }
 
-/// A text for C to read, as long as its owner lives.
+/// Converts a text to a C string, which C may read while its owner lives.
 pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// Something that one thread uses at a time. C cannot be held to that, so it is checked: a callback that uses
-/// the channel that it was called for, or a second thread, is told [`Status::Busy`].
+/// Cell that one thread uses at a time. C cannot be forced to do so, so it is checked: a callback that uses
+/// the channel that it was called for, or a second thread, gets [`Status::Busy`].
 #[derive(Debug)]
 pub(crate) struct Exclusive<T> {
     busy: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-/// Frees what is in use again, also after a panic.
+/// Clears the mark on drop, also after a panic.
 struct Free<'a>(&'a AtomicBool);
 
 impl Drop for Free<'_> {
@@ -147,7 +147,7 @@ impl<T> Exclusive<T> {
         Exclusive { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Uses it.
+    /// Runs `body` with the value, or fails if it is in use.
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> Result<R, Failure>) -> Result<R, Failure> {
         if self.busy.swap(true, Ordering::Acquire) {
@@ -155,17 +155,18 @@ impl<T> Exclusive<T> {
         }
         let _free = Free(&self.busy);
         // SAFETY: the thread that found the mark clear has set it, and clears it only after this reference is
-        // gone; so there is one at a time. The value is not moved: it goes with `self`, which is borrowed.
+        // gone, so there is one reference at a time. The value is not moved: it is part of `self`, which is
+        // borrowed.
         body(unsafe { &mut *self.value.get() })
     }
 
-    /// What was in it, for who has it alone.
+    /// Returns the value of a cell that the caller owns.
     #[cfg(not(target_os = "none"))]
     pub(crate) fn into_inner(self) -> T {
         self.value.into_inner()
     }
 
-    /// Marks it as in use for ever, unless it is.
+    /// Marks the cell as in use permanently, unless it is in use.
     pub(crate) fn retire(&self) -> Result<(), Failure> {
         if self.busy.swap(true, Ordering::Acquire) { Err(in_use()) } else { Ok(()) }
     }
@@ -178,17 +179,17 @@ fn in_use() -> Failure {
     )
 }
 
-/// Gives a handle to C.
+/// Converts a value to a handle for C.
 pub(crate) fn hand_out<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Takes a handle back. Null is none.
+/// Takes a handle back from C. Returns `None` for null.
 ///
 /// # Safety
-/// The pointer is null, or came from [`hand_out`] and was not taken back.
+/// The pointer is null, or came from [`hand_out`] and was not taken back before.
 pub(crate) unsafe fn take_back<T>(pointer: *mut T) -> Option<Box<T>> {
-    // SAFETY: not null, and by this function's own condition what `Box::into_raw` made, once.
+    // SAFETY: not null, and by this function's safety condition the result of one `Box::into_raw`.
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
 

@@ -1,4 +1,4 @@
-//! Domains, listeners, and how channels are opened.
+//! Domains, listeners, and opening of channels.
 
 use alloc::ffi::CString;
 use core::ffi::c_char;
@@ -27,9 +27,9 @@ pub struct DomainHandle {
 /// `tombolo_listener`.
 #[derive(Debug)]
 pub enum ListenerHandle {
-    /// For channels.
+    /// Listener for ordinary channels.
     Plain(Listener),
-    /// For bulk channels.
+    /// Listener for bulk channels.
     #[cfg(not(target_os = "none"))]
     Bulk(Listener<BulkChannel>),
 }
@@ -90,7 +90,7 @@ impl Options {
 /// # Safety
 /// The pointer is null, or points to options.
 pub(crate) unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     match unsafe { pointer.as_ref() } {
         None => Ok(ChannelOptions::default()),
         Some(options) => options.read(),
@@ -109,13 +109,13 @@ pub(crate) fn of(domain: Domain) -> DomainHandle {
 /// `tombolo_attach`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Status {
     guard(|| {
         present(result, "where to put the domain")?;
         let domain = handle(system::attach()?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, domain, "where to put the domain") }
     })
 }
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Statu
 /// `tombolo_attach_to_machine`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_attach_to_machine(
@@ -132,10 +132,10 @@ pub unsafe extern "C" fn tombolo_attach_to_machine(
 ) -> Status {
     guard(|| {
         present(result, "where to put the domain")?;
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         let name = unsafe { text(name, "the name of the machine") }?;
         let domain = handle(Domain::attach_to_machine(name)?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, domain, "where to put the domain") }
     })
 }
@@ -143,11 +143,11 @@ pub unsafe extern "C" fn tombolo_attach_to_machine(
 /// `tombolo_detach`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_detach(domain: *mut DomainHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(domain) });
         Ok(())
     });
@@ -156,47 +156,47 @@ pub unsafe extern "C" fn tombolo_detach(domain: *mut DomainHandle) {
 /// `tombolo_domain_id`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_domain_id(domain: *const DomainHandle) -> u64 {
-    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    // SAFETY: a live handle, by the contract; it never changes.
     ask(0, || Ok(unsafe { shared(domain, "the domain") }?.domain.id().to_bits()))
 }
 
 /// `tombolo_node_name`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_node_name(domain: *const DomainHandle) -> *const c_char {
-    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    // SAFETY: a live handle, by the contract; it never changes.
     ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.node.as_ptr()))
 }
 
 /// `tombolo_machine_name`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_machine_name(domain: *const DomainHandle) -> *const c_char {
-    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    // SAFETY: a live handle, by the contract; it never changes.
     ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.machine.as_ptr()))
 }
 
 /// `tombolo_was_spawned`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_was_spawned(domain: *const DomainHandle) -> bool {
-    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    // SAFETY: a live handle, by the contract; it never changes.
     ask(false, || Ok(unsafe { shared(domain, "the domain") }?.domain.was_spawned()))
 }
 
 /// `tombolo_export`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_export(
     domain: *const DomainHandle,
@@ -206,11 +206,11 @@ pub unsafe extern "C" fn tombolo_export(
 ) -> Status {
     guard(|| {
         present(result, "where to put the listener")?;
-        // SAFETY: a live handle, a text and options, by the contract.
+        // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = hand_out(ListenerHandle::from(how.export(&domain.domain, name)?));
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })
 }
@@ -218,11 +218,11 @@ pub unsafe extern "C" fn tombolo_export(
 /// `tombolo_unexport`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_unexport(listener: *mut ListenerHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(listener) });
         Ok(())
     });
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn tombolo_unexport(listener: *mut ListenerHandle) {
 /// `tombolo_accept`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_accept(
     listener: *const ListenerHandle,
@@ -240,11 +240,11 @@ pub unsafe extern "C" fn tombolo_accept(
 ) -> Status {
     guard(|| {
         present(result, "where to put the channel")?;
-        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        // SAFETY: a live handle, by the contract; the object is `Sync`.
         let listener = unsafe { shared(listener, "the listener") }?;
         let channel =
             ChannelHandle::hand_out(listener.plain()?.within(Duration::from_nanos(timeout_ns)).accept()?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, channel, "where to put the channel") }
     })
 }
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn tombolo_accept(
 /// `tombolo_connect`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_connect(
     domain: *const DomainHandle,
@@ -263,11 +263,11 @@ pub unsafe extern "C" fn tombolo_connect(
 ) -> Status {
     guard(|| {
         present(result, "where to put the channel")?;
-        // SAFETY: a live handle, a text and options, by the contract.
+        // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }

@@ -1,4 +1,4 @@
-//! The job that a program was started in.
+//! Job that a program was started in.
 
 use core::ffi::c_char;
 use core::time::Duration;
@@ -24,13 +24,13 @@ pub struct Job {
 /// `tombolo_get_job`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_get_job(domain: *const DomainHandle, result: *mut Job) -> Status {
     guard(|| {
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
-        // SAFETY: the caller's room for a job, by the contract.
+        // SAFETY: valid for a write of a job, by the contract.
         unsafe { put(result, Job { rank: job.rank(), size: job.size() }, "where to put the job") }
     })
 }
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn tombolo_get_job(domain: *const DomainHandle, result: *m
 /// `tombolo_job_name`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_job_name(
     domain: *const DomainHandle,
@@ -47,11 +47,11 @@ pub unsafe extern "C" fn tombolo_job_name(
     capacity: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         let name = job.name(unsafe { text(name, "the name") }?);
-        // SAFETY: as many bytes of the caller's, by the contract.
+        // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast::<u8>(), capacity, "the buffer") }?;
         let needed = name.len() + 1;
         let Some(room) = room.get_mut(..needed) else {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tombolo_job_name(
 /// `tombolo_job_channel`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_job_channel(
     domain: *const DomainHandle,
@@ -77,10 +77,10 @@ pub unsafe extern "C" fn tombolo_job_channel(
 ) -> Status {
     guard(|| {
         present(result, "where to put the channel")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
         let channel = job.within(Duration::from_nanos(timeout_ns)).channel_to(rank)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn tombolo_job_channel(
 /// `tombolo_job_bulk`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_job_bulk(
@@ -99,10 +99,10 @@ pub unsafe extern "C" fn tombolo_job_bulk(
 ) -> Status {
     guard(|| {
         present(result, "where to put the bulk channel")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
         let channel = job.within(Duration::from_nanos(timeout_ns)).bulk_channel_to(rank)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
 }

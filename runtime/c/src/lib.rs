@@ -1,15 +1,15 @@
-//! Tombolo for C: implements the functions that `tombolo.h` declares.
+//! Tombolo for C: implements the functions declared in `tombolo.h`.
 //!
-//! The header is their documentation. A handle is a box that C holds by its address. Every function checks
-//! what can be checked (null, UTF-8, a handle that is in use), turns errors into a [`Status`] and stores
-//! their text for `tombolo_last_error`. A panic becomes [`Status::Internal`] and never crosses into C.
-//! Sending and receiving do not allocate unless they fail.
+//! The header documents them. A handle is a box that C holds by its address. Every function checks what can
+//! be checked (null, UTF-8, a handle that is in use), converts errors to a [`Status`], and stores their text
+//! for `tombolo_last_error`. A panic becomes [`Status::Internal`] and never unwinds into C. Sending and
+//! receiving do not allocate unless they fail.
 //!
-//! On boards without an operating system, `tombolo_bare` takes the place of `tombolo`: there are domains,
-//! names, channels and jobs. Programs that call what is not there do not link.
+//! On boards without an operating system, `tombolo_bare` replaces `tombolo`: it provides domains, names,
+//! channels and jobs. Programs that call any other function do not link.
 //!
-//! The caller is responsible for the rest, and the `# Safety` section of each function names it: pointers are
-//! null or valid for the stated length, and handles came from this library and were not given back.
+//! The caller is responsible for the rest, listed in the `# Safety` section of each function: pointers are
+//! null or valid for the stated length, and handles came from this library and were not released.
 #![cfg_attr(target_os = "none", no_std)]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! What a function came to: a number with a name, and a text that says what happened to whom.
+//! Status of a function: a number with a name, and a text with the details of the error.
 
 use alloc::borrow::Cow;
 use alloc::ffi::CString;
@@ -17,7 +17,7 @@ use crate::system;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// What a function came to; the numbers of `tombolo.h`.
+        /// Status that a function returns, with the numbers of `tombolo.h`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(i32)]
         pub enum Status {
@@ -25,10 +25,10 @@ macro_rules! statuses {
         }
 
         impl Status {
-            /// All of them, in order.
+            /// All statuses, in order.
             pub const ALL: &'static [Status] = &[$(Status::$name),*];
 
-            /// Its name in `tombolo.h`.
+            /// Name of the status in `tombolo.h`.
             #[must_use]
             pub fn name(self) -> &'static CStr {
                 match self {
@@ -40,9 +40,9 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// It was done.
+    /// The function succeeded.
     Ok = 0, c"TOMBOLO_OK";
-    /// No room, or nothing there, right now.
+    /// There is no room, or no message, at the moment.
     WouldBlock = 1, c"TOMBOLO_WOULD_BLOCK";
     /// The deadline passed.
     TimedOut = 2, c"TOMBOLO_TIMED_OUT";
@@ -50,33 +50,33 @@ statuses! {
     Closed = 3, c"TOMBOLO_CLOSED";
     /// The peer died, or its node was lost.
     PeerDied = 4, c"TOMBOLO_PEER_DIED";
-    /// The message is longer than the channel carries.
+    /// The message exceeds the maximum length of the channel.
     TooLong = 5, c"TOMBOLO_TOO_LONG";
-    /// The two sides do not fit.
+    /// The two sides of the channel are incompatible.
     Refused = 6, c"TOMBOLO_REFUSED";
     /// The peer broke the protocol.
     Violation = 7, c"TOMBOLO_VIOLATION";
-    /// There is no such name.
+    /// The name does not exist.
     NoSuchName = 8, c"TOMBOLO_NO_SUCH_NAME";
-    /// Another program has it already.
+    /// Another program has claimed the name.
     NameTaken = 9, c"TOMBOLO_NAME_TAKEN";
-    /// It is no name.
+    /// The name is invalid.
     BadName = 10, c"TOMBOLO_BAD_NAME";
-    /// No node of that name.
+    /// The node does not exist.
     NoSuchNode = 11, c"TOMBOLO_NO_SUCH_NODE";
     /// The node is not running.
     NodeDown = 12, c"TOMBOLO_NODE_DOWN";
-    /// No live domain with that id.
+    /// There is no live domain with that id.
     NoSuchDomain = 13, c"TOMBOLO_NO_SUCH_DOMAIN";
-    /// The image cannot be used there.
+    /// The image cannot be used on that node.
     BadImage = 14, c"TOMBOLO_BAD_IMAGE";
     /// The program did not start.
     StartFailed = 15, c"TOMBOLO_START_FAILED";
     /// The nodes cannot reach each other.
     NoLink = 16, c"TOMBOLO_NO_LINK";
-    /// A limit of the machine was met.
+    /// A limit of the machine is exceeded.
     Limit = 17, c"TOMBOLO_LIMIT";
-    /// The monitor declined.
+    /// The monitor refused the request.
     Denied = 18, c"TOMBOLO_DENIED";
     /// The monitor is gone.
     MonitorLost = 19, c"TOMBOLO_MONITOR_LOST";
@@ -84,103 +84,103 @@ statuses! {
     NoMachine = 20, c"TOMBOLO_NO_MACHINE";
     /// The monitor broke the protocol.
     MonitorProtocol = 21, c"TOMBOLO_MONITOR_PROTOCOL";
-    /// A query as it was written cannot be understood.
+    /// The text of a query has a syntax error.
     BadText = 22, c"TOMBOLO_BAD_TEXT";
-    /// The operating system refused something.
+    /// The operating system returned an error.
     System = 23, c"TOMBOLO_SYSTEM";
-    /// An argument is null, or no UTF-8, or out of range.
+    /// An argument is null, not UTF-8, or out of range.
     InvalidArgument = 24, c"TOMBOLO_INVALID_ARGUMENT";
     /// The caller's buffer is too short.
     BufferTooShort = 25, c"TOMBOLO_BUFFER_TOO_SHORT";
     /// The handle is in use.
     Busy = 26, c"TOMBOLO_BUSY";
-    /// A defect of the library.
+    /// There is a defect in the library.
     Internal = 27, c"TOMBOLO_INTERNAL";
-    /// The right was taken back.
+    /// The right was revoked.
     Revoked = 28, c"TOMBOLO_REVOKED";
-    /// Bytes that do not lie in the memory.
+    /// The range is not within the memory.
     OutOfRange = 29, c"TOMBOLO_OUT_OF_RANGE";
-    /// The capability is gone, or another domain's.
+    /// The capability no longer exists, or belongs to another domain.
     NoSuchCapability = 30, c"TOMBOLO_NO_SUCH_CAPABILITY";
-    /// The capability does not give the right.
+    /// The capability lacks the right.
     LacksRight = 31, c"TOMBOLO_LACKS_RIGHT";
-    /// The bytes cannot be reached from there.
+    /// The bytes cannot be reached from that node.
     NotReachable = 32, c"TOMBOLO_NOT_REACHABLE";
-    /// Revoked, but some have not let go.
+    /// The capability was revoked, but some domains have not released the memory.
     StillHeld = 33, c"TOMBOLO_STILL_HELD";
-    /// A seal of the region is in the way, or something is in the way of a seal.
+    /// A seal of the region prevents the operation, or something prevents the seal.
     Sealed = 34, c"TOMBOLO_SEALED";
     /// All buffers of the pool are in use.
     NoBuffer = 35, c"TOMBOLO_NO_BUFFER";
-    /// The buffer's state does not allow it.
+    /// The state of the buffer does not allow the operation.
     BufferState = 36, c"TOMBOLO_BUFFER_STATE";
-    /// The pool is not, or cannot be, on the channel.
+    /// The pool is not on the channel, or cannot be.
     PoolRefused = 37, c"TOMBOLO_POOL_REFUSED";
-    /// What was sent did not arrive.
+    /// The contents of a transfer were lost.
     ContentLost = 38, c"TOMBOLO_CONTENT_LOST";
     /// The server answered with the error that the interface declares.
     Declined = 40, c"TOMBOLO_DECLINED";
     /// A value is longer than the interface allows.
     OverLimit = 41, c"TOMBOLO_OVER_LIMIT";
-    /// What the peer sent was refused.
+    /// A message of the peer does not conform to its interface.
     Malformed = 42, c"TOMBOLO_MALFORMED";
-    /// The server does not know the call.
+    /// The server does not implement the call.
     UnknownCall = 43, c"TOMBOLO_UNKNOWN_CALL";
     /// The server refused the request as malformed.
     RequestRefused = 44, c"TOMBOLO_REQUEST_REFUSED";
     /// The server does not serve the call.
     Unserved = 45, c"TOMBOLO_UNSERVED";
-    /// The answer is longer than the interface or the channel allows.
+    /// The answer exceeds the limits of the interface or the channel.
     AnswerTooLong = 46, c"TOMBOLO_ANSWER_TOO_LONG";
-    /// Too many calls wait for their answers.
+    /// Too many calls are outstanding.
     ServerBusy = 47, c"TOMBOLO_SERVER_BUSY";
-    /// The server gave a reason that is unknown here.
+    /// The server reported a reason that is unknown here.
     Fault = 48, c"TOMBOLO_FAULT";
     /// The memory given to a client or server is too small.
     NoMemory = 49, c"TOMBOLO_NO_MEMORY";
-    /// A handler answers later.
+    /// The handler will answer later.
     Later = 50, c"TOMBOLO_LATER";
-    /// The client does not wait for that answer any more.
+    /// The client no longer waits for that answer.
     NotOutstanding = 51, c"TOMBOLO_NOT_OUTSTANDING";
-    /// The link cannot carry what the interface passes.
+    /// The link does not support what the interface passes.
     CannotCarry = 52, c"TOMBOLO_CANNOT_CARRY";
     /// There was no room for a message in time.
     NoRoom = 53, c"TOMBOLO_NO_ROOM";
-    /// A one-way message with an ordinal that is unknown.
+    /// The ordinal of a one-way message is unknown.
     UnknownMessage = 54, c"TOMBOLO_UNKNOWN_MESSAGE";
-    /// A right or a buffer that came with a message is not its receiver's to take.
+    /// A right or a buffer in a message cannot be taken up by the receiver.
     RightRefused = 55, c"TOMBOLO_RIGHT_REFUSED";
-    /// The file was not granted, or not for that.
+    /// The file was not granted, or not for this operation.
     NotGranted = 56, c"TOMBOLO_NOT_GRANTED";
-    /// There is no such file.
+    /// The file does not exist.
     NoSuchFile = 57, c"TOMBOLO_NO_SUCH_FILE";
-    /// The file is there already.
+    /// The file already exists.
     FileExists = 58, c"TOMBOLO_FILE_EXISTS";
-    /// It is a folder.
+    /// The path is a folder.
     IsFolder = 59, c"TOMBOLO_IS_FOLDER";
-    /// It, or something on the way to it, is no folder.
+    /// The path, or a part of it, is not a folder.
     NotFolder = 60, c"TOMBOLO_NOT_FOLDER";
-    /// The file ended before all was read.
+    /// The file ended before everything was read.
     FileEnded = 61, c"TOMBOLO_FILE_ENDED";
-    /// It cannot be done to that file for another reason.
+    /// The operation on the file failed for another reason.
     FileFault = 62, c"TOMBOLO_FILE_FAULT";
-    /// The program has no place in a job, or there is no such rank.
+    /// The program is not part of a job, or the rank does not exist.
     NotInJob = 63, c"TOMBOLO_NOT_IN_JOB";
     /// A relay between the two ends died.
     RelayDied = 64, c"TOMBOLO_RELAY_DIED";
-    /// The listener refused the request with which a channel was to be opened.
+    /// The listener refused the request to open a channel.
     OpeningRefused = 65, c"TOMBOLO_OPENING_REFUSED";
-    /// The hub is closed, and for one that gets it is empty; or it was closed before.
+    /// The hub is closed, and empty in the case of a get; or it was closed before.
     HubClosed = 66, c"TOMBOLO_HUB_CLOSED";
     /// A lock or block is not held by the task; or it is, and was to be taken again.
     HubHeld = 67, c"TOMBOLO_HUB_HELD";
-    /// The hub is of another kind or type, or has no such operation.
+    /// The hub is of another kind or type, or does not support the operation.
     HubRefused = 68, c"TOMBOLO_HUB_REFUSED";
-    /// The other members of a group took this one for dead.
+    /// The other members of a group considered this one dead.
     Expelled = 69, c"TOMBOLO_EXPELLED";
-    /// The bytes are those of a part that was split off, or are mapped.
+    /// The bytes belong to a part that was split off, or are mapped.
     InUse = 70, c"TOMBOLO_IN_USE";
-    /// The capability is to something of another kind.
+    /// The capability refers to an object of another kind.
     WrongKind = 71, c"TOMBOLO_WRONG_KIND";
     /// A task ended with an error.
     TaskFailed = 72, c"TOMBOLO_TASK_FAILED";
@@ -192,7 +192,7 @@ statuses! {
     Cancelled = 75, c"TOMBOLO_TASK_CANCELLED";
 }
 
-/// Why something was not done.
+/// Error of a function that did nothing.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
@@ -212,7 +212,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
-            // Who polls meets it more often than a message: no text is made for it.
+            // Frequent when polling, so no text is formatted for it.
             Error::WouldBlock => Failure::new(Status::WouldBlock, "not ready: try again or wait"),
             error => Failure::new(status_of(&error), error.to_string()),
         }
@@ -280,14 +280,14 @@ fn status_of_fault(fault: &Fault) -> Status {
     }
 }
 
-/// The text of the last failure of a thread.
+/// Text of the last failure on a thread.
 pub(crate) enum Last {
     Fixed(&'static CStr),
     Own(CString),
 }
 
 impl Last {
-    /// That of a thread in which nothing has failed.
+    /// Text for a thread on which nothing has failed.
     pub(crate) const NONE: Last = Last::Fixed(c"nothing has failed in this thread");
 
     fn text(&self) -> &CStr {
@@ -298,7 +298,7 @@ impl Last {
     }
 }
 
-/// Keeps what happened for `tombolo_last_error`.
+/// Stores a failure for `tombolo_last_error`.
 pub(crate) fn remember(failure: Failure) -> Status {
     if failure.status == Status::WouldBlock {
         replace(Last::Fixed(c"not ready: try again or wait"));
@@ -313,11 +313,11 @@ fn keep(text: &str) {
 }
 
 fn replace(last: Last) {
-    // A thread that is ending does not ask any more.
+    // A thread that is ending makes no further calls.
     let _ = system::with_last(|kept| *kept = last);
 }
 
-/// What `tombolo_last_error` would say.
+/// Returns the text that `tombolo_last_error` would return.
 #[cfg(not(target_os = "none"))]
 pub(crate) fn last_text() -> String {
     system::with_last(|last| last.text().to_string_lossy().into_owned()).unwrap_or_default()
@@ -333,11 +333,11 @@ pub extern "C" fn tombolo_last_error() -> *const c_char {
 /// `tombolo_explain`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_explain(status: i32, what: *const c_char) -> i32 {
     guard(|| {
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         let what = unsafe { text(what, "the text") }?.to_owned();
         keep(&what);
         Ok(())
@@ -351,7 +351,7 @@ pub extern "C" fn tombolo_error_name(status: i32) -> *const c_char {
     name_of(status).as_ptr()
 }
 
-/// The name of a status by its number.
+/// Returns the name of a status number.
 pub(crate) fn name_of(status: i32) -> &'static CStr {
     let found = Status::ALL.iter().find(|known| **known as i32 == status);
     found.map_or(c"TOMBOLO_UNKNOWN_STATUS", |status| status.name())

@@ -1,4 +1,4 @@
-//! A client of a copy service.
+//! Client of a copy service.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tombolo_stubs::copies::{
 use crate::CopiesError;
 use crate::server::name_on;
 
-/// How long to wait for room at a time, before ends are taken.
+/// Timeout of a wait for room, after which ends are received.
 const ROOM: Duration = Duration::from_millis(1);
 
 /// Memory that a client has registered. It stays registered until it is withdrawn or the client ends.
@@ -27,26 +27,26 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How many bytes were registered.
+    /// Length of the registered memory, in bytes.
     #[must_use]
     pub fn length_bytes(self) -> u64 {
         self.length_bytes
     }
 
-    /// Whether it can be copied to.
+    /// Whether it can be the target of copies.
     #[must_use]
     pub fn is_writable(self) -> bool {
         self.writable
     }
 
-    /// The bytes from an offset on.
+    /// Returns the place at an offset in this memory.
     #[must_use]
     pub fn at(self, offset_bytes: u64) -> Place {
         Place { memory: self, offset_bytes }
     }
 }
 
-/// Bytes of memory that was registered, from an offset on.
+/// Place in registered memory, given by an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     memory: Memory,
@@ -59,7 +59,7 @@ impl From<Place> for CopyPlace {
     }
 }
 
-/// A copy that is to be done.
+/// Copy to be enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copy {
     source: Place,
@@ -69,14 +69,14 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Of `length_bytes` bytes.
+    /// Describes a copy of `length_bytes` bytes.
     #[must_use]
     pub fn new(source: Place, target: Place, length_bytes: u64) -> Copy {
         Copy { source, target, length_bytes, fence: false }
     }
 
-    /// The same behind a fence: it starts when all descriptors that this client enqueued before it have
-    /// ended, and is not done if one of those that were in progress failed.
+    /// Adds a fence: the copy starts when all descriptors that this client enqueued before it have ended, and
+    /// fails if one of those that were in progress failed.
     #[must_use]
     pub fn fenced(mut self) -> Copy {
         self.fence = true;
@@ -84,7 +84,7 @@ impl Copy {
     }
 }
 
-/// Bytes that are to be set to one value.
+/// Fill of a range with one byte value, to be enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fill {
     target: Place,
@@ -94,13 +94,13 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Of `length_bytes` bytes.
+    /// Describes a fill of `length_bytes` bytes.
     #[must_use]
     pub fn new(target: Place, byte: u8, length_bytes: u64) -> Fill {
         Fill { target, byte, length_bytes, fence: false }
     }
 
-    /// The same behind a fence, as [`Copy::fenced`].
+    /// Adds a fence, like [`Copy::fenced`].
     #[must_use]
     pub fn fenced(mut self) -> Fill {
         self.fence = true;
@@ -108,20 +108,20 @@ impl Fill {
     }
 }
 
-/// A copy or fill that was enqueued.
+/// Copy or fill that was enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Descriptor(u32);
 
-/// The end of a descriptor.
+/// End of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// The descriptor.
+    /// Descriptor that has ended.
     pub descriptor: Descriptor,
-    /// Why it was not done, if it was not: the bytes of its target are unspecified then.
+    /// Reason of the failure, if it failed: the bytes of its target are unspecified then.
     pub fault: Option<CopyFault>,
 }
 
-/// What the service said of ends, and was not asked for yet.
+/// Ends that the service reported and the program has not taken yet.
 #[derive(Debug, Default)]
 struct Ends(VecDeque<Ended>);
 
@@ -133,8 +133,8 @@ impl CopiesEvents for Ends {
     }
 }
 
-/// A client's connection to a copy service. What it has registered is withdrawn when it is dropped, and what
-/// it has enqueued is cancelled.
+/// Connection of a client to a copy service. Dropping it withdraws the registered memory and cancels the
+/// enqueued descriptors.
 #[derive(Debug)]
 pub struct Copies {
     client: CopiesClient<Channel, Ends>,
@@ -144,19 +144,19 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Connects to the service of that node.
+    /// Connects to the copy service of a node.
     ///
     /// # Errors
-    /// [`Error`]: no service on that node, in time.
+    /// [`Error`] if there is no service on that node in time.
     pub fn connect(domain: &Domain, node: &str) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
         Copies::over(options.connect(domain, name_on(node))?)
     }
 
-    /// Connects by a capability to the [listener](crate::Server::capability) of a service.
+    /// Connects with a capability for the [listener](crate::Server::capability) of a service.
     ///
     /// # Errors
-    /// As [`Domain::connect`].
+    /// Same as [`Domain::connect`].
     pub fn connect_by(domain: &Domain, service: &Capability) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
         Copies::over(options.connect(domain, service)?)
@@ -168,17 +168,17 @@ impl Copies {
         Ok(Copies { client, node, in_progress: BTreeSet::new(), last: 0 })
     }
 
-    /// The node of the service.
+    /// Name of the service's node.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Registers memory with those of the rights that the capability gives: [`Rights::READ`] to copy from it,
-    /// [`Rights::READ_WRITE`] to copy to it too. The capability has to give the right to grant.
+    /// Registers memory with a subset of the capability's rights: [`Rights::READ`] to copy from it,
+    /// [`Rights::READ_WRITE`] to copy to it as well. The capability has to include the right to grant.
     ///
     /// # Errors
-    /// [`CopiesError::Fault`]; [`Error::Monitor`] with what the capability lacks.
+    /// [`CopiesError::Fault`]; [`Error::Monitor`] with the right that the capability lacks.
     pub fn register(&mut self, memory: &Capability, rights: Rights) -> Result<Memory, CopiesError> {
         let memory = memory.copy_to(FarEnd::from(self.client.port()), rights)?;
         let answer = self.client.register(&CopiesRegisterRequest { memory });
@@ -191,10 +191,11 @@ impl Copies {
         }
     }
 
-    /// Withdraws memory: the service unmaps it and gives up its right to it.
+    /// Withdraws memory: the service unmaps it and releases its right to it.
     ///
     /// # Errors
-    /// [`CopyFault::IN_USE`] while a descriptor that has not ended uses it; [`CopyFault::UNKNOWN_MEMORY`].
+    /// [`CopyFault::IN_USE`] while a descriptor that has not ended uses the memory;
+    /// [`CopyFault::UNKNOWN_MEMORY`].
     pub fn withdraw(&mut self, memory: Memory) -> Result<(), CopiesError> {
         match self.client.withdraw(&CopiesWithdrawRequest { memory: memory.number }).map(|_| ()) {
             Ok(()) => Ok(()),
@@ -207,7 +208,7 @@ impl Copies {
         CopiesError::Fault { node: self.node.clone(), fault }
     }
 
-    /// Enqueues a copy. The service checks it, and tells what is wrong with it by its end.
+    /// Enqueues a copy. The service validates it, and reports errors in the end of the descriptor.
     ///
     /// # Errors
     /// [`CopiesError::Full`]; the end of the service.
@@ -220,10 +221,10 @@ impl Copies {
         Ok(self.enqueued(descriptor))
     }
 
-    /// Enqueues a fill, as [`enqueue`](Self::enqueue).
+    /// Enqueues a fill, like [`enqueue`](Self::enqueue).
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`enqueue`](Self::enqueue).
     pub fn enqueue_fill(&mut self, fill: &Fill) -> Result<Descriptor, CopiesError> {
         let descriptor = self.number()?;
         let Fill { target, byte, length_bytes, fence } = *fill;
@@ -233,8 +234,8 @@ impl Copies {
         Ok(self.enqueued(descriptor))
     }
 
-    /// Sends a message. While there is no room for it, ends are taken: the service takes no messages of a
-    /// client that does not take its ends.
+    /// Sends a message. Receives ends while there is no room: the service handles no messages of a client
+    /// that does not receive its ends.
     fn send(
         &mut self,
         tell: impl Fn(&mut CopiesClient<Channel, Ends>) -> Result<(), CallError<Error>>,
@@ -250,7 +251,7 @@ impl Copies {
         }
     }
 
-    /// A number that no descriptor in progress has.
+    /// Allocates a number that no descriptor in progress has.
     fn number(&mut self) -> Result<u32, CopiesError> {
         let limit = MAX_DESCRIPTORS as usize;
         if self.in_progress.len() >= limit {
@@ -269,14 +270,14 @@ impl Copies {
         Descriptor(descriptor)
     }
 
-    /// How many descriptors have ends that were not taken.
+    /// Number of descriptors whose ends were not taken.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.in_progress.len()
     }
 
-    /// Asks to cancel a descriptor. It still ends, with [`CopyFault::CANCELLED`] or with its result if it was
-    /// done already.
+    /// Requests cancellation of a descriptor. It still ends: with [`CopyFault::CANCELLED`], or with its
+    /// result if it was already done.
     ///
     /// # Errors
     /// The end of the service.
@@ -284,14 +285,14 @@ impl Copies {
         self.send(|client| client.cancel(&CopiesCancel { descriptor }))
     }
 
-    /// The next end, in the order in which the service's engines ended them; `None` if there is none now.
+    /// Returns the next end, in the order of completion; `None` if there is none now.
     ///
     /// # Errors
     /// The end of the service.
     pub fn poll(&mut self) -> Result<Option<Ended>, CopiesError> {
         loop {
             if let Some(ended) = self.client.events().0.pop_front() {
-                // What the service says of others means nothing.
+                // Ends of unknown descriptors are ignored.
                 if self.in_progress.remove(&ended.descriptor.0) {
                     return Ok(Some(ended));
                 }
@@ -301,7 +302,8 @@ impl Copies {
         }
     }
 
-    /// As [`poll`](Self::poll), waiting up to `timeout`. `None` also when no descriptor is in progress.
+    /// Like [`poll`](Self::poll), waiting up to `timeout`. Also returns `None` if no descriptor is in
+    /// progress.
     ///
     /// # Errors
     /// The end of the service.
@@ -317,12 +319,12 @@ impl Copies {
         }
     }
 
-    /// Waits for the end of one descriptor. Ends of others are kept for [`next`](Self::next). When it has not
-    /// ended after `timeout` it is still in progress.
+    /// Waits for the end of one descriptor. Ends of others are kept for [`next`](Self::next). If it has not
+    /// ended within `timeout`, it is still in progress.
     ///
     /// # Errors
-    /// [`CopiesError::Fault`]: it was not done. [`CopiesError::NotEnded`], [`CopiesError::NotInProgress`];
-    /// the end of the service.
+    /// [`CopiesError::Fault`] if it failed. [`CopiesError::NotEnded`], [`CopiesError::NotInProgress`]; the
+    /// end of the service.
     pub fn wait(&mut self, descriptor: Descriptor, timeout: Duration) -> Result<(), CopiesError> {
         let until = Instant::now().checked_add(timeout);
         loop {
@@ -344,7 +346,7 @@ impl Copies {
         }
     }
 
-    /// Waits for a message.
+    /// Waits for a message; returns false at the deadline.
     fn arrives(&mut self, until: Option<Instant>, timeout: Duration) -> Result<bool, CopiesError> {
         let left = until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
         match wait_any(&mut [self.client.port()], left) {

@@ -1,4 +1,4 @@
-//! Engines: what copies and fills memory in the background, and who chooses among them.
+//! Engines, which copy and fill memory in the background, and the choice between them.
 //!
 //! ```no_run
 //! use tombolo::Domain;
@@ -15,10 +15,10 @@
 //! # }
 //! ```
 //!
-//! What each engine costs by the length is measured by the first program of a node that asks. It is kept with
-//! the machine as records of its names (`copy.costs/NODE/ENGINE`), where all others find it; `tombolo bulk
-//! explain` shows which engine would be chosen and why. A channel is an engine too: [`far_engine`] has the
-//! far side copy, where a program [serves](CopyServer) the other end.
+//! The first program on a node that uses engines measures the cost of each one by length. The machine keeps
+//! the results as records of its names (`copy.costs/NODE/ENGINE`), where all other programs find them;
+//! `tombolo bulk explain` shows which engine would be chosen and why. A channel is an engine as well:
+//! [`far_engine`] lets the far side copy, if a program [serves](CopyServer) the other end.
 
 use std::sync::Arc;
 
@@ -42,19 +42,19 @@ pub use tombolo_platform::Deadline;
 pub use tombolo_platform::copy::attach::{ForeignProcess, allow as allow_copies_by};
 pub use tombolo_platform::copy::cuda::{Device, DeviceMemory, PinnedMemory};
 
-/// Bytes of each of the two memories that engines are measured with.
+/// Size of each of the two memories for measuring engines, in bytes.
 const MEASURED_BYTES: usize = 4 << 20;
 
-/// An engine that this node has not.
+/// Engine that is not available on this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
-    /// The engine that was asked for.
+    /// Name of the engine.
     pub engine: String,
-    /// The error that kept it from being used, as text.
+    /// Error that prevented its use, as text.
     pub why: String,
 }
 
-/// The engines of this node and what each costs. Everything of a [`Manager`] can be done with it.
+/// Engines of this node, with their costs. It has all operations of a [`Manager`].
 pub struct Engines {
     domain: Domain,
     manager: Manager,
@@ -82,7 +82,7 @@ impl std::ops::DerefMut for Engines {
     }
 }
 
-/// All engines that this node has.
+/// Starts all engines that this node has.
 fn all() -> Result<(Manager, Vec<Missing>), Error> {
     let (mut manager, mut missing) = (Manager::new(), Vec::new());
     manager.add(Box::new(Caller::new(Loop::Best, LIMIT)))?;
@@ -92,7 +92,7 @@ fn all() -> Result<(Manager, Vec<Missing>), Error> {
     let processors = thread::cpus()?.len();
     manager.add(Box::new(Threads::start(Loop::Best, 1, LIMIT)?))?;
     if processors > 1 {
-        // More are rarely faster: memory is what they share.
+        // More threads are rarely faster: they share the memory bandwidth.
         manager.add(Box::new(Threads::start(Loop::Best, processors.min(4), LIMIT)?))?;
     }
     manager.add(Box::new(Attach::start(LIMIT)?))?;
@@ -104,11 +104,11 @@ fn all() -> Result<(Manager, Vec<Missing>), Error> {
 }
 
 impl Engines {
-    /// The engines of the node of `domain`. Their costs are those that the machine knows; the first program
-    /// of a node measures them, which takes some tens of milliseconds.
+    /// Starts the engines of the node of `domain`. Their costs are those recorded by the machine; the first
+    /// program on a node measures them, which takes some tens of milliseconds.
     ///
     /// # Errors
-    /// No more threads or files; the monitor.
+    /// An error of the monitor, or if no thread or descriptor can be created.
     pub fn new(domain: &Domain) -> Result<Engines, Error> {
         let (manager, missing) = all()?;
         let mut engines = Engines { domain: domain.clone(), manager, missing };
@@ -118,19 +118,19 @@ impl Engines {
         Ok(engines)
     }
 
-    /// Engines that this node has not, and why.
+    /// Engines that this node does not have, with the reasons.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The name under which the machine keeps what an engine of this node costs.
+    /// Name of the record with the costs of an engine of this node.
     fn record_name(&self, engine: &str) -> String {
         format!("copy.costs/{}/{engine}", self.domain.node_name())
     }
 
-    /// Takes over what the machine knows; whether it knew anything of every engine that copies what is
-    /// mapped. What makes no sense is passed over: any program may set a record.
+    /// Loads the recorded costs. Returns whether there are some for every engine that copies mapped memory.
+    /// Invalid values are ignored, because any program can set a record.
     fn recall(&mut self) -> Result<bool, Error> {
         let pattern = format!("{}*", self.record_name(""));
         let records = self.domain.names().find(&pattern)?;
@@ -152,10 +152,11 @@ impl Engines {
         Ok(known == wanted)
     }
 
-    /// Measures all engines anew, and has the machine keep it. Says what could not be measured, and why.
+    /// Measures all engines again, and records the results with the machine. Returns what could not be
+    /// measured, with the reasons.
     ///
     /// # Errors
-    /// Out of memory; the monitor.
+    /// An error of the monitor, or if there is not enough memory.
     pub fn calibrate(&mut self, effort: Effort) -> Result<Vec<Missing>, Error> {
         let effort = Effort { max_bytes: effort.max_bytes.min(MEASURED_BYTES as u64), ..effort };
         let mut failed = Vec::new();
@@ -184,7 +185,7 @@ impl Engines {
     }
 }
 
-/// What is measured on a node by itself.
+/// Routes that are measured on a single node.
 fn routes() -> [Route; 4] {
     [
         Route::copy(Reach::Mapped, Reach::Mapped),
@@ -194,7 +195,8 @@ fn routes() -> [Route; 4] {
     ]
 }
 
-/// The same with memory. That of "another" process is this one's: the kernel does the same.
+/// Returns the routes with memory. Memory of this process serves as that of another process: the kernel does
+/// the same work.
 fn directions() -> Result<Vec<Direction>, Error> {
     let file = memory::create_sealed("tombolo-costs", 2 * MEASURED_BYTES as u64)?;
     let both = memory::map(&file, 0, 2 * MEASURED_BYTES)?;
@@ -205,7 +207,7 @@ fn directions() -> Result<Vec<Direction>, Error> {
         Direction::Fill { target: target.clone() },
     ];
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
-    // A kernel that names no processes so does not copy between them either.
+    // A kernel that does not support these process descriptors does not copy between processes either.
     if let (Ok(process), Ok(address)) = (ForeignProcess::watch(pid), address_of(&both, 0)) {
         let other = Location::Process { process: Arc::new(process), address };
         directions.push(Direction::Copy { source: other.clone(), target: target.clone() });
@@ -214,41 +216,41 @@ fn directions() -> Result<Vec<Direction>, Error> {
     Ok(directions)
 }
 
-/// Makes an engine of the far side of a channel, where a program serves the other end by a [`CopyServer`]. It
-/// takes `limit` requests; its name is that of the channel.
+/// Creates an engine that copies on the far side of a channel, where a program serves the other end with a
+/// [`CopyServer`]. It accepts `limit` requests; its name contains that of the channel.
 ///
 /// # Errors
-/// The channel's messages are too short; no more threads.
+/// An error if the channel's messages are too short, or no thread can be created.
 pub fn far_engine(channel: Channel, limit: usize) -> Result<Far, Error> {
     let name = format!("far-{}-{}", channel.peer_node(), channel.id().0);
     Ok(Far::start(&name, channel, limit)?)
 }
 
-/// An end of a channel at which memory is offered, to the [engine](far_engine) of the other.
+/// End of a channel that offers memory to the [engine](far_engine) at the other end.
 #[derive(Debug)]
 pub struct CopyServer(Server<Channel>);
 
 impl CopyServer {
-    /// Offers memory at this end of a channel.
+    /// Creates a server that offers memory at this end of a channel.
     #[must_use]
     pub fn new(channel: Channel, offers: Offers) -> CopyServer {
         CopyServer(Server::new(channel, offers))
     }
 
-    /// What is offered, to offer and withdraw more.
+    /// Returns the offers, to add or withdraw some.
     pub fn offers(&mut self) -> &mut Offers {
         self.0.offers()
     }
 
-    /// Obeys commands until the other side closes its end or `until` has passed; says how many.
+    /// Executes commands until the other side closes its end or the deadline passes; returns their number.
     ///
     /// # Errors
-    /// The other side died, or broke the protocol.
+    /// An error if the other side died, or broke the protocol.
     pub fn serve(&mut self, until: Deadline) -> Result<u64, Error> {
         serve(&mut self.0, until).map_err(|error| {
             let channel = self.0.channel();
             match channel.try_recv_into(&mut Vec::new()) {
-                // A channel that has failed says so with all that is known of its end.
+                // A channel that has ended reports all that is known about its end.
                 Err(ended) if ended != Error::WouldBlock => ended,
                 _ => {
                     let (peer, node, id) = (channel.peer(), channel.peer_node().to_owned(), channel.id());

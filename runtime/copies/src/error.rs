@@ -1,19 +1,19 @@
-//! What goes wrong with copies.
+//! Errors of copies.
 
 use std::time::Duration;
 
 use tombolo_stubs::copies::CopyFault;
 
-/// Why an operation on a copy service failed.
+/// Error of an operation on a copy service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopiesError {
-    /// The service did not do it.
+    /// The service refused the operation, or it failed.
     #[error("the copy service on {node}: {}", text(*fault))]
     Fault {
-        /// The node of the service.
+        /// Node of the service.
         node: String,
-        /// Why not.
+        /// Reason of the failure.
         fault: CopyFault,
     },
     /// The descriptor has not ended in time. It is still in progress.
@@ -21,30 +21,30 @@ pub enum CopiesError {
         "descriptor {descriptor} has not ended in {timeout:?} and is still in progress; wait again or cancel it"
     )]
     NotEnded {
-        /// The number of the descriptor.
+        /// Number of the descriptor.
         descriptor: u32,
-        /// How long it was waited for.
+        /// Timeout of the wait.
         timeout: Duration,
     },
-    /// The descriptor is not in progress: its end was taken, or it is of another connection.
+    /// The descriptor is not in progress: its end was taken, or it belongs to another connection.
     #[error("descriptor {descriptor} is not in progress: its end was taken before")]
     NotInProgress {
-        /// The number of the descriptor.
+        /// Number of the descriptor.
         descriptor: u32,
     },
-    /// As many descriptors as a client may have are in progress.
+    /// The maximum number of descriptors is in progress.
     #[error("{limit} descriptors are in progress, the most of a client; take ends first")]
     Full {
-        /// The limit.
+        /// Limit per client.
         limit: usize,
     },
-    /// The service has ended, or anything else that is not about copies.
+    /// The service has ended, or another operation of the underlying library failed.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
 }
 
 impl CopiesError {
-    /// What the service said, if that is why.
+    /// Returns the service's fault, if it reported one.
     #[must_use]
     pub fn fault(&self) -> Option<CopyFault> {
         match self {
@@ -54,7 +54,7 @@ impl CopiesError {
     }
 }
 
-/// A fault in words.
+/// Describes a fault.
 fn text(fault: CopyFault) -> &'static str {
     match fault {
         CopyFault::UNKNOWN_MEMORY => "no such memory is registered; register it first",

@@ -1,11 +1,10 @@
 //! Copies in the background: the [`engines`] of a node, for a program's own memory, and a service that copies
 //! between memories of several programs.
 //!
-//! A [`Server`] is a domain with the engines of its node. Its clients register memory by
-//! capability and enqueue descriptors, each of which says what to copy from where to where. The server tells
-//! the end of each by its descriptor, in the order in which they end; a client polls for ends, or waits for
-//! them with a deadline, and does something else meanwhile. It need not have the memory mapped, nor be able
-//! to map it.
+//! A [`Server`] is a domain with the engines of its node. Its clients register memory by capability and
+//! enqueue descriptors, each with a source and a target. The server reports the end of each descriptor, in
+//! the order of completion. A client polls for ends or waits for them with a deadline, and continues with
+//! other work meanwhile. It need not map the memory, nor be able to.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,18 +1,18 @@
-//! Which piece of which descriptor is copied next, which descriptors conflict, and in which order they end.
-//! It knows no memory, no engine and no channel.
+//! Scheduler of descriptors: selects the next piece to copy, detects conflicts, and determines the order of
+//! ends. It is independent of memory, engines and channels.
 //!
-//! Descriptors of a client start in order. Those of several clients take turns by pieces, so that a long copy
-//! of one delays others by a piece at most. A fenced descriptor starts when all before it of the same client
-//! have ended.
+//! Descriptors of one client start in order. Those of different clients take turns piece by piece, so that a
+//! long copy of one client delays the others by at most one piece. A fenced descriptor starts when all
+//! earlier ones of the same client have ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_stubs::copies::{CopyFault, MAX_DESCRIPTORS};
 
-/// The longest piece, in bytes.
+/// Maximum length of a piece, in bytes.
 pub(crate) const PIECE_BYTES: u64 = 4 << 20;
 
-/// Bytes of a region.
+/// Byte range of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bytes {
     pub(crate) region: u64,
@@ -27,7 +27,7 @@ impl Bytes {
     }
 }
 
-/// What a descriptor does to memory.
+/// Memory accesses of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work {
     pub(crate) reads: Option<Bytes>,
@@ -42,17 +42,17 @@ impl Work {
     }
 }
 
-/// A piece of a descriptor that is to be copied.
+/// Piece of a descriptor to be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     client: u64,
     serial: u64,
-    /// From where on, in bytes from the start of the descriptor's ranges.
+    /// Offset of the piece in the descriptor's ranges, in bytes.
     pub(crate) at_bytes: u64,
     pub(crate) length_bytes: u64,
 }
 
-/// The end of a descriptor.
+/// End of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct End {
     pub(crate) client: u64,
@@ -83,17 +83,17 @@ impl<T> Entry<T> {
 
 #[derive(Debug)]
 struct Queue<T> {
-    /// What has not ended, in the order of submission.
+    /// Descriptors that have not ended, in the order of submission.
     entries: VecDeque<Entry<T>>,
-    /// Its client has left: its ends are told to none.
+    /// Set once the client has left: its ends are not reported.
     gone: bool,
 }
 
-/// The descriptors of all clients. `T` is what each takes to be done.
+/// Descriptors of all clients. `T` is what is needed to execute one.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     queues: BTreeMap<u64, Queue<T>>,
-    /// The client that was served last.
+    /// Client that was served last.
     turn: u64,
     last_serial: u64,
     ends: VecDeque<End>,
@@ -104,7 +104,7 @@ impl<T> Schedule<T> {
         Schedule { queues: BTreeMap::new(), turn: 0, last_serial: 0, ends: VecDeque::new() }
     }
 
-    /// Accepts a descriptor, or says why not: then nothing has changed.
+    /// Adds a descriptor. If it is refused, nothing has changed.
     pub(crate) fn add(&mut self, client: u64, descriptor: u32, work: Work, what: T) -> Result<(), CopyFault> {
         if work.reads.is_some_and(|reads| reads.meets(&work.writes)) {
             return Err(CopyFault::OVERLAP);
@@ -116,7 +116,7 @@ impl<T> Schedule<T> {
         if own.is_some_and(|queue| queue.entries.iter().any(|entry| entry.descriptor == descriptor)) {
             return Err(CopyFault::NUMBER_IN_USE);
         }
-        // A fence orders what one client does; it says nothing of others.
+        // A fence orders the descriptors of one client, not those of others.
         let others = self.queues.iter().filter(|(of, _)| !work.fence || **of != client);
         if others.flat_map(|(_, queue)| &queue.entries).any(|entry| entry.work.conflicts(&work)) {
             return Err(CopyFault::IN_USE);
@@ -138,7 +138,7 @@ impl<T> Schedule<T> {
         Ok(())
     }
 
-    /// The next piece, of the clients in turn. It is in progress until [`ended`](Self::ended).
+    /// Returns the next piece, with clients in turn. The piece is in progress until [`ended`](Self::ended).
     pub(crate) fn next(&mut self) -> Option<(Piece, &T)> {
         let after = self.queues.range(self.turn.saturating_add(1)..);
         let all = after.chain(self.queues.range(..=self.turn));
@@ -153,18 +153,18 @@ impl<T> Schedule<T> {
         Some((Piece { client, serial: entry.serial, at_bytes, length_bytes }, &entry.what))
     }
 
-    /// Whether [`next`](Self::next) has a piece.
+    /// Whether [`next`](Self::next) would return a piece.
     pub(crate) fn is_ready(&self) -> bool {
         self.queues.values().any(|queue| startable(&queue.entries).is_some())
     }
 
-    /// What a descriptor takes, of a piece in progress.
+    /// Returns the payload of the descriptor of a piece in progress.
     pub(crate) fn what(&self, piece: &Piece) -> Option<&T> {
         let queue = self.queues.get(&piece.client)?;
         queue.entries.iter().find(|entry| entry.serial == piece.serial).map(|entry| &entry.what)
     }
 
-    /// A piece has ended.
+    /// Records that a piece has ended.
     pub(crate) fn ended(&mut self, piece: &Piece, fault: Option<CopyFault>) {
         let Some(queue) = self.queues.get_mut(&piece.client) else { return };
         if let Some(entry) = queue.entries.iter_mut().find(|entry| entry.serial == piece.serial) {
@@ -174,7 +174,7 @@ impl<T> Schedule<T> {
         self.settle(piece.client);
     }
 
-    /// Starts no more pieces of a descriptor. It ends when those in progress have.
+    /// Starts no more pieces of a descriptor. It ends when those in progress have ended.
     pub(crate) fn cancel(&mut self, client: u64, descriptor: u32) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
         if let Some(entry) = queue.entries.iter_mut().find(|entry| entry.descriptor == descriptor)
@@ -185,7 +185,7 @@ impl<T> Schedule<T> {
         self.settle(client);
     }
 
-    /// A client has left. What of its descriptors is in progress stays until it has ended.
+    /// Removes a client. Descriptors in progress remain until their pieces have ended.
     pub(crate) fn leave(&mut self, client: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
         queue.gone = true;
@@ -196,12 +196,12 @@ impl<T> Schedule<T> {
         self.settle(client);
     }
 
-    /// The next descriptor that has ended.
+    /// Takes the next descriptor that has ended.
     pub(crate) fn take_end(&mut self) -> Option<End> {
         self.ends.pop_front()
     }
 
-    /// Ends what has nothing left to do.
+    /// Ends the descriptors of a client that have nothing left to do.
     fn settle(&mut self, client: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
         let is_over = |(index, entry): (usize, &Entry<T>)| {
@@ -224,7 +224,7 @@ impl<T> Schedule<T> {
     }
 }
 
-/// The entry of a client that has the next piece.
+/// Returns the index of the entry with a client's next piece.
 fn startable<T>(entries: &VecDeque<Entry<T>>) -> Option<usize> {
     for (index, entry) in entries.iter().enumerate() {
         if entry.waits(index) {

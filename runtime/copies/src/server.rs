@@ -1,4 +1,4 @@
-//! A copy service.
+//! Server of a copy service.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,16 +17,16 @@ use tombolo_stubs::copies::{
 use crate::engines::{Engines, Failure, Request, Ticket};
 use crate::schedule::{Bytes, Piece, Schedule, Work};
 
-/// How long to wait at a time for something to happen.
+/// Timeout of a wait that is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// Pieces that engines have at a time. Each engine takes more, so that none is full.
+/// Maximum number of pieces in progress. Each engine accepts more, so none is ever full.
 const PIECES: usize = 16;
 
-/// Bytes that are copied before clients are looked at again, if the serving thread copies them itself.
+/// Number of bytes to copy before clients are polled again, if the serving thread copies them itself.
 const TURN_BYTES: u64 = crate::schedule::PIECE_BYTES;
 
-/// The name of the service of a node.
+/// Name of the copy service of a node.
 #[must_use]
 pub fn name_on(node: &str) -> String {
     format!("copies/{node}")
@@ -39,14 +39,14 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// 64 clients.
+    /// Up to 64 clients.
     fn default() -> Self {
         ServerOptions { max_clients: 64 }
     }
 }
 
 impl ServerOptions {
-    /// How many clients it serves at once. Others find their channels closed.
+    /// Sets the maximum number of clients served at a time. Others find their channels closed.
     #[must_use]
     pub fn max_clients(mut self, clients: usize) -> Self {
         self.max_clients = clients;
@@ -54,14 +54,14 @@ impl ServerOptions {
     }
 }
 
-/// Memory of a client, mapped here.
+/// Memory of a client, mapped by the service.
 #[derive(Debug)]
 struct Memory {
     mapping: Mapping,
 }
 
 impl Memory {
-    /// The bytes of the region from an offset on.
+    /// Returns the range of the region at an offset of the memory.
     fn bytes(&self, offset_bytes: u64, length_bytes: u64) -> Result<Bytes, CopyFault> {
         match offset_bytes.checked_add(length_bytes) {
             Some(end) if end <= self.mapping.length_bytes() as u64 => {}
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// What a descriptor takes. It keeps the memory mapped until it has ended.
+/// Payload of a descriptor. It keeps the memory mapped until the descriptor has ended.
 #[derive(Clone, Debug)]
 enum Task {
     Copy { source: (Arc<Memory>, u64), target: (Arc<Memory>, u64) },
@@ -80,7 +80,7 @@ enum Task {
 }
 
 impl Task {
-    /// The request of a piece; `None` if the memory is not for engines, which was checked before.
+    /// Creates the request for a piece; `None` if engines cannot use the memory, which was checked before.
     fn request(&self, piece: &Piece) -> Option<Request> {
         let place = |(memory, offset_bytes): &(Arc<Memory>, u64)| {
             memory.mapping.location(usize::try_from(offset_bytes + piece.at_bytes).ok()?)
@@ -93,7 +93,7 @@ impl Task {
         })
     }
 
-    /// Whether the rights to the memory were there until now.
+    /// Fails if a right to the memory was revoked.
     fn check(&self) -> Result<(), CopyFault> {
         let (source, target) = match self {
             Task::Copy { source, target } => (Some(source), target),
@@ -104,7 +104,7 @@ impl Task {
     }
 }
 
-/// A client: its channel and what it has registered.
+/// Client, with its channel and its registered memory.
 #[derive(Debug)]
 struct Client {
     number: u64,
@@ -126,14 +126,14 @@ impl Waited for Client {
     }
 }
 
-/// Bytes of memory that is registered: the memory with an offset in it, and where in their region they are.
+/// Place in registered memory, with its range in the region.
 type Found = ((Arc<Memory>, u64), Bytes);
 
-/// Serves the messages of one client.
+/// Handler for the messages of one client.
 struct Handler<'a> {
     domain: &'a Domain,
     schedule: &'a mut Schedule<Task>,
-    /// Descriptors that were refused, with why.
+    /// Descriptors that were refused, with the reasons.
     refused: Vec<(u32, CopyFault)>,
     client: u64,
     from: FarEnd,
@@ -141,7 +141,7 @@ struct Handler<'a> {
     last_memory: &'a mut u32,
 }
 
-/// A copy service: a domain that copies for its clients with the engines of its node.
+/// Copy service: a domain that copies for its clients with the engines of its node.
 pub struct Server {
     domain: Domain,
     engines: Engines,
@@ -161,10 +161,11 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Exports [the name of the domain's node](name_on); serves once [`run`](Self::run) is called.
+    /// Creates a server and exports [the name of the service on the domain's node](name_on);
+    /// [`run`](Self::run) serves it.
     ///
     /// # Errors
-    /// The node has a service already; no more threads or files.
+    /// An error if the node already has a service, or no thread or descriptor can be created.
     pub fn start(domain: &Domain, options: ServerOptions) -> Result<Server, Error> {
         let mut engines = Engines::new(domain)?;
         let hash = ChannelOptions::default().slots(1024)?.interface_hash(Copies::HASH);
@@ -177,10 +178,10 @@ impl Server {
         Ok(Server { domain, engines, listener, options, set, tokens, last_client: 0, schedule, running })
     }
 
-    /// A capability to connect to it, for clients that are not to find it by its name.
+    /// Returns a capability to connect to the service, for clients that do not use its name.
     ///
     /// # Errors
-    /// As [`Listener::capability`].
+    /// Same as [`Listener::capability`].
     pub fn capability(&self) -> Result<Capability, Error> {
         self.listener.capability()
     }
@@ -188,7 +189,7 @@ impl Server {
     /// Serves until the monitor of this node ends.
     ///
     /// # Errors
-    /// [`Error::MonitorLost`]; no more memory or files.
+    /// [`Error::MonitorLost`]; an error if memory or descriptors are exhausted.
     pub fn run(mut self) -> Result<Infallible, Error> {
         loop {
             let copies = self.running.len() < PIECES && self.schedule.is_ready();
@@ -203,12 +204,12 @@ impl Server {
         }
     }
 
-    /// Takes in a client that connected.
+    /// Accepts a client that connected.
     fn take_in(&mut self) -> Result<(), Error> {
         let channel = match self.listener.within(Duration::ZERO).accept() {
             Ok(channel) => channel,
             Err(error @ Error::MonitorLost { .. }) => return Err(error),
-            // A channel that does not come about is its client's affair.
+            // A failed connection is ignored: it concerns only its client.
             Err(_) => return Ok(()),
         };
         if self.tokens.len() >= self.options.max_clients {
@@ -225,7 +226,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves one message of a client, and sends what it had no room for before.
+    /// Handles one message of a client, after sending the messages that found no room before.
     fn hear(&mut self, token: Token) {
         let Some(client) = self.set.get_mut(token) else { return };
         let before = client.port.interest();
@@ -257,7 +258,7 @@ impl Server {
         }
     }
 
-    /// A client has ended or failed: what it registered is unmapped when no piece uses it.
+    /// Removes a client that has ended or failed: its memory is unmapped once no piece uses it.
     fn leave(&mut self, token: Token) {
         if let Some(client) = self.set.remove(token) {
             self.tokens.remove(&client.number);
@@ -265,7 +266,7 @@ impl Server {
         }
     }
 
-    /// Gives engines what there is to copy, and takes what they have done.
+    /// Submits pieces to engines, and takes completions.
     fn copy(&mut self) {
         let mut bytes = 0;
         while self.running.len() < PIECES && bytes < TURN_BYTES {
@@ -279,7 +280,7 @@ impl Server {
                     self.schedule.ended(&piece, Some(fault));
                 }
             }
-            // Of engines that copy at once: they hold few completions.
+            // Take the completions of synchronous engines, which can hold only few.
             self.take();
         }
         self.take();
@@ -288,14 +289,14 @@ impl Server {
     fn take(&mut self) {
         while let Some((ticket, completion)) = self.engines.take() {
             let Some(piece) = self.running.remove(&ticket) else { continue };
-            // After a revocation engines have copied zeros, or to nowhere.
+            // After a revocation, engines have copied zeros, or into private memory.
             let revoked = self.schedule.what(&piece).and_then(|task| task.check().err());
             let failed = completion.result.err().map(|failure| fault_of(&failure));
             self.schedule.ended(&piece, revoked.or(failed));
         }
     }
 
-    /// Tells clients what has ended.
+    /// Reports ends to the clients.
     fn tell(&mut self) {
         while let Some(end) = self.schedule.take_end() {
             let Some(token) = self.tokens.get(&end.client).copied() else { continue };
@@ -325,7 +326,7 @@ impl Handler<'_> {
         self.memories.get(&number).ok_or(CopyFault::UNKNOWN_MEMORY)
     }
 
-    /// The memory of a place that is read, with the bytes.
+    /// Returns the memory of a place to read, with its range.
     fn source(
         &self,
         place: &CopyPlaceView<'_>,
@@ -337,7 +338,7 @@ impl Handler<'_> {
         }))
     }
 
-    /// As [`source`](Self::source), of one that is written.
+    /// Like [`source`](Self::source), for a place to write.
     fn target(
         &self,
         place: &CopyPlaceView<'_>,
@@ -365,7 +366,8 @@ impl Handler<'_> {
         }
         let writable = capability.rights().contains(Rights::WRITE);
         let rights = if writable { Rights::READ_WRITE } else { Rights::READ };
-        // Of a service, of memory that a program keeps to itself, and of what this node does not reach.
+        // Fails for a service, for memory that a program keeps private, and for memory that this node cannot
+        // reach.
         let mapping = capability.map_to_copy(rights).map_err(|_| CopyFault::NOT_COPIED)?;
         if mapping.location(0).is_none() {
             return Err(CopyFault::NOT_COPIED);
@@ -398,7 +400,7 @@ impl CopiesHandler for Handler<'_> {
     ) -> Result<Response<CopiesWithdrawReply>, Decline<CopyFault>> {
         let number = call.memory()?;
         let memory = self.memory(number).map_err(Decline::Error)?;
-        // Descriptors that have not ended have it too.
+        // Descriptors that have not ended hold references as well.
         if Arc::strong_count(memory) > 1 {
             return Err(Decline::Error(CopyFault::IN_USE));
         }

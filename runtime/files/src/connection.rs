@@ -1,4 +1,4 @@
-//! A program's connection to its file server: calls, each with a buffer, and their answers.
+//! Connection of a program to its file server: calls, each with a buffer, and their answers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,50 +16,50 @@ use crate::error::FileError;
 use crate::messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
 use crate::{FilesOptions, server};
 
-/// One end of a channel, and what is under way on it.
+/// Channel to the server, with the calls in flight.
 #[derive(Debug)]
 pub(crate) struct Connection {
     bulk: BulkChannel,
     pool: Pool,
     timeout: Duration,
-    /// The last number that was given to a call.
+    /// Number of the last call.
     last: u32,
     calls: HashMap<u32, Call>,
-    /// Files to be closed with the next buffer that is free.
+    /// Files to close with the next free buffer.
     closing: Vec<u32>,
     metadata: Vec<u8>,
-    /// As many clones as there are readers and writers that keep a buffer.
+    /// Cloned once per reader or writer that keeps a buffer.
     kept: Arc<()>,
 }
 
-/// Leave to keep a buffer for a while.
+/// Permit to keep a buffer between calls.
 #[derive(Debug)]
 pub(crate) struct Leave {
     _kept: Arc<()>,
 }
 
-/// A call that was made.
+/// Call in flight, or answered.
 #[derive(Debug)]
 struct Call {
-    /// Made for what may be wanted later: its answer may be thrown away for want of a buffer.
+    /// Read-ahead: its answer may be discarded if buffers run short.
     ahead: bool,
-    /// The answer is thrown away when it comes.
+    /// The answer is discarded when it arrives.
     given_up: bool,
     answer: Option<Answer>,
 }
 
-/// What was answered, and the buffer that came with it if that means anything.
+/// Reply, with its buffer if that has contents.
 pub(crate) type Answer = (FilesReply, Option<Buffer>);
 
-/// What goes with a call.
+/// Buffer that is sent with a call.
 pub(crate) enum With {
-    /// An empty buffer.
+    /// Empty buffer.
     Empty,
-    /// One that the other side reads.
+    /// Buffer with contents for the server.
     Filled(Buffer),
 }
 
-/// What was tried, and to what file.
+/// Operation that was attempted, and the path of its file.
 pub(crate) type Tried<'a> = (&'static str, &'a Path);
 
 impl Connection {
@@ -94,18 +94,19 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Bytes of a buffer: the most that one call reads or writes.
+    /// Size of a buffer in bytes: the maximum for one read or write call.
     pub(crate) fn buffer_bytes(&self) -> usize {
         usize::try_from(self.pool.buffer_bytes()).unwrap_or(usize::MAX)
     }
 
-    /// How many calls one reader or writer has under way, so that there is room for another.
+    /// Maximum number of calls in flight per reader or writer, which leaves room for another one.
     pub(crate) fn depth(&self) -> usize {
         (self.pool.count() as usize / 2).max(1)
     }
 
-    /// Whether one more reader or writer may keep a buffer between calls. A quarter of them may be kept: the
-    /// others are under way and come back, so that a call that waits for one gets it.
+    /// Returns a permit if one more reader or writer may keep a buffer between calls. At most a quarter of
+    /// the buffers may be kept: the others are in flight and return, so that a call that waits for one gets
+    /// it.
     pub(crate) fn leave_to_keep(&self) -> Option<Leave> {
         let kept = Arc::strong_count(&self.kept) - 1;
         (kept < self.pool.count() as usize / 4).then(|| Leave { _kept: Arc::clone(&self.kept) })
@@ -137,7 +138,7 @@ impl Connection {
         self.wait(number, tried, deadline)
     }
 
-    /// Makes a call, and waits for a buffer if there is none.
+    /// Makes a call, waiting for a buffer if none is free.
     pub(crate) fn submit(
         &mut self,
         request: FilesRequest,
@@ -152,7 +153,7 @@ impl Connection {
         self.send(request, with, false, deadline)
     }
 
-    /// Makes a call for what may be wanted later, if there is a buffer.
+    /// Makes a read-ahead call, if a buffer is free.
     pub(crate) fn submit_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, FileError> {
         let Ok(buffer) = self.pool.take() else { return Ok(None) };
         let deadline = self.deadline();
@@ -189,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// A buffer to fill or to pass.
+    /// Takes a buffer to fill or to pass.
     pub(crate) fn take(&mut self, deadline: Deadline) -> Result<Buffer, FileError> {
         loop {
             match self.pool.take() {
@@ -199,13 +200,13 @@ impl Connection {
             if self.calls.values().any(|call| call.answer.is_none()) {
                 self.hear(deadline)?;
             } else if !self.throw_away() {
-                // The program has all of them.
+                // The program holds all buffers.
                 return Ok(self.pool.take()?);
             }
         }
     }
 
-    /// Throws away what was read ahead and not asked for yet.
+    /// Discards a read-ahead answer that was not requested yet.
     fn throw_away(&mut self) -> bool {
         let ahead = self.calls.iter().find(|(_, call)| call.ahead && call.answer.is_some());
         let Some(number) = ahead.map(|(number, _)| *number) else { return false };
@@ -213,7 +214,7 @@ impl Connection {
         true
     }
 
-    /// The answer to a call; one that was declined is an error.
+    /// Waits for the answer to a call; a fault is returned as an error.
     pub(crate) fn wait(
         &mut self,
         number: u32,
@@ -226,7 +227,7 @@ impl Connection {
         }
     }
 
-    /// As [`wait`](Self::wait); `None` if it was thrown away.
+    /// Like [`wait`](Self::wait); `None` if the answer was discarded.
     pub(crate) fn wait_if_there(
         &mut self,
         number: u32,
@@ -235,7 +236,7 @@ impl Connection {
     ) -> Result<Option<Answer>, FileError> {
         loop {
             let Some(call) = self.calls.get_mut(&number) else { return Ok(None) };
-            // It is wanted now.
+            // It is required from now on.
             call.ahead = false;
             if let Some(answer) = call.answer.take() {
                 self.calls.remove(&number);
@@ -254,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// Throws away the answer to this call when it comes.
+    /// Discards the answer to this call when it arrives.
     pub(crate) fn give_up(&mut self, number: u32) {
         match self.calls.get_mut(&number) {
             Some(call) if call.answer.is_none() => call.given_up = true,
@@ -262,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Hears one answer.
+    /// Receives one answer.
     fn hear(&mut self, deadline: Deadline) -> Result<(), FileError> {
         let mut metadata = std::mem::take(&mut self.metadata);
         let heard = self.bulk.within(deadline.remaining()).recv(&mut metadata);
@@ -295,7 +296,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes a file without waiting for the answer; later, if there is no buffer now.
+    /// Closes a file without waiting for the answer; later, if no buffer is free now.
     pub(crate) fn close(&mut self, file: u32) {
         self.closing.push(file);
         // If the server is gone, so is the file.

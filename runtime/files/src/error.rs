@@ -1,4 +1,4 @@
-//! What can go wrong with files.
+//! Errors of operations on files.
 
 use std::fmt;
 use std::io;
@@ -10,53 +10,54 @@ use tombolo_platform::{Errno, OsError};
 use crate::grant::GrantError;
 use crate::messages::FileFault;
 
-/// Why something about files could not be done.
+/// Error of an operation on files.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// This program was granted no files.
+    /// No files were granted to this program.
     #[error("this program was granted no files: start its job with `tombolo run --grant PATH`")]
     NoneGranted,
-    /// The server under that name does not serve this domain, or not with so much memory; or there is none.
+    /// The server under that name does not serve this domain, or not with so much memory; or it does not
+    /// exist.
     #[error(
         "'{name}' does not serve this domain: a server serves the domains that its own domain started, up to \
          a number of them and with up to so much memory each"
     )]
     NotServed {
-        /// The name.
+        /// Name of the server.
         name: String,
     },
-    /// It cannot be done to that file.
+    /// The server refused the operation.
     #[error("cannot {operation} {}: {fault}", .path.display())]
     Fault {
-        /// What was tried.
+        /// Operation that was attempted.
         operation: &'static str,
-        /// To what.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the refusal.
         fault: FileFault,
     },
-    /// The file ended before all was read: it became shorter.
+    /// The file ended before everything was read, because it became shorter.
     #[error("{} ends after {available_bytes} of the {wanted_bytes} bytes to be read", .path.display())]
     Ended {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// How much was to be read.
+        /// Number of bytes to read.
         wanted_bytes: u64,
-        /// How much of that there is.
+        /// Number of bytes available.
         available_bytes: u64,
     },
-    /// A number of buffers that cannot be.
+    /// The number of buffers is out of range.
     #[error("{buffers} buffers are too few or too many: choose 2 to 64")]
     Buffers {
-        /// How many.
+        /// Number of buffers that was requested.
         buffers: u32,
     },
-    /// Something cannot be granted.
+    /// A file cannot be granted.
     #[error("cannot serve files: {0}")]
     Grant(#[from] GrantError),
-    /// What the channel to the server, or the monitor, has to say: such as [`Error::PeerDied`] with the node
-    /// when the server ended.
+    /// Error of the channel to the server or of the monitor, for example [`Error::PeerDied`] with the node
+    /// when the server has died.
     #[error(transparent)]
     Tombolo(#[from] Error),
 }
@@ -117,7 +118,7 @@ impl From<Errno> for FileFault {
     }
 }
 
-/// As what the standard library's traits return.
+/// Converts to the error type of the standard library's traits.
 pub(crate) fn to_io(error: FileError) -> io::Error {
     let kind = match &error {
         FileError::Ended { .. } => io::ErrorKind::UnexpectedEof,

@@ -1,4 +1,4 @@
-//! One open file.
+//! Open files on another node.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,14 +14,14 @@ use crate::messages::{FileFault, FilesReply, FilesRequest, OpenMode};
 use crate::stream::{FileReader, FileWriter};
 use crate::{FileMap, Files};
 
-/// How a file is opened: to read, unless more is asked for.
+/// Options for opening a file; the default is to read only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     pub(crate) mode: OpenMode,
 }
 
 impl OpenOptions {
-    /// To read.
+    /// Opens the file for reading.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -31,32 +31,32 @@ impl OpenOptions {
         OpenOptions { mode: self.mode | mode }
     }
 
-    /// To write as well.
+    /// Opens the file for writing as well.
     #[must_use]
     pub fn write(self) -> Self {
         self.with(OpenMode::WRITE)
     }
 
-    /// To write as well, and made if it is not there.
+    /// Opens the file for writing as well, and creates it if it does not exist.
     #[must_use]
     pub fn create(self) -> Self {
         self.with(OpenMode::WRITE | OpenMode::CREATE)
     }
 
-    /// To write as well; made, and it must not be there.
+    /// Creates the file, which must not exist, and opens it for writing as well.
     #[must_use]
     pub fn create_new(self) -> Self {
         self.with(OpenMode::WRITE | OpenMode::CREATE_NEW)
     }
 
-    /// To write as well, and empty from then on.
+    /// Truncates the file to length 0, and opens it for writing as well.
     #[must_use]
     pub fn truncate(self) -> Self {
         self.with(OpenMode::WRITE | OpenMode::TRUNCATE)
     }
 }
 
-/// An open file, which is elsewhere. Cloning names the same one; it is closed with the last clone.
+/// Open file on another node. Clones refer to the same file, which is closed with the last one.
 #[derive(Clone, Debug)]
 pub struct File {
     opened: Arc<Opened>,
@@ -81,13 +81,13 @@ impl File {
         File { opened: Arc::new(Opened { files, number, path: path.to_owned(), options }) }
     }
 
-    /// The path that it was opened by.
+    /// Path with which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.opened.path
     }
 
-    /// Whether it was opened for writing.
+    /// Whether the file was opened for writing.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.opened.options.mode.contains(OpenMode::WRITE)
@@ -101,7 +101,7 @@ impl File {
         self.lock().call((operation, self.path()), request, With::Empty).map(|(reply, _)| reply)
     }
 
-    /// Its length, in bytes, as it is now.
+    /// Returns the current length of the file, in bytes.
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
@@ -112,16 +112,16 @@ impl File {
         }
     }
 
-    /// Cuts it, or makes it longer by zeros.
+    /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// Same as [`write_at`](Self::write_at).
     pub fn set_len(&self, length_bytes: u64) -> Result<(), FileError> {
         let request = FilesRequest::SetLength { file: self.opened.number, length_bytes };
         self.ask("set the length of", request).map(|_| ())
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until everything that was written is on the disk.
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
@@ -133,11 +133,11 @@ impl File {
         FilesRequest::Read { file: self.opened.number, offset_bytes, length_bytes: length_bytes as u64 }
     }
 
-    /// Reads into `target`, from `offset_bytes` of the file on. Says how much: less than asked for at the end
-    /// of the file alone.
+    /// Reads from `offset_bytes` of the file into `target`. Returns the number of bytes, which is smaller
+    /// than requested only at the end of the file.
     ///
     /// # Errors
-    /// [`FileError::Fault`]; the end of the server. What `target` holds then means nothing.
+    /// [`FileError::Fault`]; the end of the server. The contents of `target` are then undefined.
     pub fn read_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<usize, FileError> {
         let mut connection = self.lock();
         let mut under_way = VecDeque::new();
@@ -176,7 +176,7 @@ impl File {
         }
     }
 
-    /// The buffer that a read brought.
+    /// Returns the buffer that a read delivered.
     pub(crate) fn content(
         &self,
         connection: &Connection,
@@ -189,10 +189,10 @@ impl File {
         }
     }
 
-    /// Reads exactly as much as `target` holds.
+    /// Reads exactly as many bytes as `target` holds.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); [`FileError::Ended`] when there is less.
+    /// Same as [`read_at`](Self::read_at); [`FileError::Ended`] if there are fewer.
     pub fn read_exact_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), FileError> {
         let read = self.read_at(offset_bytes, target)?;
         if read < target.len() {
@@ -202,12 +202,12 @@ impl File {
         Ok(())
     }
 
-    /// Reads up to a buffer, from `offset_bytes` on, and leaves the bytes where they arrived: in memory that
-    /// the file's server can reach too. Dropping the buffer gives it back to be read into again.
+    /// Reads up to one buffer from `offset_bytes` on, and leaves the bytes in place: in memory that the
+    /// file's server can also reach. Dropping the buffer makes it available for further reads.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](tombolo::bulk::BulkError::NoBuffer) when the
-    /// program has all.
+    /// Same as [`read_at`](Self::read_at); [`BulkError::NoBuffer`](tombolo::bulk::BulkError::NoBuffer) if the
+    /// program holds all buffers.
     pub fn buffer_at(&self, offset_bytes: u64) -> Result<Buffer, FileError> {
         let mut connection = self.lock();
         let length = connection.buffer_bytes();
@@ -216,11 +216,10 @@ impl File {
         self.content(&connection, answer, length)
     }
 
-    /// Writes all of `source`, from `offset_bytes` of the file on; what lies between its end and there
-    /// becomes zeros.
+    /// Writes all of `source` at `offset_bytes` of the file; a gap after its end is filled with zeros.
     ///
     /// # Errors
-    /// [`FileError::Fault`]; the end of the server. Some may have been written then.
+    /// [`FileError::Fault`]; the end of the server. Some bytes may have been written then.
     pub fn write_at(&self, offset_bytes: u64, source: &[u8]) -> Result<(), FileError> {
         let mut connection = self.lock();
         let deadline = connection.deadline();
@@ -235,8 +234,7 @@ impl File {
             }
         }
         for number in under_way {
-            // Where one failed the others are waited for too: nothing is under way any more when this
-            // returns.
+            // After a failure the others are still awaited, so that nothing is in flight when this returns.
             let done = connection.wait(number, ("write", self.path()), deadline);
             written = written.and(done.map(|_| ()));
         }
@@ -261,7 +259,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes the first bytes of a buffer.
+    /// Submits a write of the first bytes of a buffer.
     pub(crate) fn submit_write(
         &self,
         connection: &mut Connection,
@@ -278,37 +276,38 @@ impl File {
         connection.submit(request, With::Filled(buffer), deadline)
     }
 
-    /// Brings all of it here, to be read and changed as a slice.
+    /// Reads the whole file into memory, to be read and changed as a slice.
     ///
     /// # Errors
-    /// As [`read_exact_at`](Self::read_exact_at); `ENOMEM` when there is not so much memory.
+    /// Same as [`read_exact_at`](Self::read_exact_at); `ENOMEM` if there is not enough memory.
     pub fn map(&self) -> Result<FileMap, FileError> {
         let length_bytes = self.len_bytes()?;
         self.map_range(0, length_bytes)
     }
 
-    /// Brings a part of it here.
+    /// Reads a part of the file into memory.
     ///
     /// # Errors
-    /// As [`map`](Self::map).
+    /// Same as [`map`](Self::map).
     pub fn map_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<FileMap, FileError> {
         FileMap::new(self.clone(), offset_bytes, length_bytes)
     }
 
-    /// Reads it from its beginning, ahead of the program.
+    /// Returns a reader from the beginning of the file, with read-ahead.
     #[must_use]
     pub fn reader(&self) -> FileReader {
         FileReader::new(self.clone())
     }
 
-    /// Writes it from its beginning, behind the program: what is written has arrived when it was flushed.
+    /// Returns a buffered writer from the beginning of the file; flushing it ensures that the bytes have
+    /// arrived.
     #[must_use]
     pub fn writer(&self) -> FileWriter {
         FileWriter::new(self.clone())
     }
 }
 
-/// Where `position` leads, from where something is now and where it ends.
+/// Computes the target of a seek from the current position and the end of the file.
 pub(crate) fn sought(
     position: io::SeekFrom,
     now: u64,

@@ -1,4 +1,4 @@
-//! What is granted: which files, and whether they may be written.
+//! Grants: the files that are served, and whether they may be written.
 
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -8,38 +8,39 @@ use tombolo_platform::confined::{Access, Confined};
 
 use crate::messages::{FileFault, OpenMode};
 
-/// A file, or a folder with all that is below it, to be served.
+/// File to serve, or folder with everything below it.
 ///
-/// As text it is a path, which `:ro` or `:rw` may follow: to read, which it is without, or to read and write.
+/// The text form is a path, optionally followed by `:ro` (the default) for reading or `:rw` for reading and
+/// writing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileGrant {
     path: PathBuf,
     writable: bool,
 }
 
-/// What cannot be granted.
+/// Error of a grant.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// There is no path.
+    /// The path is empty.
     #[error("there is no path: write PATH, PATH:ro or PATH:rw")]
     NoPath,
-    /// It is granted already.
+    /// The file is granted already.
     #[error("{} is granted twice", .0.display())]
     Twice(PathBuf),
-    /// It is not there, or cannot be opened.
+    /// The file does not exist, or cannot be opened.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
 impl FileGrant {
-    /// Grants the right to read a file.
+    /// Grants the right to read a file or folder.
     #[must_use]
     pub fn read_only(path: impl Into<PathBuf>) -> Self {
         FileGrant { path: path.into(), writable: false }
     }
 
-    /// Grants the right to read and write a file. A file that is not there may be made, where its folder is.
+    /// Grants the right to read and write. A file that does not exist may be created, if its folder exists.
     #[must_use]
     pub fn read_write(path: impl Into<PathBuf>) -> Self {
         FileGrant { path: path.into(), writable: true }
@@ -59,25 +60,25 @@ impl FromStr for FileGrant {
     }
 }
 
-/// One that is served.
+/// Grant that is being served.
 #[derive(Debug)]
 struct Served {
     grant: FileGrant,
-    /// Where that is, as it was written.
+    /// Absolute form of the path as written.
     written: PathBuf,
     confined: Confined,
 }
 
-/// All that one server has granted.
+/// All grants of one server.
 #[derive(Debug)]
 pub(crate) struct Grants {
-    /// Where paths are from that do not say.
+    /// Folder that relative paths start from.
     start: PathBuf,
     served: Vec<Served>,
 }
 
 impl Grants {
-    /// Finds what is granted, as it is now.
+    /// Opens the granted files and folders in their current state.
     pub(crate) fn new(grants: &[FileGrant]) -> Result<Grants, GrantError> {
         let start =
             std::env::current_dir().map_err(|error| OsError::from_io("find the working folder", &error))?;
@@ -93,7 +94,7 @@ impl Grants {
         Ok(Grants { start, served })
     }
 
-    /// As they were written, folders with `/` after them, in order.
+    /// Returns the paths as written, sorted, each with whether it is a folder.
     pub(crate) fn names(&self) -> Vec<(PathBuf, bool)> {
         let mut names: Vec<_> = self
             .served
@@ -104,7 +105,7 @@ impl Grants {
         names
     }
 
-    /// What holds `path`, and where it is in that. Of several the one that says most.
+    /// Finds the grant that contains `path`, and the path within it. Of several grants, the longest match.
     fn find(&self, path: &Path) -> Result<(&Served, PathBuf), FileFault> {
         let path = self.start.join(path);
         let mut found: Option<(usize, &Served, PathBuf)> = None;
@@ -153,12 +154,11 @@ fn access(mode: OpenMode) -> Result<Access, FileFault> {
     if needs && !access.write { Err(FileFault::BadMode) } else { Ok(access) }
 }
 
-/// The rest of a path below a root, by their names alone: what `..` in the rest leads to is the kernel's to
-/// say.
+/// Returns the rest of a path below a root, by comparing names only: the kernel resolves `..` in the rest.
 fn below(path: &Path, root: &Path) -> Option<PathBuf> {
     let mut components = path.components();
     root.components().all(|root| components.next() == Some(root)).then(|| {
-        // What is left of an absolute path has no root of its own.
+        // The rest of an absolute path has no root component.
         components.filter(|component| *component != Component::CurDir).collect()
     })
 }

@@ -1,7 +1,7 @@
-//! Files of one node for programs of others that do not have them.
+//! Access to the files of one node for programs on other nodes.
 //!
-//! A domain that has files serves some of them to the domains that it started ([`FileServer::start`], which
-//! `tombolo run --grant` does for a job); these open them by [`Files::connect`], on whatever node they run.
+//! A domain serves some of its files to the domains that it started ([`FileServer::start`], which `tombolo
+//! run --grant` calls for a job). These open them with [`Files::connect`], on any node.
 //!
 //! ```no_run
 //! use std::io::{BufRead, BufReader};
@@ -19,9 +19,9 @@
 //! }
 //! ```
 //!
-//! The bytes go through a pool that this program makes where both sides reach it: the kernel of the server
-//! reads into it from the file, and nothing is copied on the way. [`BufferFile`] does the same for files of
-//! this node.
+//! The bytes are transferred through a pool that this program creates where both sides can reach it: the
+//! server's kernel reads from the file into the pool, and no further copies are made. [`BufferFile`] does the
+//! same for files of this node.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -60,7 +60,7 @@ pub use server::{FileServer, ServeFilesOptions};
 pub use stream::{FileReader, FileWriter};
 pub use tombolo::spawn::FILES_VARIABLE;
 
-/// How files are reached.
+/// Options for connecting to a file server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilesOptions {
     server: Option<String>,
@@ -70,25 +70,25 @@ pub struct FilesOptions {
 }
 
 impl Default for FilesOptions {
-    /// The server of this program's job, eight buffers of 256 KiB, and a minute for each operation.
+    /// The server of this program's job, eight buffers of 256 KiB, and a timeout of one minute.
     fn default() -> Self {
         FilesOptions { server: None, buffer_bytes: 256 << 10, buffers: 8, timeout: Duration::from_secs(60) }
     }
 }
 
-/// The most calls that can be under way: the answers to this number have room without being taken.
+/// Maximum number of calls in flight: the channel has room for this number of answers.
 const BUFFERS_MAX: u32 = 64;
 
 impl FilesOptions {
-    /// The files that are [served](FileServer::start) under this name, instead of those of the job.
+    /// Selects the server with this [name](FileServer::name) instead of that of the job.
     #[must_use]
     pub fn server(mut self, name: &str) -> Self {
         self.server = Some(name.to_owned());
         self
     }
 
-    /// The memory that bytes go through: 2 to 64 buffers of `buffer_bytes` bytes each, a multiple of 64. As
-    /// many reads can be under way.
+    /// Sets the memory for transfers: 2 to 64 buffers of `buffer_bytes` bytes each, a multiple of 64. This
+    /// also limits the number of reads in flight.
     ///
     /// # Errors
     /// [`FileError::Buffers`] for another number.
@@ -100,7 +100,7 @@ impl FilesOptions {
         Ok(self)
     }
 
-    /// How long one operation may take before it fails.
+    /// Sets the timeout of an operation.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -108,35 +108,36 @@ impl FilesOptions {
     }
 }
 
-/// The files that were granted to this program. Cloning names the same connection to their server; threads
-/// may share it, and take turns.
+/// Files granted to this program. Clones share a connection to the server; threads may share it, and take
+/// turns.
 #[derive(Clone, Debug)]
 pub struct Files {
     connection: Arc<Mutex<Connection>>,
 }
 
-/// A name in a folder.
+/// Entry of a folder listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FolderEntry {
-    /// The name, without the folder's.
+    /// Name of the entry, without the folder's path.
     pub name: OsString,
-    /// Whether it is a folder.
+    /// Whether the entry is a folder.
     pub is_folder: bool,
 }
 
 impl Files {
-    /// The files that were granted to this program's job.
+    /// Connects to the files that were granted to this program's job.
     ///
     /// # Errors
-    /// [`FileError::NoneGranted`]; [`FileError::NotServed`] when their server does not serve this domain.
+    /// [`FileError::NoneGranted`]; [`FileError::NotServed`] if the server does not serve this domain.
     pub fn connect(domain: &Domain) -> Result<Files, FileError> {
         Files::connect_with(domain, &FilesOptions::default())
     }
 
-    /// As [`connect`](Self::connect), with another server, memory of another size or another timeout.
+    /// Like [`connect`](Self::connect), with a different server, buffer memory or timeout.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); [`FileError::NotServed`] also for more memory than the server takes.
+    /// Same as [`connect`](Self::connect); [`FileError::NotServed`] also for more memory than the server
+    /// accepts.
     pub fn connect_with(domain: &Domain, options: &FilesOptions) -> Result<Files, FileError> {
         let connection = match &options.server {
             Some(name) => Connection::open(domain, name, options)?,
@@ -152,19 +153,19 @@ impl Files {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a file to read it, by its path as the user wrote it after `--grant`, or below a folder that was
-    /// granted.
+    /// Opens a file for reading, by its path as the user wrote it after `--grant`, or a path below a granted
+    /// folder.
     ///
     /// # Errors
-    /// [`FileError::Fault`] says what is wrong with it; the end of the server.
+    /// [`FileError::Fault`] with the reason; the end of the server.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
         self.open_with(path, OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), to write as well.
+    /// Like [`open`](Self::open), with options, for example for writing.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, FileError> {
         let path = path.as_ref();
         let request = FilesRequest::Open { path: bytes(path), mode: options.mode };
@@ -174,10 +175,10 @@ impl Files {
         }
     }
 
-    /// What is known of a file or folder.
+    /// Returns the metadata of a file or folder.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<FileInfo, FileError> {
         let path = path.as_ref();
         match self.ask("look at", path, FilesRequest::Stat { path: bytes(path) })? {
@@ -186,16 +187,16 @@ impl Files {
         }
     }
 
-    /// What is in a folder, in the order of the names' bytes.
+    /// Lists a folder, in the byte order of the names.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<FolderEntry>, FileError> {
         let path = path.as_ref();
         Ok(self.names("list", path)?.into_iter().map(entry).collect())
     }
 
-    /// All that was granted, as it was written: what can be opened or listed.
+    /// Returns all granted paths as they were written: what can be opened or listed.
     ///
     /// # Errors
     /// The end of the server.
@@ -204,7 +205,7 @@ impl Files {
         Ok(names.into_iter().map(|name| PathBuf::from(OsString::from_vec(name))).collect())
     }
 
-    /// All pages of a list.
+    /// Reads all pages of a list.
     fn names(&self, operation: &'static str, path: &Path) -> Result<Vec<Vec<u8>>, FileError> {
         let mut names = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Between files of this node and buffers, with no other memory in between.
+//! Transfers between files of this node and buffers, without intermediate memory.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,8 @@ use tombolo::{Buffer, Error};
 use tombolo_platform::OsError;
 use tombolo_platform::copy::file::{self, FileCopyError};
 
-/// Reads a file of this node into buffers, and writes it from them: the kernel copies between the file and
-/// the memory of the buffer, with no other memory in between.
+/// Reads a file of this node into buffers, and writes it from buffers. The kernel copies between the file and
+/// the memory of the buffer, without intermediate memory.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -29,18 +29,18 @@ use tombolo_platform::copy::file::{self, FileCopyError};
 /// # }
 /// ```
 pub trait BufferFile: sealed::BufferFile {
-    /// Reads up to `length_bytes` of the file, from `offset_bytes` on, into the part of the buffer that is
-    /// meant. Says how much: less than asked for at the end of the file alone.
+    /// Reads up to `length_bytes` bytes of the file, from `offset_bytes` on, into the selected part of the
+    /// buffer. Returns the number of bytes, which is smaller than requested only at the end of the file.
     ///
     /// # Errors
-    /// [`BulkError::Range`] for more than the part has; [`Error::Revoked`]; what the kernel refused. What the
-    /// buffer holds then means nothing.
+    /// [`BulkError::Range`] if the part is shorter; [`Error::Revoked`]; errors of the kernel. The contents of
+    /// the buffer are then undefined.
     fn read_into(&self, buffer: &mut Buffer, offset_bytes: u64, length_bytes: u64) -> Result<u64, Error>;
 
-    /// Writes the part of the buffer that is meant to the file, from `offset_bytes` on.
+    /// Writes the selected part of the buffer to the file, from `offset_bytes` on.
     ///
     /// # Errors
-    /// [`Error::Revoked`]; what the kernel refused. Some may have been written then.
+    /// [`Error::Revoked`]; errors of the kernel. Some bytes may have been written then.
     fn write_from(&self, buffer: &Buffer, offset_bytes: u64) -> Result<(), Error>;
 }
 
@@ -55,7 +55,7 @@ impl BufferFile for File {
         if length_bytes > available_bytes {
             return Err(BulkError::Range { offset_bytes: 0, length_bytes, available_bytes }.into());
         }
-        // No longer than the buffer, which has an address.
+        // At most the length of the buffer, which fits an address.
         let length = length_bytes as usize;
         if let Some(memory) = buffer.memory() {
             let read = file::read_at(self, offset_bytes, (&memory, 0), length).map_err(of_copy)?;
@@ -65,7 +65,7 @@ impl BufferFile for File {
         if let Ok(bytes) = buffer.bytes_mut() {
             return read_all(self, offset_bytes, &mut bytes[..length]);
         }
-        // Memory that others map, and a part of it that does not begin at a word.
+        // Memory that others map, and a part that does not begin at a word.
         let mut bytes = vec![0; length];
         let read = read_all(self, offset_bytes, &mut bytes)?;
         buffer.write(0, &bytes[..read as usize])?;
@@ -86,12 +86,12 @@ impl BufferFile for File {
     }
 }
 
-/// How long its part is; it has an address.
+/// Length of the selected part; it fits an address.
 fn length(buffer: &Buffer) -> usize {
     buffer.len_bytes() as usize
 }
 
-/// That the memory of the pool was not taken away meanwhile, which every read of a buffer says.
+/// Fails if the memory of the pool was revoked meanwhile, which every read of a buffer checks.
 fn check(buffer: &Buffer) -> Result<(), Error> {
     buffer.read(0, &mut [])
 }
@@ -120,7 +120,7 @@ fn of_copy(error: FileCopyError) -> Error {
     }
 }
 
-/// What the server does with the buffer of a request.
+/// Operations of the server on the buffer of a request.
 pub(crate) trait Content {
     fn len_bytes(&self) -> u64;
     fn set_part(&mut self, offset_bytes: u64, length_bytes: u64) -> Result<(), Error>;
@@ -151,7 +151,7 @@ impl Content for Buffer {
     }
 }
 
-/// A buffer without a pool, as those of a pool without trust are.
+/// Buffer without a pool, like those of a pool without trust.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Bytes {

@@ -1,4 +1,4 @@
-//! A part of a file as a slice.
+//! Parts of files as slices.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -8,14 +8,14 @@ use crate::error::FileError;
 use crate::file::File;
 use crate::messages::FileFault;
 
-/// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is
-/// the file's when it was [flushed](Self::flush), and is lost if it was not.
+/// Private copy of a part of a file. Changes reach the file when it is [flushed](Self::flush), and are lost
+/// otherwise.
 #[derive(Debug)]
 pub struct FileMap {
     file: File,
     offset_bytes: u64,
     bytes: Vec<u8>,
-    /// What may have been changed since the last flush.
+    /// Range that may have been changed since the last flush.
     changed: Range<usize>,
 }
 
@@ -30,16 +30,16 @@ impl FileMap {
         Ok(FileMap { file, offset_bytes, bytes, changed: 0..0 })
     }
 
-    /// The file that the bytes were read from.
+    /// File that the bytes were read from.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Bytes to be changed, of which alone the next flush writes.
+    /// Returns a range to be changed; the next flush writes only the changed ranges.
     ///
     /// # Errors
-    /// [`FileFault::OpenedReadOnly`]; [`FileFault::OutOfRange`] for what is not in it.
+    /// [`FileFault::OpenedReadOnly`]; [`FileFault::OutOfRange`] for a range that is not within the map.
     pub fn range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], FileError> {
         let fault = if !self.file.is_writable() {
             Some(FileFault::OpenedReadOnly)
@@ -63,10 +63,10 @@ impl FileMap {
         };
     }
 
-    /// Writes back what was changed, from its first byte to its last.
+    /// Writes back the changes, from the first changed byte to the last.
     ///
     /// # Errors
-    /// As [`File::write_at`]; it can be flushed again then.
+    /// Same as [`File::write_at`]; the flush can be repeated then.
     pub fn flush(&mut self) -> Result<(), FileError> {
         if !self.changed.is_empty() {
             let offset_bytes = self.offset_bytes + self.changed.start as u64;
@@ -85,7 +85,7 @@ impl Deref for FileMap {
     }
 }
 
-/// All of it counts as changed; [`range_mut`](FileMap::range_mut) says more.
+/// Marks everything as changed; [`range_mut`](FileMap::range_mut) is more specific.
 impl DerefMut for FileMap {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.mark(0..self.bytes.len());

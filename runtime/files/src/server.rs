@@ -1,4 +1,4 @@
-//! Serving files: who may connect, and a thread for each who has.
+//! File server: decides who may connect, and runs a thread for each client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +16,13 @@ use crate::grant::{FileGrant, Grants};
 use crate::messages::{FilesReply, FilesRequest};
 use crate::session::{Brought, Session};
 
-/// How long a client may take to open its end of the channel.
+/// Timeout for a client to open its end of the channel.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long to wait at a time for something to happen.
+/// Timeout of the event loop's wait, which is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// Limits of a server of files.
+/// Limits of a file server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServeFilesOptions {
     max_clients: u32,
@@ -31,28 +31,28 @@ pub struct ServeFilesOptions {
 }
 
 impl Default for ServeFilesOptions {
-    /// 256 clients, each with up to 256 open files and 64 MiB of memory that bytes go through.
+    /// 256 clients, each with up to 256 open files and 64 MiB of memory for transfers.
     fn default() -> Self {
         ServeFilesOptions { max_clients: 256, max_open: 256, max_pool_bytes: 64 << 20 }
     }
 }
 
 impl ServeFilesOptions {
-    /// How many clients are served at once; others are turned away.
+    /// Sets the maximum number of clients served at a time; others are refused.
     #[must_use]
     pub fn max_clients(mut self, clients: u32) -> Self {
         self.max_clients = clients;
         self
     }
 
-    /// How many files one client may have open.
+    /// Sets the maximum number of open files per client.
     #[must_use]
     pub fn max_open(mut self, files: u32) -> Self {
         self.max_open = files;
         self
     }
 
-    /// How much memory one client may have bytes go through.
+    /// Sets the maximum size of a client's memory for transfers, in bytes.
     #[must_use]
     pub fn max_pool_bytes(mut self, bytes: u64) -> Self {
         self.max_pool_bytes = bytes;
@@ -60,19 +60,19 @@ impl ServeFilesOptions {
     }
 }
 
-/// What both sides say of the channel.
+/// Channel options of both sides.
 pub(crate) fn bulk_options() -> Result<BulkOptions, Error> {
     let channel = ChannelOptions::default().slots(SLOTS)?;
     BulkOptions::default().channel(channel).max_pools(1)
 }
 
-/// Room for all calls that can be under way, of four slots each.
+/// Room for the maximum number of calls in flight, with four slots each.
 const SLOTS: u32 = 256;
 
-/// The longest request or answer: as much metadata as a transfer has by default.
+/// Maximum length of a request or answer: the default limit for a transfer's metadata.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2048;
 
-/// Files that are being served, until it is dropped.
+/// Server of files, which runs until it is dropped.
 #[derive(Debug)]
 pub struct FileServer {
     name: String,
@@ -81,7 +81,7 @@ pub struct FileServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the threads of a server have in common.
+/// State shared by the threads of a server.
 #[derive(Debug)]
 struct Shared {
     domain: Domain,
@@ -98,13 +98,13 @@ struct Client {
 }
 
 impl FileServer {
-    /// Serves files to the domains that `domain` started, and to those that these did, until what comes back
-    /// is dropped. Paths mean what they mean here now. Its [name](Self::name) is what
-    /// [`FilesOptions::server`](crate::FilesOptions::server) takes; who starts a domain tells it by
-    /// [`FILES_VARIABLE`](crate::FILES_VARIABLE).
+    /// Serves files to the domains that `domain` started, directly or indirectly, until the returned value is
+    /// dropped. Relative paths are resolved against the current working folder.
+    /// [`FilesOptions::server`](crate::FilesOptions::server) takes the server's [name](Self::name); pass it
+    /// to a domain in its environment variable [`FILES_VARIABLE`](crate::FILES_VARIABLE).
     ///
     /// # Errors
-    /// [`FileError::Grant`]; [`Error::Monitor`] when a name cannot be had.
+    /// [`FileError::Grant`]; [`Error::Monitor`] if the name cannot be claimed.
     pub fn start(
         domain: &Domain,
         grants: &[FileGrant],
@@ -128,7 +128,7 @@ impl FileServer {
         Ok(FileServer { name, shared, waker, thread: Some(thread) })
     }
 
-    /// The name under which they are served.
+    /// Name under which the files are served.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -166,7 +166,7 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Listener<BulkChannel>, mut set: WaitSet) {
         while !self.is_stopping() {
             match set.wait(AWHILE) {
-                // One is there, which nothing else takes: the timeout is what it has to open its end.
+                // A connection is waiting, which nothing else takes: the timeout is for opening its end.
                 Ok(Ready::Listener(_)) => match listener.within(PATIENCE).incoming() {
                     // A client that is not admitted sees its channel end.
                     Ok(incoming) => drop(self.admit(incoming)),
@@ -179,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// Serves a client if it is one of ours.
+    /// Serves a client if this server's domain started it.
     fn admit(self: &Arc<Self>, incoming: Incoming<BulkChannel>) -> Result<(), FileError> {
         if !self.domain.has_started(incoming.peer())? {
             return Ok(());
@@ -220,7 +220,7 @@ impl Shared {
     }
 }
 
-/// A client while it is served.
+/// Client that is being served.
 struct Serving {
     session: Session,
     pool: Option<Pool>,
@@ -228,7 +228,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Answers what has come; `None` when this client is served no longer.
+    /// Answers the requests that have arrived; `None` if this client is no longer served.
     fn serve_all(&mut self, bulk: &mut BulkChannel) -> Option<()> {
         loop {
             match bulk.within(Duration::ZERO).recv(&mut self.metadata) {
@@ -245,7 +245,7 @@ impl Serving {
                 self.pool = Some(pool);
                 return Some(());
             }
-            // What was passed is free here; which of those that are does not matter.
+            // The passed buffer is free here now; any free buffer will do.
             Arrival::Passed(1) => (self.pool.as_ref()?.take().ok()?, Brought::Empty),
             Arrival::Moved(received) if received.pieces() == 1 => (received.into_first(), Brought::Filled),
             _ => return None,

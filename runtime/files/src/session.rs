@@ -1,4 +1,4 @@
-//! What the server of files does for one client: requests in, answers out.
+//! State of the file server for one client: requests in, answers out.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,15 +14,15 @@ use crate::grant::Grants;
 use crate::local::Content;
 use crate::messages::{FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode};
 
-/// One client's files.
+/// Open files of one client.
 pub(crate) struct Session {
     grants: Arc<Grants>,
     max_open: u32,
     begun: bool,
     files: HashMap<u32, Opened>,
-    /// The last number that was given to a file: none is given twice.
+    /// Number of the last file opened; numbers are not reused.
     last: u32,
-    /// The folder that is being listed.
+    /// Folder that is being listed, with its names.
     listing: Option<(PathBuf, Vec<u8>)>,
 }
 
@@ -31,7 +31,7 @@ struct Opened {
     writable: bool,
 }
 
-/// How the buffer of a request came.
+/// How the buffer of a request arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Brought {
     /// Passed: to be filled.
@@ -40,11 +40,11 @@ pub(crate) enum Brought {
     Filled,
 }
 
-/// Why a client is served no longer.
+/// Protocol violation of a client, after which it is no longer served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Misdeed;
 
-/// An answer, and whether its buffer means anything.
+/// Reply, and whether its buffer has contents.
 type Answer = (FilesReply, bool);
 
 impl Session {
@@ -52,8 +52,8 @@ impl Session {
         Session { grants, max_open, begun: false, files: HashMap::new(), last: 0, listing: None }
     }
 
-    /// Does what is asked. The buffer becomes what goes back; it is moved if the answer says so, or else
-    /// passed.
+    /// Handles a request. `buffer` becomes the buffer of the answer: moved if the answer has contents,
+    /// otherwise passed.
     pub(crate) fn answer(
         &mut self,
         request: FilesRequest,
@@ -150,7 +150,7 @@ impl Session {
     }
 
     fn list(&mut self, path: PathBuf, from: u64, buffer: &mut impl Content) -> Result<Answer, FileFault> {
-        // All pages are of the same moment, where they are asked for one after another.
+        // All pages are from the same point in time if they are requested consecutively.
         let names = match self.listing.take() {
             Some((listed, names)) if from > 0 && listed == path => names,
             _ if path.as_os_str().is_empty() => text(self.grants.names()),
@@ -177,7 +177,7 @@ impl Session {
     }
 }
 
-/// Offsets are signed where files are kept.
+/// File offsets are signed in the kernel.
 fn is_in_a_file(offset_bytes: u64, length_bytes: u64) -> Result<(), FileFault> {
     let end = offset_bytes.checked_add(length_bytes).and_then(|end| i64::try_from(end).ok());
     end.map(|_| ()).ok_or(FileFault::OutOfRange)
@@ -187,7 +187,7 @@ fn to_path(path: Vec<u8>) -> PathBuf {
     std::ffi::OsString::from_vec(path).into()
 }
 
-/// Names as they are told.
+/// Encodes names as they are sent.
 fn text(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
     let mut text = Vec::new();
     for (name, is_folder) in names {
@@ -200,7 +200,7 @@ fn text(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
     text
 }
 
-/// How long the first name is, with what ends it.
+/// Returns the length of the first name, with its terminator.
 fn length_of_first(names: &[u8]) -> Option<usize> {
     names.iter().position(|&byte| byte == 0).map(|at| at + 1)
 }
@@ -211,7 +211,7 @@ impl From<std::io::Error> for FileFault {
     }
 }
 
-/// What went wrong between a file and a buffer. That the pool was taken away its channel says.
+/// Converts an error between a file and a buffer. The channel reports a revoked pool.
 impl From<Error> for FileFault {
     fn from(error: Error) -> Self {
         match error {

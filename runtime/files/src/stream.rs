@@ -1,4 +1,4 @@
-//! Files as streams: read ahead of the program, and written behind it.
+//! Files as streams, with read-ahead and write-behind.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,27 +9,27 @@ use crate::connection::{Connection, Leave, With};
 use crate::error::{FileError, to_io};
 use crate::file::{File, sought};
 
-/// Bytes between two calls of the program.
+/// Bytes kept between two calls of the program.
 #[derive(Debug)]
 enum Kept {
-    /// Where they arrived, or are sent from.
+    /// In the buffer that they arrived in, or are sent from.
     Buffer { buffer: Buffer, _leave: Leave },
-    /// Copied, so that others have the buffer.
+    /// Copied, so that others can use the buffer.
     Copy(Vec<u8>),
 }
 
-/// Reads a file from one end to the other, with several reads under way. More is asked for than the program
-/// has read, the further it reads the more, up to half of the buffers.
+/// Reads a file sequentially, with several reads in flight. The read-ahead grows as the program reads on, up
+/// to half of the buffers.
 #[derive(Debug)]
 pub struct FileReader {
     file: File,
-    /// What is being read by the program, and how much of it has been.
+    /// Bytes being read by the program, with the number consumed.
     current: Option<(Kept, usize)>,
-    /// Where the program is.
+    /// Position of the program.
     position: u64,
-    /// Calls, each with its place in the file.
+    /// Calls in flight, each with its offset in the file.
     ahead: VecDeque<(u32, u64)>,
-    /// Where to ask for more.
+    /// Offset of the next read-ahead.
     next: u64,
     depth: usize,
 }
@@ -39,19 +39,19 @@ impl FileReader {
         FileReader { file, current: None, position: 0, ahead: VecDeque::new(), next: 0, depth: 1 }
     }
 
-    /// The file that is read.
+    /// File that is read.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Forgets what was asked for and goes on at the program's place.
+    /// Discards the read-ahead and continues at the program's position.
     fn restart(&mut self, connection: &mut Connection) {
         self.ahead.drain(..).for_each(|(number, _)| connection.give_up(number));
         self.next = self.position;
     }
 
-    /// The next bytes, as they arrived; `None` at the end of the file.
+    /// Returns the next bytes, as they arrived; `None` at the end of the file.
     fn fetch(&mut self) -> Result<Option<Kept>, FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
@@ -71,7 +71,7 @@ impl FileReader {
             }
             let Some((number, _)) = self.ahead.pop_front() else { return Ok(None) };
             let Some(answer) = connection.wait_if_there(number, ("read", file.path()), deadline)? else {
-                // Another reader needed its buffer more.
+                // Another reader took its buffer.
                 self.restart(&mut connection);
                 self.depth = 1;
                 continue;
@@ -80,7 +80,7 @@ impl FileReader {
             self.depth = (self.depth * 2).min(connection.depth());
             let count = buffer.len_bytes();
             if count < length as u64 {
-                // The end, unless it has become longer when the program gets there.
+                // The end, unless the file is longer when the program gets there.
                 self.position += count;
                 self.restart(&mut connection);
                 self.position -= count;
@@ -149,15 +149,14 @@ impl Drop for FileReader {
     }
 }
 
-/// Writes a file from one end to the other, with several writes under way. An error of one shows in a later
-/// call, in [`flush`](Write::flush) at the latest. Dropping it writes what is left, and does not say how that
-/// went.
+/// Writes a file sequentially, with several writes in flight. The error of a write is returned by a later
+/// call, at the latest by [`flush`](Write::flush). Dropping it writes the rest and ignores errors.
 #[derive(Debug)]
 pub struct FileWriter {
     file: File,
-    /// What is being filled, and how much of it is.
+    /// Bytes being filled, with their number.
     current: Option<(Kept, usize)>,
-    /// Where that begins in the file.
+    /// Offset of these bytes in the file.
     position: u64,
     under_way: VecDeque<u32>,
 }
@@ -167,13 +166,13 @@ impl FileWriter {
         FileWriter { file, current: None, position: 0, under_way: VecDeque::new() }
     }
 
-    /// The file that is written.
+    /// File that is written.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Waits until no more than `most` writes are under way.
+    /// Waits until at most `most` writes are in flight.
     fn settle(&mut self, connection: &mut Connection, most: usize) -> Result<(), FileError> {
         let mut settled = Ok(());
         while self.under_way.len() > most
@@ -185,7 +184,7 @@ impl FileWriter {
         settled
     }
 
-    /// Sends what has been filled.
+    /// Sends the bytes that were filled.
     fn send(&mut self, connection: &mut Connection) -> Result<(), FileError> {
         let Some((kept, filled)) = self.current.take() else { return Ok(()) };
         self.settle(connection, connection.depth() - 1)?;
@@ -204,7 +203,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Somewhere to write to.
+    /// Returns memory to fill.
     fn room(&mut self, connection: &mut Connection) -> Result<Kept, FileError> {
         let Some(leave) = connection.leave_to_keep() else {
             return Ok(Kept::Copy(vec![0; connection.buffer_bytes()]));
@@ -248,7 +247,7 @@ impl Write for FileWriter {
         self.write_some(source).map_err(to_io)
     }
 
-    /// What was written is the file's when this returns; [`File::sync`] waits for the disk.
+    /// Waits until the written bytes have reached the file; [`File::sync`] waits for the disk.
     fn flush(&mut self) -> io::Result<()> {
         self.finish().map_err(to_io)
     }

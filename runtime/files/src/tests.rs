@@ -1,4 +1,4 @@
-//! What a server does for a client, without a channel in between: requests as a hostile client may say them.
+//! Tests of a server's session without a channel: requests that a hostile client may send.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::local::{Bytes, Content};
 use super::session::{Brought, Misdeed, Session};
 use crate::messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
 
-/// A folder with a file to read, and one to write.
+/// Folder with one part to read, and one to write.
 struct Place(PathBuf);
 
 impl Place {
@@ -110,7 +110,7 @@ fn lies_are_refused_and_change_nothing() {
     assert!(matches!(fault(refused), FileFault::System(_)), "a zero byte in a name");
     let write = FilesRequest::Write { file, offset_bytes: 0 };
     assert_eq!(fault(ask(write, Brought::Filled)), FileFault::OpenedReadOnly);
-    // What is closed stays so, and its number is not given out again.
+    // A closed file stays closed, and its number is not reused.
     assert!(ask(FilesRequest::Close { file }, Brought::Empty).is_ok());
     assert_eq!(fault(ask(read(file, 0, 1), Brought::Empty)), FileFault::NotOpen(file));
     assert_ne!(open(&mut session, place.path("read/file"), OpenMode::default()), Ok(file));
@@ -190,7 +190,7 @@ fn a_long_list_comes_in_pages() {
         assert_eq!(listed.len() as u64, names);
         found.extend(listed);
         pages += 1;
-        // What comes meanwhile is no part of it.
+        // Files created meanwhile are not part of the list.
         std::fs::write(place.0.join("read/below/00"), "").unwrap();
         if !more {
             break;

@@ -1,4 +1,4 @@
-//! A member of a group with its channels.
+//! Member of a group, with its channels.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tombolo_broadcast::{Event as Happening, Member, MemberId, Refusal, Usage};
 
 use crate::{Event, GroupError, GroupOptions, Peer, open};
 
-/// Messages that are received from a channel before others have their turn.
+/// Maximum number of messages received from a channel before the others get a turn.
 const AT_A_TIME: usize = 64;
 
-/// A member of a group. See the [crate] for an example.
+/// Member of a group. See the [crate] for an example.
 ///
-/// Dropping it closes its channels, and the others hear that it left; what it broadcast just before may then
-/// be lost, which [`leave`](Self::leave) waits for.
+/// Dropping it closes its channels, and the other members see that it left. Messages broadcast just before
+/// may be lost; [`leave`](Self::leave) waits for them.
 #[derive(Debug)]
 pub struct Group {
     name: String,
@@ -22,7 +22,7 @@ pub struct Group {
     set: WaitSet,
     peers: BTreeMap<MemberId, Link>,
     members: HashMap<Token, MemberId>,
-    /// Channels of programs that have connected and not yet said that they join.
+    /// Channels of programs that have connected and not joined yet.
     joining: HashMap<Token, MemberId>,
     listener: Option<Listener<Opening>>,
     inbox: VecDeque<Event>,
@@ -34,12 +34,12 @@ pub struct Group {
     buffer: Vec<u8>,
 }
 
-/// The channel to another member.
+/// Channel to another member.
 #[derive(Debug)]
 struct Link {
     token: Token,
     about: Peer,
-    /// A message that the channel had no room for.
+    /// Message that the channel had no room for.
     unsent: Option<Vec<u8>>,
 }
 
@@ -72,7 +72,7 @@ impl Group {
         })
     }
 
-    /// The channel to a member is open.
+    /// Adds the channel to a member.
     pub(crate) fn add(&mut self, member: MemberId, channel: Channel) -> Result<(), GroupError> {
         let about = Peer { member, domain: channel.peer(), node: channel.peer_node().to_owned() };
         let token = self.set.add(channel).map_err(|refused| refused.error)?;
@@ -81,44 +81,44 @@ impl Group {
         Ok(())
     }
 
-    /// Takes in programs that join from now on.
+    /// Accepts programs that join from now on.
     pub(crate) fn listen(&mut self, listener: Listener<Opening>) -> Result<(), GroupError> {
         self.set.add_listener(&listener)?;
         self.listener = Some(listener);
         Ok(())
     }
 
-    /// Waits until the others have taken this member in.
+    /// Waits until the other members have admitted this one.
     pub(crate) fn settle_in(&mut self, timeout: Duration) -> Result<(), GroupError> {
         self.wait_for(timeout, "not all members took this one in", |group| {
             group.member.is_member().then_some(())
         })
     }
 
-    /// The name of the group, or the id of the job.
+    /// Name of the group, or id of the job.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// This member's number.
+    /// Number of this member.
     #[must_use]
     pub fn id(&self) -> MemberId {
         self.member.id()
     }
 
-    /// The other members that it has channels to.
+    /// Iterates over the other members that this one has channels to.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> {
         self.peers.values().map(|link| &link.about)
     }
 
-    /// What it keeps in memory for others.
+    /// Memory usage of this member for the group.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.member.usage()
     }
 
-    /// Has the next operation that waits do so up to `timeout`.
+    /// Sets the timeout of the next operation that waits.
     #[must_use = "it is the next operation that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Group {
         self.once = Some(timeout);
@@ -129,12 +129,12 @@ impl Group {
         self.once.take().unwrap_or(self.timeout)
     }
 
-    /// Broadcasts a message to all other members, and with a total order to this one, too; waits for room.
+    /// Broadcasts a message to all other members, and with total order also to this one; waits for room.
     /// Returns when the message is accepted, not when it has arrived.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`] when members did not take enough of the messages before it, so that it was
-    /// not sent; [`GroupError::TooLong`], [`GroupError::Expelled`], or what the machine says.
+    /// [`GroupError::TimedOut`] if members did not take enough of the earlier messages: the message was not
+    /// sent. [`GroupError::TooLong`], [`GroupError::Expelled`], or an error of the machine.
     pub fn broadcast(&mut self, message: &[u8]) -> Result<(), GroupError> {
         let timeout = self.patience();
         self.wait_for(timeout, "other members did not take what was broadcast before", |group| {
@@ -146,10 +146,10 @@ impl Group {
         }
     }
 
-    /// Broadcasts a message if there is room; false if there is none.
+    /// Broadcasts a message if there is room; returns false if there is none.
     ///
     /// # Errors
-    /// As [`broadcast`](Self::broadcast).
+    /// Same as [`broadcast`](Self::broadcast).
     pub fn try_broadcast(&mut self, message: &[u8]) -> Result<bool, GroupError> {
         self.check()?;
         match self.member.broadcast(message) {
@@ -171,16 +171,16 @@ impl Group {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`] when nothing happened, [`GroupError::Expelled`], or what the machine says.
+    /// [`GroupError::TimedOut`] if nothing happened, [`GroupError::Expelled`], or an error of the machine.
     pub fn recv(&mut self) -> Result<Event, GroupError> {
         let timeout = self.patience();
         self.wait_for(timeout, "nothing happened", Group::pop)
     }
 
-    /// The next event, if there is one. Also receives and forwards what has come for others.
+    /// Returns the next event, if there is one. Also receives and forwards messages for others.
     ///
     /// # Errors
-    /// [`GroupError::Expelled`], or what the machine says.
+    /// [`GroupError::Expelled`], or an error of the machine.
     pub fn try_recv(&mut self) -> Result<Option<Event>, GroupError> {
         if let Some(event) = self.pop() {
             return Ok(Some(event));
@@ -195,7 +195,7 @@ impl Group {
     /// Waits until all members have taken everything that this one has broadcast.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`], [`GroupError::Expelled`], or what the machine says.
+    /// [`GroupError::TimedOut`], [`GroupError::Expelled`], or an error of the machine.
     pub fn flush(&mut self) -> Result<(), GroupError> {
         let timeout = self.patience();
         self.wait_for(timeout, "not all members took what was broadcast", |group| {
@@ -203,11 +203,11 @@ impl Group {
         })
     }
 
-    /// Leaves the group: waits until all others have taken everything that this member broadcast, and closes
-    /// its channels.
+    /// Leaves the group: waits until all others have taken everything that this member has broadcast, and
+    /// closes its channels.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush). It has left all the same.
+    /// Same as [`flush`](Self::flush). The member has left in any case.
     pub fn leave(mut self) -> Result<(), GroupError> {
         let timeout = self.patience();
         self.member.leave();
@@ -225,7 +225,7 @@ impl Group {
         GroupError::TimedOut { group: self.name.clone(), what: what.to_owned(), timeout }
     }
 
-    /// Takes part in the group until `found` finds something.
+    /// Participates in the group until `found` returns a result.
     fn wait_for<T>(
         &mut self,
         timeout: Duration,
@@ -235,7 +235,7 @@ impl Group {
         if let Some(found) = found(self) {
             return Ok(found);
         }
-        // What is there already is looked at once, however short the time.
+        // Handle what has arrived at least once, even with a timeout of zero.
         self.look(Duration::ZERO)?;
         let started = Instant::now();
         loop {
@@ -259,7 +259,7 @@ impl Group {
         Some(event)
     }
 
-    /// Waits for something to come, takes it in, and sends what follows from it.
+    /// Waits for a message, handles it, and sends the resulting messages.
     fn look(&mut self, timeout: Duration) -> Result<(), GroupError> {
         self.take_events();
         self.send_all();
@@ -268,7 +268,7 @@ impl Group {
             Err(Error::TimedOut { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        // What else is there needs no look at the clock.
+        // Handle further messages without reading the clock.
         for _ in 0..AT_A_TIME {
             match self.set.wait(Duration::ZERO) {
                 Ok(ready) => self.handle(ready),
@@ -311,8 +311,8 @@ impl Group {
         }
     }
 
-    /// The member at the other end of a channel. A program that joins is one from its first message on: that
-    /// comes when it has channels to all.
+    /// Returns the member at the other end of a channel. A program that joins becomes a member with its first
+    /// message, which it sends once it has channels to all members.
     fn sender(&mut self, token: Token) -> Option<MemberId> {
         if let Some(member) = self.members.get(&token) {
             return Some(*member);
@@ -320,7 +320,7 @@ impl Group {
         let member = self.joining.remove(&token)?;
         let channel = self.set.get(token)?;
         if self.member.view().is_gone(member) || self.peers.contains_key(&member) {
-            // Two programs cannot have one number, and a member that is gone does not come back.
+            // Two programs cannot have the same number, and a member that is gone never returns.
             self.set.remove(token);
             return None;
         }
@@ -331,7 +331,7 @@ impl Group {
         Some(member)
     }
 
-    /// A channel is of no use any more.
+    /// Removes a channel that has failed.
     fn lost(&mut self, token: Token) {
         self.set.remove(token);
         self.joining.remove(&token);
@@ -341,7 +341,7 @@ impl Group {
         }
     }
 
-    /// Puts what has happened into the inbox, as far as there is room.
+    /// Moves events to the inbox, as far as there is room.
     fn take_events(&mut self) {
         self.part_with_those_gone();
         while self.inbox_bytes < self.max_inbox_bytes.max(1) {
@@ -371,7 +371,7 @@ impl Group {
         }
         let again = !lost.is_empty();
         for token in lost {
-            // What came before its end is still there.
+            // Messages that it sent before its end are still available.
             self.receive(token);
             self.lost(token);
         }
@@ -380,7 +380,7 @@ impl Group {
         }
     }
 
-    /// Closes the channels to members of which others have said that they are gone.
+    /// Closes the channels to members that others have reported as gone.
     fn part_with_those_gone(&mut self) {
         let view = self.member.view();
         let gone: Vec<Token> = self
@@ -390,9 +390,9 @@ impl Group {
             .map(|(_, link)| link.token)
             .collect();
         for token in gone {
-            // If it left in order, it has said so.
+            // If it left in order, the message about that is still in the channel.
             self.receive(token);
-            // If it lives, it is to know.
+            // If it is alive, this informs it.
             let mut bytes = Vec::new();
             self.member.farewell().encode(&mut bytes);
             let _ = self.set.try_send(token, &bytes);
@@ -401,7 +401,7 @@ impl Group {
     }
 }
 
-/// Sends what a member has for another, until there is nothing left or no room.
+/// Sends a member's messages for a peer, until there are none left or there is no room.
 fn send(member: &mut Member, set: &mut WaitSet, peer: MemberId, link: &mut Link) -> Result<(), Error> {
     let waited = link.unsent.is_some();
     loop {

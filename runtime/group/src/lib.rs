@@ -11,17 +11,18 @@
 //! println!("{member} has {}", if died { "died" } else { "left" }), } } }
 //! ```
 //!
-//! Members need not be on one node, nor of one instruction set: there is a channel between each two of them,
-//! over whatever links their nodes. [`tombolo_broadcast`] has the protocol and what it promises: every member
-//! that lives on gets every message that any of them got, once and in the order of its source; with
-//! [`GroupOptions::total_order`] all of them in one order.
+//! Members can be on any nodes with any instruction sets: there is a channel between each pair of members,
+//! over the link of their nodes. [`tombolo_broadcast`] implements the protocol and its guarantees: every
+//! surviving member receives every message that any of them received, once and in the order of its source;
+//! with [`GroupOptions::total_order`] all receive them in the same order.
 //!
-//! **A member takes part while it calls.** It receives and forwards in [`recv`](Group::recv),
-//! [`broadcast`](Group::broadcast) and every other call that may wait. A program that computes for long calls
-//! [`try_recv`](Group::try_recv) meanwhile, or has a thread for its group; otherwise it delays the members
-//! below it in the trees, and in the end all sources.
+//! **A member participates only during calls.** It receives and forwards in [`recv`](Group::recv),
+//! [`broadcast`](Group::broadcast) and every other call that may wait. A program that computes for long
+//! should call [`try_recv`](Group::try_recv) meanwhile, or dedicate a thread to its group; otherwise it
+//! delays the members below it in the trees, and eventually all sources.
 //!
-//! Members of a group trust each other about the membership: one that says another is dead has it expelled.
+//! Members of a group trust each other about the membership: a member that reports another one as dead causes
+//! its expulsion.
 #![forbid(unsafe_code)]
 
 mod group;
@@ -36,82 +37,82 @@ pub use tombolo_broadcast::{Config, MemberId, Order, Usage};
 pub use group::Group;
 pub use options::GroupOptions;
 
-/// What happens in a group.
+/// Event in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A member has joined. Comes before its first message, and at first for each member that there is, this
-    /// one included.
+    /// A member has joined. Reported before its first message, and initially for each existing member,
+    /// including this one.
     Joined(MemberId),
-    /// A message.
+    /// A message from a member.
     Message {
-        /// The member that broadcast it.
+        /// Member that broadcast the message.
         from: MemberId,
-        /// Its bytes.
+        /// Bytes of the message.
         data: Vec<u8>,
     },
-    /// A member is gone. Comes after the last of its messages that any living member has.
+    /// A member is gone. Reported after the last of its messages that any living member has.
     Left {
-        /// The member.
+        /// Member that is gone.
         member: MemberId,
-        /// It did not leave in order: it died, its node was lost, or its channel to a member broke.
+        /// Whether it did not leave in order: it died, its node was lost, or its channel to a member failed.
         died: bool,
     },
 }
 
-/// A member of a group as this one reaches it.
+/// Another member, with its domain and node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The member.
+    /// Number of the member.
     pub member: MemberId,
-    /// Its domain.
+    /// Domain of the member.
     pub domain: DomainId,
-    /// The name of its node.
+    /// Name of its node.
     pub node: String,
 }
 
-/// Why an operation of a group did not happen.
+/// Error of an operation of a group that was not performed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
     /// The deadline passed.
     #[error("group '{group}': {what} within {timeout:?}")]
     TimedOut {
-        /// The group.
+        /// Name of the group.
         group: String,
-        /// What did not happen.
+        /// Event that did not happen.
         what: String,
-        /// The time that it had.
+        /// Timeout of the operation.
         timeout: Duration,
     },
-    /// The message is longer than the group allows.
+    /// The message exceeds the maximum length of the group.
     #[error(
         "group '{group}': a message of {length_bytes} bytes is longer than {max_bytes}; send it in parts, or set a higher \
          max_message_bytes for all members"
     )]
     TooLong {
-        /// The group.
+        /// Name of the group.
         group: String,
-        /// The length of the message.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The most that its members agreed on.
+        /// Maximum that the members agreed on, in bytes.
         max_bytes: usize,
     },
-    /// The other members took this one for dead.
+    /// The other members considered this one dead.
     #[error(
         "group '{group}': the other members expelled this one, whose channel to one of them broke; join again to go on"
     )]
     Expelled {
-        /// The group.
+        /// Name of the group.
         group: String,
     },
-    /// An option has a value that it cannot have.
+    /// An option was given a value that is not allowed.
     #[error("{option} of a group cannot be {given}: choose {allowed}")]
     BadOption {
-        /// The option, by the name of the function that sets it.
+        /// Name of the function that sets the option.
         option: &'static str,
-        /// The value that was given.
+        /// Value that was given.
         given: u64,
-        /// The values that it can have.
+        /// Values that are allowed.
         allowed: &'static str,
     },
     /// A channel, a name or the monitor failed.

@@ -1,8 +1,8 @@
-//! How members find each other and open their channels.
+//! Discovery of members, and opening of their channels.
 //!
-//! A group with a name: each member exports `group/NAME/member/ID`. One program joins at a time, under the
-//! lock `group/NAME/join`, whose fencing token is its id: higher than that of any member before. It connects
-//! to all members that there are, and is told of those that join later by their connecting to it.
+//! In a group with a name, each member exports `group/NAME/member/ID`. One program joins at a time, under the
+//! lock `group/NAME/join`, whose fencing token is its id: higher than that of any earlier member. It connects
+//! to all existing members; members that join later connect to it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tombolo_broadcast::{Member, MemberId};
 use crate::group::Group;
 use crate::{GroupError, GroupOptions};
 
-/// "TMBGROUP" read as little-endian bytes: what the requests of members mean.
+/// Kind of the requests of members: "TMBGROUP" as little-endian bytes.
 const REQUEST: u64 = u64::from_le_bytes(*b"TMBGROUP");
 
 fn member_name(group: &str, member: MemberId) -> String {
@@ -21,14 +21,14 @@ fn member_name(group: &str, member: MemberId) -> String {
 }
 
 impl Group {
-    /// Joins a group, or founds it, if the machine has no group of this name. The name is made of letters,
+    /// Joins a group, or founds it if the machine has no group of this name. The name consists of letters,
     /// digits and `._-/:`.
     ///
-    /// Waits as long as the options say for others that are joining, and for all members to take this one in.
+    /// Waits up to the timeout for others that are joining, and until all members have admitted this one.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`] when a member did not answer, [`Error::Refused`] in [`GroupError::Domain`]
-    /// when the group has other options, or what the names or channels say.
+    /// [`GroupError::TimedOut`] if a member did not answer, [`Error::Refused`] in [`GroupError::Domain`] if
+    /// the group has other options, or errors of names and channels.
     pub fn join(domain: &Domain, name: &str, options: &GroupOptions) -> Result<Group, GroupError> {
         let timeout = options.timeout.unwrap_or(domain.timeout());
         let started = std::time::Instant::now();
@@ -64,11 +64,11 @@ impl Group {
         Ok(group)
     }
 
-    /// The group of all domains of a job, each of which calls this. Members have the numbers of their ranks;
-    /// no others can join.
+    /// Creates the group of all domains of a job, each of which has to call this. Members are numbered by
+    /// their ranks; no other programs can join.
     ///
     /// # Errors
-    /// As [`Job::channel_to`].
+    /// Same as [`Job::channel_to`].
     pub fn of_job(domain: &Domain, job: &Job, options: &GroupOptions) -> Result<Group, GroupError> {
         let timeout = options.timeout.unwrap_or(domain.timeout());
         let own = MemberId(job.rank().into());
@@ -89,7 +89,7 @@ impl Group {
     }
 }
 
-/// Opens the channel to a member; `None` if that is gone.
+/// Opens the channel to a member; `None` if the member is gone.
 fn connect(
     domain: &Domain,
     group: &str,
@@ -111,7 +111,8 @@ fn connect(
     }
 }
 
-/// Accepts a program that joins: its number and its channel. `None` if it is gone, or sent something else.
+/// Accepts a program that joins: its number and its channel. `None` if it is gone, or sent an invalid
+/// request.
 pub(crate) fn accept(listener: &Listener<Opening>) -> Option<(MemberId, Channel)> {
     let opening = listener.within(Duration::from_millis(1)).accept().ok()?;
     let Ok(id) = opening.request().try_into().map(u64::from_le_bytes) else {

@@ -1,4 +1,4 @@
-//! What members of a group agree on.
+//! Options that the members of a group agree on.
 
 use std::time::Duration;
 
@@ -7,18 +7,19 @@ use tombolo_broadcast::{Config, MAX_MEMBERS, Member, Order};
 
 use crate::GroupError;
 
-/// Bytes of a slot of members' channels, and of these what carries a message.
+/// Slot size of the channels between members, and the payload of a slot, in bytes.
 const SLOT_BYTES: usize = 128;
 const PAYLOAD_BYTES: usize = SLOT_BYTES - 8;
 
-/// The fewest slots of a channel. The lists of what members have, of a group of [`MAX_MEMBERS`], fit.
+/// Minimum number of slots of a channel: enough for the lists that members of a group of [`MAX_MEMBERS`]
+/// exchange.
 const MIN_SLOTS: usize = 128;
 
-/// The most slots of a channel.
+/// Maximum number of slots of a channel.
 const MAX_SLOTS: usize = 1 << 16;
 
-/// How a group works. All members must choose the same, but for the deadline and the inbox: a program with
-/// other options is refused when it joins.
+/// Options of a group. They must be the same for all members, except for the timeout and the inbox: a program
+/// with other options is refused when it joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOptions {
     pub(crate) config: Config,
@@ -28,17 +29,16 @@ pub struct GroupOptions {
 }
 
 impl Default for GroupOptions {
-    /// Four children for each member, chunks of 4 KiB of which four are forwarded at a time, 32 chunks of a
-    /// source that not all have taken, messages of up to 1 MiB, in the order of each source; 16 MiB of
-    /// messages in the inbox.
+    /// Four children per member, chunks of 4 KiB of which four are forwarded at a time, a window of 32 chunks
+    /// per source, messages of up to 1 MiB in the order of each source, and an inbox of 16 MiB.
     fn default() -> Self {
         GroupOptions { config: Config::default(), timeout: None, inbox_bytes: 16 << 20, spin_ns: None }
     }
 }
 
 impl GroupOptions {
-    /// The most members that one forwards a chunk to, *k* in the paper: from 1 to 255. Few spare the source
-    /// and take more steps to the last member.
+    /// Sets the maximum number of members that one forwards a chunk to, *k* in the paper: from 1 to 255. A
+    /// low number reduces the load of the source and increases the number of steps to the last member.
     ///
     /// # Errors
     /// [`GroupError::BadOption`] for another number.
@@ -47,7 +47,7 @@ impl GroupOptions {
         in_range("fan_out", fan_out.into(), 1..=255, "1 to 255").map(|()| self)
     }
 
-    /// The longest part of a message that travels as one, in bytes: 1 to 1,048,576.
+    /// Sets the maximum size of a chunk, the unit of forwarding, in bytes: 1 to 1,048,576.
     ///
     /// # Errors
     /// [`GroupError::BadOption`] for another number.
@@ -56,7 +56,8 @@ impl GroupOptions {
         in_range("chunk_bytes", bytes.into(), 1..=1 << 20, "1 to 1048576").map(|()| self)
     }
 
-    /// Chunks that a member forwards at a time: 1 to 256. The paper's members have one buffer.
+    /// Sets the number of chunks that a member forwards at a time: 1 to 256. In the paper a member has one
+    /// buffer.
     ///
     /// # Errors
     /// [`GroupError::BadOption`] for another number.
@@ -65,8 +66,8 @@ impl GroupOptions {
         in_range("buffers", buffers.into(), 1..=256, "1 to 256").map(|()| self)
     }
 
-    /// Chunks of one source that not all members have taken: 1 to 65,536. Each member keeps this number of
-    /// each source.
+    /// Sets the maximum number of chunks of one source that not all members have taken: 1 to 65,536. Each
+    /// member keeps this number of chunks per source.
     ///
     /// # Errors
     /// [`GroupError::BadOption`] for another number.
@@ -75,7 +76,7 @@ impl GroupOptions {
         in_range("window_chunks", chunks.into(), 1..=1 << 16, "1 to 65536").map(|()| self)
     }
 
-    /// The longest message in bytes: 1 to 1 GiB.
+    /// Sets the maximum length of a message in bytes: 1 to 1 GiB.
     ///
     /// # Errors
     /// [`GroupError::BadOption`] for another number.
@@ -84,43 +85,43 @@ impl GroupOptions {
         in_range("max_message_bytes", bytes.into(), 1..=1 << 30, "1 to 1073741824").map(|()| self)
     }
 
-    /// All members take all messages in one order, their own included.
+    /// Delivers all messages to all members in the same order, including a member's own messages.
     #[must_use]
     pub fn total_order(mut self) -> Self {
         self.config.order = Order::Total;
         self
     }
 
-    /// How long operations wait, unless [`Group::within`](crate::Group::within) says otherwise: as long as
-    /// the domain's, by default.
+    /// Sets the timeout of operations, which [`Group::within`](crate::Group::within) overrides; by default
+    /// the domain's.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bytes of messages that are held for this program until it takes them. When they are reached, sources
-    /// have to wait for it.
+    /// Sets the size of the inbox, in bytes of messages that this program has not taken. When it is full,
+    /// sources have to wait.
     #[must_use]
     pub fn inbox_bytes(mut self, bytes: usize) -> Self {
         self.inbox_bytes = bytes;
         self
     }
 
-    /// How long to look at channels before sleeping, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
+    /// Sets how long to poll channels before sleeping, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = Some(spin_ns);
         self
     }
 
-    /// What all members must have in common.
+    /// Configuration that must be the same for all members.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The channels between members.
+    /// Returns the options of the channels between members.
     pub(crate) fn channel(&self) -> Result<ChannelOptions, GroupError> {
         let longest = Member::longest_message_bytes(&self.config, MAX_MEMBERS);
         let chunk = (self.config.chunk_bytes as usize).div_ceil(PAYLOAD_BYTES) + 1;

@@ -1,4 +1,4 @@
-//! Channels of values that any number of tasks fill and empty: ports and fifos.
+//! Channels of values that any number of tasks send to and receive from: ports and fifos.
 
 use std::marker::PhantomData;
 
@@ -8,8 +8,8 @@ use crate::hub::Hub;
 use crate::task::Task;
 use crate::{HubError, Unsent, Value};
 
-/// A port or a fifo. Go's unbuffered channel is a port: a value is sent when a receiver takes it. Go's
-/// buffered channel is a fifo: a value is sent when it is in the store.
+/// Port or fifo. A port corresponds to Go's unbuffered channel: a send completes when a receiver takes the
+/// value. A fifo corresponds to Go's buffered channel: a send completes when the value is in the store.
 #[derive(Clone, Debug)]
 pub struct Chan<T> {
     pub(crate) hub: Hub,
@@ -28,7 +28,7 @@ impl Task {
     /// Opens a port, as [`chan`](Self::chan) does.
     ///
     /// # Errors
-    /// As [`chan`](Self::chan).
+    /// Same as [`chan`](Self::chan).
     pub fn port<T: Value>(&self, name: &str) -> Result<Chan<T>, HubError> {
         self.chan_of(name, &[Kind::Port])
     }
@@ -36,7 +36,7 @@ impl Task {
     /// Opens a fifo, as [`chan`](Self::chan) does.
     ///
     /// # Errors
-    /// As [`chan`](Self::chan).
+    /// Same as [`chan`](Self::chan).
     pub fn fifo<T: Value>(&self, name: &str) -> Result<Chan<T>, HubError> {
         self.chan_of(name, &[Kind::Fifo])
     }
@@ -47,52 +47,52 @@ impl Task {
 }
 
 impl<T: Value> Chan<T> {
-    /// The hub, for its generic operations.
+    /// Returns the hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Its name.
+    /// Name of the hub.
     #[must_use]
     pub fn name(&self) -> &str {
         self.hub.name()
     }
 
-    /// The node that it is on.
+    /// Name of the node that the hub is on.
     #[must_use]
     pub fn node(&self) -> &str {
         self.hub.node()
     }
 
-    /// How many values it holds; 0 for a port.
+    /// Maximum number of values in the store; 0 for a port.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.hub.capacity()
     }
 
-    /// Sends a value, waiting up to the deadline of the task: for a receiver, or for room.
+    /// Sends a value, waiting up to the deadline of the task for a receiver or for room.
     ///
     /// # Errors
-    /// The value comes back. [`Fault::Closed`](crate::Fault::Closed),
-    /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::TooLong`](crate::Fault::TooLong),
+    /// Returns the value with [`Fault::Closed`](crate::Fault::Closed),
+    /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::TooLong`](crate::Fault::TooLong) or
     /// [`HubError::Lost`].
     pub fn send(&self, value: T) -> Result<(), Unsent<T>> {
         send_by(&self.hub, value)
     }
 
-    /// Sends a value if that is possible at once.
+    /// Sends a value if that is possible immediately.
     ///
     /// # Errors
-    /// As [`send`](Self::send), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
+    /// Same as [`send`](Self::send), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_send(&self, value: T) -> Result<(), Unsent<T>> {
         send_by(&self.hub.trying(), value)
     }
 
-    /// [`send`](Self::send) as a future. One that is dropped before it is ready may have sent the value.
+    /// Async [`send`](Self::send). If the future is dropped before it is ready, the value may have been sent.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub async fn send_async(&self, value: T) -> Result<(), Unsent<T>> {
         let sent = async { self.hub.start_put(&bytes_of(&value))?.wait_async().await };
         match sent.await {
@@ -104,24 +104,25 @@ impl<T: Value> Chan<T> {
     /// Receives a value, waiting up to the deadline of the task.
     ///
     /// # Errors
-    /// [`Fault::Closed`](crate::Fault::Closed) when it was closed and is empty,
+    /// [`Fault::Closed`](crate::Fault::Closed) if the channel is closed and empty,
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`HubError::Lost`].
     pub fn recv(&self) -> Result<T, HubError> {
         self.value(self.hub.get()?)
     }
 
-    /// [`recv`](Self::recv) as a future. What comes for one that is dropped is for the next that receives.
+    /// Async [`recv`](Self::recv). If the future is dropped, a value that arrives for it goes to the next
+    /// receive.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub async fn recv_async(&self) -> Result<T, HubError> {
         self.value(self.hub.start_get()?.wait_async().await?)
     }
 
-    /// Receives a value if one is there.
+    /// Receives a value if there is one.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
+    /// Same as [`recv`](Self::recv), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_recv(&self) -> Result<T, HubError> {
         self.value(self.hub.trying().get()?)
     }
@@ -140,7 +141,7 @@ impl<T: Value> Chan<T> {
         })
     }
 
-    /// Closes it: sends fail from now on, and receivers learn it when it is empty.
+    /// Closes the channel: sends fail from now on, and receives fail once it is empty.
     ///
     /// # Errors
     /// [`Fault::AlreadyClosed`](crate::Fault::AlreadyClosed), [`HubError::Lost`].
@@ -148,7 +149,7 @@ impl<T: Value> Chan<T> {
         self.hub.close()
     }
 
-    /// How many values are in it; a hint, for others send and receive meanwhile.
+    /// Returns the number of values in the store. Only a hint: other tasks send and receive concurrently.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -156,7 +157,7 @@ impl<T: Value> Chan<T> {
         Ok(self.hub.status()?.depth)
     }
 
-    /// Whether it holds no value; a hint.
+    /// Whether the store is empty. Only a hint.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -164,7 +165,7 @@ impl<T: Value> Chan<T> {
         Ok(self.len()? == 0)
     }
 
-    /// Receives until it is closed and empty.
+    /// Iterates over the values until the channel is closed and empty.
     #[must_use]
     pub fn iter(&self) -> Values<'_, T> {
         Values { chan: self, ended: false }
@@ -181,8 +182,8 @@ fn send_by<T: Value>(hub: &Hub, value: T) -> Result<(), Unsent<T>> {
     hub.put(&bytes_of(&value)).map_err(|error| Unsent { error, value })
 }
 
-/// The values of a channel until it is closed and empty. An error, a wait that was too long say, is the last
-/// item.
+/// Iterator over the values of a channel, until it is closed and empty. An error, for example a timeout, is
+/// the last item.
 #[derive(Debug)]
 pub struct Values<'c, T> {
     chan: &'c Chan<T>,

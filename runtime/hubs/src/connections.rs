@@ -1,4 +1,4 @@
-//! The connections of a task to the servers of hubs.
+//! Connections of a task to the servers of hubs.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,31 +16,31 @@ use crate::hub::About;
 use crate::server::options;
 use crate::traced;
 
-/// How long after the deadline of a request its answer is waited for.
+/// Time after the deadline of a request for which its answer is awaited.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long operations on the counts of a server may succeed after its end.
+/// Time for which operations on the counts of a server may still succeed after it has ended.
 const END_KNOWN_WITHIN: Duration = Duration::from_millis(1);
 
-/// The most answers to one request that wait to be looked at. Hubs offer and revoke; none does so this often
-/// while a task looks at others.
+/// Maximum number of queued answers to one request. Hubs offer and revoke, but never this often while the
+/// task handles other messages.
 const MAX_ANSWERS: usize = 4096;
 
-/// Answers to other requests that are taken in before a wait for one looks at the clock.
+/// Number of answers to other requests that are handled before a wait checks the clock.
 const OTHERS_BETWEEN: usize = 4;
 
-/// What is known of a request.
+/// State of a request.
 #[derive(Debug)]
 enum State {
-    /// Waited for; these are its answers so far. Most requests have one.
+    /// Awaited, with the answers so far. Most requests have one.
     Awaited { first: Option<Outcome>, others: VecDeque<Outcome> },
-    /// Not waited for any more. What it still brings is for the next operation on this hub.
+    /// Not awaited any more. What it still obtains is kept for the next operation on this hub.
     Late(u32),
-    /// Its answer says nothing of interest.
+    /// Its answer is ignored.
     Ignored,
 }
 
-/// Requests by number. The numbers are this task's own, one after another, so that they need no hash.
+/// Requests by number. The numbers of a task are sequential, so they need no hash.
 type Requests = HashMap<u32, State, BuildHasherDefault<Sequential>>;
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Sequential(u64);
 
 impl Hasher for Sequential {
     fn finish(&self) -> u64 {
-        // Tables use the lowest and the highest bits.
+        // The hash table uses the lowest and the highest bits.
         self.0 | self.0 << 57
     }
 
@@ -65,25 +65,25 @@ impl Hasher for Sequential {
 struct Service {
     name: String,
     node: String,
-    /// Its channel in the set.
+    /// Token of its channel in the set.
     token: Token,
-    /// Bits of its domain's id.
+    /// Id of its domain, as bits.
     domain: u64,
     requests: Requests,
-    /// What came too late for the request that asked for it, by hub.
+    /// Values that arrived after their request was abandoned, by hub.
     late: BTreeMap<u32, VecDeque<Taken>>,
-    /// Blocks that came too late, to be given back.
+    /// Blocks that arrived after their request was abandoned, to be returned.
     give_back: Vec<(u32, u64)>,
     inherits: u8,
-    /// Its counts of semaphores and events, and the number of the capability to them.
+    /// Its counts of semaphores and events, with the number of the capability to them.
     counts: Option<(u64, LentCounts)>,
-    /// When its end is looked for again by operations on counts, which send it nothing.
+    /// Next time at which operations on counts, which send no message, check whether the server has ended.
     look_at: Instant,
-    /// Its end, once that is known.
+    /// Reason of its end, once that is known.
     lost: Option<String>,
 }
 
-/// A request that waits for its answers.
+/// Handle of a request that waits for its answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     service: usize,
@@ -93,13 +93,13 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 pub(crate) struct Connections {
     domain: Domain,
-    /// One channel to each service that lives.
+    /// One channel to each service that is alive.
     set: WaitSet,
     services: Vec<Service>,
     next_number: u32,
     message: Vec<u8>,
-    /// Futures that wait for whatever is heard next. The set wakes the last that looked, which wakes the
-    /// others.
+    /// Futures that wait for the next message of any server. The set wakes the last one that polled, which
+    /// wakes the others.
     waiting: HashMap<u64, (Waker, Instant)>,
     last_waiting: u64,
 }
@@ -121,12 +121,12 @@ impl Connections {
         &self.domain
     }
 
-    /// The highest priority that this task inherits of any service.
+    /// Highest priority that this task inherits from any service.
     pub(crate) fn inherits(&self) -> u8 {
         self.services.iter().map(|service| service.inherits).max().unwrap_or(0)
     }
 
-    /// The index of the connection to a server, which is opened unless it is there.
+    /// Returns the index of the connection to a server, opening it if necessary.
     pub(crate) fn connect(&mut self, name: &str, node: &str, hub: &str) -> Result<usize, HubError> {
         let known = |service: &Service| service.name == name && service.lost.is_none();
         if let Some(known) = self.services.iter().position(known) {
@@ -153,7 +153,7 @@ impl Connections {
         Ok(self.services.len() - 1)
     }
 
-    /// The counts of a server, to which it granted this capability; `None` where they cannot be shared.
+    /// Returns the counts of a server, to which it granted this capability; `None` if they cannot be shared.
     pub(crate) fn counts(&mut self, service: usize, capability: u64) -> Option<LentCounts> {
         let known = &mut self.services[service].counts;
         if known.as_ref().is_none_or(|(number, _)| *number != capability) && capability != 0 {
@@ -162,7 +162,7 @@ impl Connections {
         known.as_ref().map(|(_, counts)| counts.clone())
     }
 
-    /// Whether a server lives, by what is heard of it at least once a millisecond.
+    /// Whether a server is alive, by messages that are checked at least once a millisecond.
     pub(crate) fn is_alive(&mut self, index: usize) -> Result<bool, HubError> {
         let (now, service) = (Instant::now(), &mut self.services[index]);
         if now >= service.look_at {
@@ -172,12 +172,12 @@ impl Connections {
         Ok(self.services[index].lost.is_none())
     }
 
-    /// The rank of a hub that all tasks agree on.
+    /// Position of a hub in a total order that all tasks agree on.
     pub(crate) fn place(&self, hub: &About) -> (u64, u32) {
         (self.services[hub.service].domain, hub.number)
     }
 
-    /// Sends a request whose answers are waited for.
+    /// Sends a request whose answers are awaited.
     pub(crate) fn request(&mut self, hub: &About, mut request: Request<'_>) -> Result<Ticket, HubError> {
         self.next_number = self.next_number.wrapping_add(1);
         request.number = self.next_number;
@@ -187,7 +187,7 @@ impl Connections {
         Ok(Ticket { service: hub.service, number: request.number })
     }
 
-    /// Sends what is about another request.
+    /// Sends a message about an earlier request.
     pub(crate) fn send_about(
         &mut self,
         hub: &About,
@@ -217,7 +217,7 @@ impl Connections {
         self.set[self.services[index].token].within(GRACE).send(&self.message)
     }
 
-    /// The next answer to a request, if one has come.
+    /// Returns the next answer to a request, if one has arrived.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -236,12 +236,12 @@ impl Connections {
         }
     }
 
-    /// What came too late for an earlier operation on this hub.
+    /// Returns a value that arrived after an earlier operation on this hub was abandoned.
     pub(crate) fn take_late(&mut self, hub: &About) -> Option<Taken> {
         self.services[hub.service].late.get_mut(&hub.number)?.pop_front()
     }
 
-    /// Keeps values for the next operations on this hub, before what is kept already.
+    /// Keeps values for the next operations on this hub, in front of those kept already.
     pub(crate) fn keep(&mut self, hub: &About, values: Vec<Taken>) {
         if !values.is_empty() {
             let late = self.services[hub.service].late.entry(hub.number).or_default();
@@ -249,24 +249,24 @@ impl Connections {
         }
     }
 
-    /// Stops waiting for a request. What it still brings is for the next operation on this hub. Whether it
-    /// was waited for.
+    /// Stops waiting for a request. What it still obtains is kept for the next operation on this hub. Returns
+    /// whether the request was awaited.
     pub(crate) fn forget(&mut self, hub: &About, ticket: Ticket) -> bool {
         let requests = &mut self.services[ticket.service].requests;
         let known = requests.get_mut(&ticket.number);
         known.map(|state| *state = State::Late(hub.number)).is_some()
     }
 
-    /// Lets the answer to a request go unread.
+    /// Ignores the answer to a request.
     pub(crate) fn ignore(&mut self, ticket: Ticket) {
         self.services[ticket.service].requests.insert(ticket.number, State::Ignored);
     }
 
-    /// The next answer to a request, after a wait of up to `timeout` if none has come, and again after the
-    /// first few answers to others.
+    /// Returns the next answer to a request. Waits up to `timeout` if there is none, and again after each of
+    /// the first few answers to other requests.
     ///
     /// # Errors
-    /// As [`heard`](Self::heard).
+    /// Same as [`heard`](Self::heard).
     pub(crate) fn heard_within(
         &mut self,
         hub: &About,
@@ -282,7 +282,7 @@ impl Connections {
         self.heard(hub, ticket)
     }
 
-    /// Waits for a message of any server, and takes in what came; false when nothing did.
+    /// Waits for a message of any server and handles it; returns false if there was none.
     pub(crate) fn listen(&mut self, timeout: Duration) -> Result<bool, HubError> {
         let mut alive = (0..self.services.len()).filter(|index| self.services[*index].lost.is_none());
         match (alive.next(), alive.next()) {
@@ -296,8 +296,8 @@ impl Connections {
         }
     }
 
-    /// The same for a future, which is known by the number that it gets the first time: ready when something
-    /// was heard, also by another future.
+    /// Async version of [`listen`](Self::listen). A future is identified by the number that it gets at its
+    /// first poll. It is ready when a message was handled, even by another future.
     pub(crate) fn poll_listen(
         &mut self,
         number: &mut Option<u64>,
@@ -305,12 +305,12 @@ impl Connections {
         deadline: Instant,
     ) -> Poll<Result<bool, HubError>> {
         match number.take() {
-            // It was woken for what another one has heard.
+            // Woken because another future has handled a message.
             Some(number) if self.waiting.remove(&number).is_none() => return Poll::Ready(Ok(true)),
             _ => {}
         }
         let now = Instant::now();
-        // The set wakes one of them, for all.
+        // The set wakes only the last of the futures, so this one wakes those whose deadlines have passed.
         self.waiting.retain(|_, (waker, deadline)| {
             let waits = *deadline > now;
             if !waits {
@@ -332,7 +332,7 @@ impl Connections {
         }
     }
 
-    /// A future does not wait any more. Another one takes its place as that which the set wakes.
+    /// Removes a future that no longer waits. Another one takes its place as the one that the set wakes.
     pub(crate) fn leave(&mut self, number: u64) {
         self.waiting.remove(&number);
         self.wake_all();
@@ -342,7 +342,7 @@ impl Connections {
         self.waiting.drain().for_each(|(_, (waker, _))| waker.wake());
     }
 
-    /// Takes in what the set told of.
+    /// Handles the message that the set reported.
     fn hear_of(&mut self, ready: Ready) -> Result<bool, HubError> {
         let token = ready.token();
         match self.services.iter().position(|service| Some(service.token) == token && service.lost.is_none())
@@ -352,7 +352,8 @@ impl Connections {
         }
     }
 
-    /// Takes in everything that has come, and arms the descriptor of the set. Whether something came.
+    /// Handles all messages that have arrived, and arms the descriptor of the set. Returns whether there were
+    /// any.
     pub(crate) fn hear_all(&mut self) -> Result<bool, HubError> {
         let mut heard = false;
         loop {
@@ -368,7 +369,7 @@ impl Connections {
         self.set.as_fd().as_raw_fd()
     }
 
-    /// Takes in the next message of a server; false when none came in time.
+    /// Handles the next message of a server; returns false if none arrived in time.
     fn hear(&mut self, index: usize, timeout: Duration) -> Result<bool, HubError> {
         let channel = &mut self.set[self.services[index].token];
         let received = if timeout.is_zero() {
@@ -391,7 +392,7 @@ impl Connections {
             Answer::Outcome(number, outcome) => {
                 service.take_in(number, outcome);
                 if service.lost.is_some() {
-                    // What else it sends is not taken, and would be told of for ever.
+                    // Its further messages would not be taken, and would be reported forever.
                     self.set.remove(service.token);
                 }
             }
@@ -406,7 +407,7 @@ impl Connections {
         Ok(true)
     }
 
-    /// Notes the end of a server, whose channel goes; the evidence, as text.
+    /// Records the end of a server and removes its channel. Returns the evidence, as text.
     fn end(&mut self, index: usize, error: &Error) -> String {
         let why = match error {
             Error::PeerDied { .. } => "it died".to_owned(),
@@ -418,7 +419,7 @@ impl Connections {
         self.services[index].lost.get_or_insert(why).clone()
     }
 
-    /// Tells each server what this task inherits by resources elsewhere.
+    /// Informs each server about the priority that this task inherits through resources on other servers.
     fn pass_on(&mut self) {
         for index in 0..self.services.len() {
             let others = self.services.iter().enumerate().filter(|(other, _)| *other != index);
@@ -445,7 +446,7 @@ impl Connections {
         }
     }
 
-    /// Sends to a server that may have ended, which is heard of when it is received from.
+    /// Sends to a server that may have ended; the next receive detects that.
     fn tell(&mut self, index: usize, request: &Request<'_>) {
         if self.services[index].lost.is_none() {
             let _ = self.write(index, request);

@@ -1,4 +1,4 @@
-//! Counts of semaphores and events in memory that a server shares with tasks of its kernel.
+//! Counts of semaphores and events, in memory that a server shares with tasks on its kernel.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,20 @@ use tombolo::region::{CapabilityId, Region, RegionOptions, Rights, SharedMemory}
 use tombolo::{Domain, DomainId, Error};
 use tombolo_hub::{COUNT_BYTES, Client, CountWord, Hubs};
 
-/// The words of a count's place.
+/// Size of a count's slot, in words.
 const COUNT_WORDS: usize = COUNT_BYTES / 8;
 
-/// The server's side: the counts of its hubs.
+/// Server side: the counts of its hubs.
 #[derive(Debug)]
 pub(crate) struct Counts {
     region: Region,
     memory: SharedMemory,
-    /// The capability of each client that has opened a hub with a count.
+    /// Capability of each client that has opened a hub with a count.
     granted: HashMap<Client, u64>,
 }
 
 impl Counts {
-    /// A place for each hub.
+    /// Allocates a slot for each hub.
     pub(crate) fn new(domain: &Domain, hubs: &mut Hubs) -> Result<Option<Counts>, Error> {
         let length_bytes = (hubs.len() * COUNT_BYTES) as u64;
         let region = domain.create_region(&RegionOptions::new(length_bytes).coherent())?;
@@ -28,7 +28,7 @@ impl Counts {
         Ok(Some(Counts { region, memory, granted: HashMap::new() }))
     }
 
-    /// Takes the count of a hub back for a request.
+    /// Takes the count of a hub back from the tasks, to handle a request.
     pub(crate) fn take_back(&self, hubs: &mut Hubs, hub: u32) {
         if let Some(capacity) = hubs.lent(hub)
             && let Some(count) = word(&self.memory, hub)
@@ -37,7 +37,7 @@ impl Counts {
         }
     }
 
-    /// Lends the counts of hubs where no request waits.
+    /// Lends the counts of hubs on which no request waits.
     pub(crate) fn lend(&self, hubs: &mut Hubs) {
         while let Some((hub, count)) = hubs.lend() {
             if let Some(word) = word(&self.memory, hub) {
@@ -46,7 +46,8 @@ impl Counts {
         }
     }
 
-    /// The number of a client's capability to the counts; 0 where it gets none, and sends requests instead.
+    /// Returns the number of a client's capability to the counts; 0 if the grant fails, and the client sends
+    /// requests instead.
     pub(crate) fn grant(&mut self, client: Client, domain: DomainId) -> u64 {
         let region = &self.region;
         let granted = || region.grant(domain, Rights::READ_WRITE).map_or(0, |granted| granted.id.0);
@@ -58,19 +59,19 @@ impl Counts {
     }
 }
 
-/// A task's side: the counts of a server. They outlive it, so that who uses them looks whether it lives.
+/// Task side: the counts of a server. They outlive the server, so users have to check whether it is alive.
 #[derive(Clone, Debug)]
 pub(crate) struct LentCounts(SharedMemory);
 
 impl LentCounts {
-    /// Maps them; `None` on another kernel, and where memory is not coherent.
+    /// Maps the counts; `None` on another kernel, and if the memory is not coherent.
     pub(crate) fn map(domain: &Domain, capability: u64) -> Option<LentCounts> {
         let mapping = domain.capability(CapabilityId(capability)).ok()?.map(Rights::READ_WRITE).ok()?;
         let is_coherent = mapping.flushed_memory().ok()?.is_none();
         if is_coherent { mapping.memory().map(LentCounts) } else { None }
     }
 
-    /// The count of a hub.
+    /// Returns the count of a hub.
     pub(crate) fn of(&self, hub: u32) -> Option<CountWord<'_>> {
         word(&self.0, hub)
     }

@@ -1,20 +1,20 @@
-//! Values that an interface file declares: structs, unions and enums of owned stubs.
+//! Values declared in an interface file: structs, unions and enums of owned stubs.
 
 use tombolo::interface::encode::{Out, Place, round_up};
 use tombolo::interface::message::Outgoing;
 use tombolo::interface::{Body, Budget, Header, Holds, Kind, OverLimit, Sink, Source, View};
 
-/// Makes a type of owned stubs ([`tombolo idl compile --lang rust-owned`](tombolo::interface)) a
-/// [`Value`](crate::Value) of hubs, and of whatever else carries such values. The name is what application
-/// files have as `value`; give the declared one, with its package.
+/// Implements [`Value`](crate::Value) for a type of owned stubs ([`tombolo idl compile --lang
+/// rust-owned`](tombolo::interface)). The name is the one that application files use as `value`: the declared
+/// name with its package.
 ///
 /// ```ignore
 /// tombolo_hubs::declared_value!(Job => JobView, "example.Job");
 /// ```
 ///
-/// Its bytes are those of a message with one field of that type (`docs/specs/interface.md`), so that every
-/// language with stubs reads them. A value that is beyond the limits of its declaration has no bytes, which
-/// the receiver refuses.
+/// The encoding is that of a message with one field of the type (`docs/specs/interface.md`), so every
+/// language with stubs can read it. A value that exceeds the limits of its declaration is encoded as no
+/// bytes, which the receiver refuses.
 #[macro_export]
 macro_rules! declared_value {
     ($type:ty => $view:ident, $name:literal) => {
@@ -32,7 +32,7 @@ macro_rules! declared_value {
     };
 }
 
-/// A message with one field.
+/// Message with a single field.
 struct One<'v, T, V> {
     value: &'v T,
     view: std::marker::PhantomData<fn() -> V>,
@@ -52,7 +52,7 @@ impl<'m, T, V: View<'m> + Holds<T>> Body for One<'_, T, V> {
     }
 }
 
-/// The ordinal of the message.
+/// Ordinal of the message.
 const ORDINAL: u16 = 1;
 
 #[doc(hidden)]
@@ -84,12 +84,12 @@ mod tests {
     use crate::Value;
 
     tombolo::interface::owned_record! {
-        /// A struct of an interface file.
+        /// Struct of an interface file.
         #[derive(Clone, PartialEq, Debug)]
         pub struct Job => JobView<'m>, inline 16 / 8;
-        /// Its number.
+        /// Number of the job.
         number @ 0: u64 => u64,
-        /// Its name.
+        /// Name of the job.
         name @ 8: String => Text<'m, 8>,
     }
 

@@ -1,4 +1,4 @@
-//! A hub of any kind, whose values are bytes.
+//! Hubs of any kind, with values as bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::counts::LentCounts;
 use crate::task::{SLICE, Task};
 use crate::traced;
 
-/// Where a hub is, and what.
+/// Location and properties of a hub.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) node: String,
-    /// Index of the connection.
+    /// Index of the connection to its server.
     pub(crate) service: usize,
     pub(crate) number: u32,
     pub(crate) kind: Kind,
@@ -25,7 +25,7 @@ pub(crate) struct About {
     pub(crate) value_bytes: u32,
     /// Number of the capability to the memory of a pool.
     pub(crate) memory: u64,
-    /// The counts of the server, of a semaphore or an event whose server is on the same kernel.
+    /// Counts of the server, for a semaphore or an event whose server is on the same kernel.
     pub(crate) counts: Option<LentCounts>,
 }
 
@@ -42,7 +42,8 @@ impl About {
         HubError::NoAnswer { hub: self.name.clone(), node: self.node.clone() }
     }
 
-    /// Does an operation on a count that is lent. `None` when the server has it, or it has to wait.
+    /// Performs an operation on a count that the server has lent. `None` if the count is not lent, or the
+    /// operation would have to wait.
     fn at_once(
         &self,
         connections: &mut Connections,
@@ -63,7 +64,7 @@ impl About {
         Ok(Some(done))
     }
 
-    /// What a request brought that is over.
+    /// Converts the final outcome of a request.
     fn taken(&self, outcome: Outcome) -> Result<Taken, HubError> {
         match outcome {
             Outcome::Done(taken) => {
@@ -79,16 +80,16 @@ impl About {
         }
     }
 
-    /// An answer that does not belong to what was asked.
+    /// Error for an answer that does not match the request.
     pub(crate) fn wrong_answer(&self) -> HubError {
         HubError::Violation { node: self.node.clone(), violation: Violation::Malformed(0) }
     }
 }
 
-/// A hub of any kind, as one task uses it: its generic operations, whose values are bytes.
+/// Hub of any kind, as used by one task: generic operations on values as bytes.
 ///
-/// The other types of this crate are made of it; so are the faces for C and Python. Programs in Rust use it
-/// for hubs whose kind or type they learn only when they run.
+/// The other types of this crate and the bindings for C and Python are built on it. Rust programs use it for
+/// hubs whose kind or type is known only at run time.
 #[derive(Clone, Debug)]
 pub struct Hub {
     pub(crate) task: Task,
@@ -96,47 +97,47 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Its name.
+    /// Name of the hub.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.about.name
     }
 
-    /// The node that it is on.
+    /// Node that the hub is on.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.about.node
     }
 
-    /// The task that uses it.
+    /// Task that uses the hub.
     #[must_use]
     pub fn task(&self) -> &Task {
         &self.task
     }
 
-    /// Which kind of hub it is.
+    /// Kind of the hub.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.about.kind
     }
 
-    /// How many values, units or blocks it holds at most; 0 for a port.
+    /// Maximum number of values, units or blocks; 0 for a port.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.about.capacity
     }
 
-    /// The most bytes of a value, or those of a block.
+    /// Maximum size of a value, or size of a block, in bytes.
     #[must_use]
     pub fn value_bytes(&self) -> u32 {
         self.about.value_bytes
     }
 
-    /// Maps the memory of a pool; `None` when its node is of another kernel, or the hub has no memory. Block
-    /// `n` is at `n` times [`value_bytes`](Self::value_bytes).
+    /// Maps the memory of a pool; `None` if its node has another kernel, or the hub has no memory. Block `n`
+    /// is at offset `n` times [`value_bytes`](Self::value_bytes).
     ///
     /// # Errors
-    /// [`HubError::Tombolo`] when the pool has ended.
+    /// [`HubError::Tombolo`] if the pool has ended.
     pub fn map(&self) -> Result<Option<Mapping>, HubError> {
         if self.about.memory == 0 {
             return Ok(None);
@@ -147,13 +148,13 @@ impl Hub {
         Ok(capability.map(Rights::READ | Rights::WRITE).ok())
     }
 
-    /// The same hub, whose operations wait up to `timeout`; with no time they only try.
+    /// Returns the same hub with the timeout `timeout`; with zero, operations make a single attempt.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Hub {
         Hub { task: self.task.within(timeout), about: Arc::clone(&self.about) }
     }
 
-    /// The same hub, whose operations do not wait.
+    /// Returns the same hub, whose operations do not wait.
     pub(crate) fn trying(&self) -> Hub {
         self.within(Duration::ZERO)
     }
@@ -161,8 +162,8 @@ impl Hub {
     /// Sends, raises or signals, waiting up to the deadline of the task.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`], or [`Fault::WouldBlock`] with no time; [`Fault::Closed`], [`Fault::TooLong`],
-    /// [`HubError::Lost`].
+    /// [`Fault::TimedOut`], or [`Fault::WouldBlock`] if the timeout is zero; [`Fault::Closed`],
+    /// [`Fault::TooLong`], [`HubError::Lost`].
     pub fn put(&self, value: &[u8]) -> Result<(), HubError> {
         self.complete(Operation::Put { value }).map(drop)
     }
@@ -170,12 +171,12 @@ impl Hub {
     /// Receives, awaits, locks or allocates, waiting up to the deadline of the task.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Fault::AlreadyHeld`] for a resource that this task owns.
+    /// Same as [`put`](Self::put); [`Fault::AlreadyHeld`] for a resource that this task owns.
     pub fn get(&self) -> Result<Taken, HubError> {
         self.complete(Operation::Get)
     }
 
-    /// Does an operation to its end. An answer that comes soon costs no look at the clock.
+    /// Performs an operation to its end. An answer that arrives soon costs no read of the clock.
     fn complete(&self, operation: Operation<'_>) -> Result<Taken, HubError> {
         let about = &*self.about;
         let gets = gets(&operation);
@@ -199,7 +200,7 @@ impl Hub {
         }
     }
 
-    /// Begins what [`put`](Self::put) does, and does not wait for its end.
+    /// Starts the operation of [`put`](Self::put) without waiting for its end.
     ///
     /// # Errors
     /// [`HubError::Lost`], [`HubError::Tombolo`].
@@ -207,10 +208,10 @@ impl Hub {
         self.start(Operation::Put { value })
     }
 
-    /// Begins what [`get`](Self::get) does, and does not wait for its end.
+    /// Starts the operation of [`get`](Self::get) without waiting for its end.
     ///
     /// # Errors
-    /// As [`start_put`](Self::start_put).
+    /// Same as [`start_put`](Self::start_put).
     pub fn start_get(&self) -> Result<Pending, HubError> {
         if let Some(late) = self.task.lock().take_late(&self.about) {
             return Ok(Pending { hub: self.clone(), state: State::Done(late) });
@@ -218,20 +219,21 @@ impl Hub {
         self.start(Operation::Get)
     }
 
-    /// Begins to put several values into a fifo, in order and in one message, each as soon as there is room.
-    /// If not all could be put, the result is [`HubError::Partial`], or another error when none was.
+    /// Starts to put several values into a fifo, in order and in one message, each as soon as there is room.
+    /// If not all could be put, the result is [`HubError::Partial`], or another error if none was.
     ///
     /// # Errors
-    /// As [`start_put`](Self::start_put).
+    /// Same as [`start_put`](Self::start_put).
     pub fn start_put_many(&self, values: Batch<'_>) -> Result<Pending, HubError> {
         self.start(Operation::PutMany { values })
     }
 
-    /// Begins to take what a fifo has, up to `most` values in one message, as soon as that is one or more:
-    /// the result is [`Taken::Values`], or [`Taken::Value`] with what came too late for an earlier operation.
+    /// Starts to take values from a fifo, up to `most` of them in one message, as soon as there is at least
+    /// one. The result is [`Taken::Values`], or [`Taken::Value`] with a value that arrived too late for an
+    /// earlier operation.
     ///
     /// # Errors
-    /// As [`start_put`](Self::start_put).
+    /// Same as [`start_put`](Self::start_put).
     pub fn start_get_many(&self, most: u32) -> Result<Pending, HubError> {
         if let Some(late) = self.task.lock().take_late(&self.about) {
             return Ok(Pending { hub: self.clone(), state: State::Done(late) });
@@ -239,7 +241,7 @@ impl Hub {
         self.start(Operation::GetMany { most: most.clamp(1, tombolo_hub::MAX_BATCH) })
     }
 
-    /// Keeps values that were received and not used for the next operations of the task on this hub.
+    /// Keeps received but unused values for the next operations of the task on this hub.
     pub(crate) fn keep(&self, mut unused: BatchReader, others: Vec<Taken>) {
         let mut values = Vec::new();
         while let Some(value) = unused.next_value() {
@@ -264,7 +266,7 @@ impl Hub {
         Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } })
     }
 
-    /// Gives back a block or a lock that was taken with this fencing token.
+    /// Returns a block or a lock, identified by its fencing token.
     ///
     /// # Errors
     /// [`Fault::NotHeld`], [`HubError::Lost`].
@@ -274,7 +276,8 @@ impl Hub {
         Ok(())
     }
 
-    /// The same, without waiting for the answer. When its server has ended, so has what it held.
+    /// Like [`give_back`](Self::give_back), without waiting for the answer. If the server has ended, so has
+    /// the block or lock.
     pub fn release(&self, token: u64) {
         if let Ok(ticket) = self.task.send(&self.about, Operation::GiveBack { token }, false) {
             self.task.lock().ignore(ticket);
@@ -282,7 +285,7 @@ impl Hub {
         }
     }
 
-    /// Closes it: puts fail from now on, and gets when it is empty.
+    /// Closes the hub: puts fail from now on, and gets fail once it is empty.
     ///
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
@@ -293,7 +296,7 @@ impl Hub {
         }
     }
 
-    /// What it looks like; a hint, for others use it meanwhile.
+    /// Returns the status of the hub. Only a hint: other tasks use the hub concurrently.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -313,7 +316,7 @@ fn gets(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Get | Operation::GetMany { .. })
 }
 
-/// An operation that was begun. Dropped before it is done, it is withdrawn: what it still brings is for the
+/// Operation in progress. Dropping it before it is done withdraws it; what it still obtains is kept for the
 /// next operation on the hub.
 #[derive(Debug)]
 #[must_use = "dropped, it is withdrawn"]
@@ -330,10 +333,11 @@ enum State {
 }
 
 impl Pending {
-    /// Its result, if it is done by what has come. [`Task::listen`] waits for more.
+    /// Returns the result, if the operation is done according to the messages handled so far.
+    /// [`Task::listen`] waits for more.
     ///
     /// # Errors
-    /// Those of the operation. Then, and after a result, it is over.
+    /// Errors of the operation. After an error or a result the operation is over.
     pub fn try_take(&mut self) -> Result<Option<Taken>, HubError> {
         let about = &self.hub.about;
         let State::Asked { ticket, deadline, gets } = self.state else {
@@ -343,7 +347,7 @@ impl Pending {
             };
         };
         let heard = self.hub.task.lock().heard(about, ticket);
-        // What an earlier operation brought meanwhile is for this one, which asks for nothing more then.
+        // A value that arrived late for an earlier operation completes this one, which is withdrawn.
         if gets
             && matches!(heard, Ok(None))
             && let Some(late) = self.hub.task.lock().take_late(about)
@@ -365,7 +369,7 @@ impl Pending {
         result
     }
 
-    /// When [`try_take`](Self::try_take) is to be called at the latest; now, when it is done.
+    /// Latest time for the next call of [`try_take`](Self::try_take); now, if the operation is done.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         match self.state {
@@ -374,7 +378,8 @@ impl Pending {
         }
     }
 
-    /// Withdraws it, and waits up to 5 seconds for the hub's word: what it brought all the same.
+    /// Withdraws the operation, and waits up to 5 seconds for the hub's confirmation. Returns what the
+    /// operation obtained nevertheless.
     pub(crate) fn withdraw(mut self) -> Option<Taken> {
         let about = &self.hub.about;
         if let State::Asked { ticket, .. } = self.state {
@@ -394,10 +399,10 @@ impl Pending {
         self.try_take().ok()?
     }
 
-    /// Waits until it is done.
+    /// Waits until the operation is done.
     ///
     /// # Errors
-    /// Those of the operation; [`HubError::NoAnswer`] 5 seconds after its deadline.
+    /// Errors of the operation; [`HubError::NoAnswer`] 5 seconds after its deadline.
     pub fn wait(mut self) -> Result<Taken, HubError> {
         let mut span = None;
         loop {
@@ -409,12 +414,12 @@ impl Pending {
         }
     }
 
-    /// [`wait`](Self::wait) as a future.
+    /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_async(mut self) -> Result<Taken, HubError> {
-        // Other futures of the thread run meanwhile, so that the wait is not a span of it.
+        // Other futures run on the thread meanwhile, so the wait cannot be recorded as a span.
         traced::waits(self.hub.name());
         loop {
             if let Some(taken) = self.try_take()? {

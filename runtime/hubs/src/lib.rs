@@ -1,7 +1,7 @@
 //! Channels, semaphores, locks, events and pools that programs on all nodes share.
 //!
-//! A *hub* lies on one node and is found by its name, wherever it is. A [`Task`] is what uses hubs: one
-//! thread of a program, with a priority.
+//! A *hub* is located on one node and found by its name from any node. A [`Task`] uses hubs: one thread of a
+//! program, with a priority.
 //!
 //! ```no_run
 //! use tombolo::Domain;
@@ -19,15 +19,17 @@
 //! }
 //! ```
 //!
-//! The two faces are those of Go (*Go's Concurrency Constructs on the SCC*: [`Chan`], with `close`,
-//! iteration and [`select`](Task::select)) and of OpenComRTOS (ports, fifos, events, semaphores, resources,
-//! pools, each with try, wait and wait with deadline). `tombolo-hub` has the state machine of both.
+//! The API has two styles: that of Go (*Go's Concurrency Constructs on the SCC*: [`Chan`], with `close`,
+//! iteration and [`select`](Task::select)), and that of OpenComRTOS (ports, fifos, events, semaphores,
+//! resources, pools, each with try, wait and wait with deadline). `tombolo-hub` implements the state machine
+//! of both.
 //!
-//! Operations that wait have a twin that is a future, for any executor: `recv` and `recv_async`.
+//! Operations that wait have an async variant for any executor: `recv` and `recv_async`.
 //!
-//! * Every wait has a deadline: that of the task, 30 seconds unless [`within`](Task::within) sets another.
-//! * A value that was not sent comes back with the error.
-//! * When the node of a hub dies, or the server of its hubs, waits there end with [`HubError::Lost`].
+//! * Every wait has a deadline, given by the task's timeout: 30 seconds unless [`within`](Task::within) sets
+//!   another.
+//! * A value that was not sent is returned with the error.
+//! * When the node of a hub dies, or the server of its hubs, waits on it end with [`HubError::Lost`].
 #![forbid(unsafe_code)]
 
 mod chan;

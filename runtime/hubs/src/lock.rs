@@ -6,13 +6,13 @@ use crate::HubError;
 use crate::hub::Hub;
 use crate::task::Task;
 
-/// A resource: a lock with an owner, which inherits the highest priority that waits for it.
+/// Resource: a lock whose owner inherits the highest priority of the tasks that wait for it.
 #[derive(Clone, Debug)]
 pub struct Resource {
     pub(crate) hub: Hub,
 }
 
-/// A resource that this task owns, until this is dropped.
+/// Resource owned by this task, until this is dropped.
 #[derive(Debug)]
 pub struct Owned {
     hub: Hub,
@@ -32,34 +32,34 @@ impl Task {
 }
 
 impl Resource {
-    /// The hub, for its generic operations.
+    /// Returns the hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Waits until no other task owns it, and owns it then.
+    /// Locks the resource, waiting until no other task owns it.
     ///
     /// # Errors
-    /// [`Fault::AlreadyHeld`](crate::Fault::AlreadyHeld) when this task owns it,
+    /// [`Fault::AlreadyHeld`](crate::Fault::AlreadyHeld) if this task owns it,
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::Closed`](crate::Fault::Closed),
     /// [`HubError::Lost`].
     pub fn lock(&self) -> Result<Owned, HubError> {
         self.owned(self.hub.get()?)
     }
 
-    /// [`lock`](Self::lock) as a future.
+    /// Async version of [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     pub async fn lock_async(&self) -> Result<Owned, HubError> {
         self.owned(self.hub.start_get()?.wait_async().await?)
     }
 
-    /// Owns it if no task does.
+    /// Locks the resource if no task owns it.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
+    /// Same as [`lock`](Self::lock), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_lock(&self) -> Result<Owned, HubError> {
         self.owned(self.hub.trying().get()?)
     }
@@ -73,20 +73,20 @@ impl Resource {
 }
 
 impl Owned {
-    /// Larger than that of every earlier owner. What the resource protects can refuse a smaller one: its
-    /// owner lost the lock without knowing.
+    /// Fencing token: larger than that of every earlier owner. The protected object can refuse a smaller one,
+    /// whose owner has lost the lock without noticing.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// Whether the owner before died while it owned the resource: what it protects may be half-changed.
+    /// Whether the previous owner died while it owned the resource: the protected object may be inconsistent.
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned
     }
 
-    /// Gives it back, and waits until that is done.
+    /// Unlocks the resource, and waits for the confirmation.
     ///
     /// # Errors
     /// [`HubError::Lost`].

@@ -1,4 +1,5 @@
-//! Several values of one task under way at once, so that a value costs neither a round trip nor a message.
+//! Pipelined sends and receives: several values of one task in flight, so that a value costs neither a round
+//! trip nor a message of its own.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,51 +9,53 @@ use tombolo_hub::{BatchBuf, BatchReader, Fault, Kind, MAX_BATCH, Taken};
 use crate::hub::Pending;
 use crate::{Chan, HubError, Value};
 
-/// The most values that one sender or receiver has under way.
+/// Maximum number of values that one sender or receiver has in flight.
 pub const MAX_WINDOW: usize = 2 * MAX_BATCH as usize;
 
-/// Sends values without waiting for the answer to each. From [`Chan::sender`].
+/// Sends values without waiting for the answer to each. Created by [`Chan::sender`].
 ///
-/// A value is sent at once when nothing is under way. Otherwise it may stay here until half a window has come
-/// together, a value is sent after the answer to earlier ones, or [`flush`](Self::flush) is called: a fifo
-/// takes them as one message. Dropped before `flush`, what is under way is withdrawn: it may have been sent.
+/// A value is sent immediately if nothing is in flight. Otherwise it may be held back until half a window has
+/// been collected, a value is sent after the answer to earlier ones, or [`flush`](Self::flush) is called; a
+/// fifo takes the collected values as one message. Dropping the sender without `flush` withdraws what is in
+/// flight: it may have been sent.
 #[derive(Debug)]
 pub struct Sender<'c, T> {
     chan: &'c Chan<T>,
     window: usize,
-    /// The most values of one message.
+    /// Maximum number of values per message.
     most: usize,
-    /// Values for the next message, also as they are sent.
+    /// Values for the next message, also in encoded form in `batch`.
     collected: Vec<T>,
     batch: BatchBuf,
-    /// Messages without an answer, and the values of each.
+    /// Messages without an answer, with their values.
     under_way: VecDeque<(Pending, Vec<T>)>,
-    /// Values in these messages.
+    /// Number of values in these messages.
     sent: usize,
     bytes: Vec<u8>,
 }
 
-/// Receives values, asking for several before the first has come. From [`Chan::receiver`].
+/// Receives values, requesting several before the first has arrived. Created by [`Chan::receiver`].
 ///
-/// It takes values that other receivers could have. Dropped, it withdraws what it asked for, which takes a
-/// round trip; what it has then is for the next operations of the task on this channel, selects too.
+/// It takes values that other receivers could have had. Dropping it withdraws its requests, which costs a
+/// round trip; values that it holds then are kept for the next operations of the task on this channel,
+/// including selects.
 #[derive(Debug)]
 pub struct Receiver<'c, T: Value> {
     chan: &'c Chan<T>,
-    /// The most values of one message, and messages that are asked for at once.
+    /// Maximum number of values per message, and number of messages requested at a time.
     most: u32,
     messages: usize,
     received: BatchReader,
     under_way: VecDeque<Pending>,
 }
 
-/// Values that a [`Sender`] did not send, and why.
+/// Values that a [`Sender`] did not send, with the error.
 #[derive(Debug)]
 pub struct NotAllSent<T> {
-    /// Why the first of them was not sent.
+    /// Reason why the first of them was not sent.
     pub error: HubError,
     /// The values, in order. With [`HubError::Lost`] and [`HubError::NoAnswer`] they may have been delivered
-    /// all the same.
+    /// nevertheless.
     pub values: Vec<T>,
 }
 
@@ -75,8 +78,7 @@ impl<T: std::fmt::Debug> std::error::Error for NotAllSent<T> {
 }
 
 impl<T: Value> Chan<T> {
-    /// Sends with up to `window` values under way, 1 to [`MAX_WINDOW`]; other numbers are taken as the
-    /// nearest.
+    /// Creates a sender with up to `window` values in flight, clamped to the range from 1 to [`MAX_WINDOW`].
     #[must_use]
     pub fn sender(&self, window: usize) -> Sender<'_, T> {
         let window = window.clamp(1, MAX_WINDOW);
@@ -92,7 +94,7 @@ impl<T: Value> Chan<T> {
         }
     }
 
-    /// Receives with up to `window` values asked for, as [`sender`](Self::sender).
+    /// Creates a receiver with up to `window` values requested, clamped as in [`sender`](Self::sender).
     #[must_use]
     pub fn receiver(&self, window: usize) -> Receiver<'_, T> {
         let window = window.clamp(1, MAX_WINDOW);
@@ -106,7 +108,7 @@ impl<T: Value> Chan<T> {
     }
 }
 
-/// While half of a window is on its way, the other is put together or used.
+/// Half of a window: while one half is in flight, the other is collected or consumed.
 fn half(window: usize) -> usize {
     (window / 2).clamp(1, MAX_BATCH as usize)
 }
@@ -115,7 +117,7 @@ impl<T: Value> Sender<'_, T> {
     /// Sends a value, waiting while the window is full.
     ///
     /// # Errors
-    /// Of this value or earlier ones, which come back. Nothing is under way then.
+    /// The error of this value or of earlier ones, which are returned. Nothing is in flight then.
     pub fn send(&mut self, value: T) -> Result<(), NotAllSent<T>> {
         if let Err(mut failed) = self.make_room(&value) {
             failed.values.push(value);
@@ -126,7 +128,7 @@ impl<T: Value> Sender<'_, T> {
         if self.under_way.is_empty() || self.collected.len() >= self.most { self.start() } else { Ok(()) }
     }
 
-    /// Encodes a value, and waits until it can be collected.
+    /// Encodes a value, and waits until there is room to collect it.
     fn make_room(&mut self, value: &T) -> Result<(), NotAllSent<T>> {
         self.bytes.clear();
         value.encode(&mut self.bytes);
@@ -153,7 +155,7 @@ impl<T: Value> Sender<'_, T> {
     /// Waits until all values are sent.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub fn flush(&mut self) -> Result<(), NotAllSent<T>> {
         self.start()?;
         while !self.under_way.is_empty() {
@@ -162,7 +164,7 @@ impl<T: Value> Sender<'_, T> {
         Ok(())
     }
 
-    /// Sends what was collected.
+    /// Sends the collected values.
     fn start(&mut self) -> Result<(), NotAllSent<T>> {
         let Some(batch) = self.batch.batch() else { return Ok(()) };
         let hub = self.chan.hub();
@@ -182,7 +184,7 @@ impl<T: Value> Sender<'_, T> {
         }
     }
 
-    /// Takes in answers that have come.
+    /// Handles answers that have arrived.
     fn settle_answered(&mut self) -> Result<(), NotAllSent<T>> {
         for _ in 0..self.under_way.len() {
             let heard = self.chan.hub().task.lock().listen(Duration::ZERO);
@@ -210,10 +212,10 @@ impl<T: Value> Sender<'_, T> {
         pending.wait().map(drop).map_err(|error| self.fail(error, values))
     }
 
-    /// Waits for the ends of all others: some may be sent.
+    /// Waits for the results of all other values, some of which may be sent.
     fn fail(&mut self, error: HubError, values: Vec<T>) -> NotAllSent<T> {
         let mut failed = not_sent(error, values);
-        // Values that were sent before this one and are sent come to their end first.
+        // Values sent before this one complete first.
         for (pending, values) in self.under_way.drain(..) {
             if let Err(error) = pending.wait() {
                 failed.values.extend(not_sent(error, values).values);
@@ -226,7 +228,7 @@ impl<T: Value> Sender<'_, T> {
     }
 }
 
-/// Those of the values that a hub did not take.
+/// Returns the values that a hub did not take.
 fn not_sent<T>(error: HubError, mut values: Vec<T>) -> NotAllSent<T> {
     match error {
         HubError::Partial { hub, node, put, fault: Some(fault) } => {
@@ -241,7 +243,7 @@ impl<T: Value> Receiver<'_, T> {
     /// Receives the next value, waiting up to the deadline of the task.
     ///
     /// # Errors
-    /// As [`Chan::recv`].
+    /// Same as [`Chan::recv`].
     pub fn recv(&mut self) -> Result<T, HubError> {
         if let Some(value) = self.received.next_value() {
             return self.chan.decode(value);
@@ -251,7 +253,7 @@ impl<T: Value> Receiver<'_, T> {
         match first.wait()? {
             Taken::Values(values) => {
                 self.received = values.into();
-                // The next ones are on their way while these are used.
+                // The next values are in flight while these are used.
                 self.ask()?;
                 match self.received.next_value() {
                     Some(value) => self.chan.decode(value),
@@ -285,7 +287,7 @@ impl<T: Value> Drop for Receiver<'_, T> {
 impl<T: Value> Iterator for Receiver<'_, T> {
     type Item = Result<T, HubError>;
 
-    /// The next value; `None` when the channel is closed and empty.
+    /// Returns the next value; `None` if the channel is closed and empty.
     fn next(&mut self) -> Option<Self::Item> {
         match self.recv() {
             Err(error) if error.is_closed() => None,

@@ -1,39 +1,39 @@
-//! Applications, and where their parts lie.
+//! Applications, and the placement of their parts on nodes.
 //!
-//! As in OpenComRTOS an *application file* declares hubs and tasks by name, and a *topology file* places
-//! them on nodes. Programs know names only, so that moving a hub or a task changes neither source nor build.
+//! As in OpenComRTOS, an *application file* declares hubs and tasks by name, and a *topology file* places
+//! them on nodes. Programs only know names, so moving a hub or a task changes neither source nor build.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_hub::{BadDescription, Description, Kind, type_number};
 use toml::{Table, Value};
 
-/// A task: a program of an application.
+/// Task: a program of an application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskDeclaration {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// The image of the program, as written.
+    /// Image of the program, as written in the file.
     pub image: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// The priority of what it asks of hubs, 0 to 255; larger is more urgent.
+    /// Priority of its requests to hubs, 0 to 255; larger is more urgent.
     pub priority: Option<u8>,
 }
 
-/// What an application file declares.
+/// Contents of an application file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Application {
-    /// Its hubs.
+    /// Declared hubs.
     pub hubs: Vec<Description>,
-    /// Its tasks.
+    /// Declared tasks.
     pub tasks: Vec<TaskDeclaration>,
 }
 
-/// What a topology file says: a node for each hub and task.
+/// Contents of a topology file: a node for each hub and task.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Topology {
-    /// The node of what is not named.
+    /// Node of hubs and tasks that are not named.
     pub default: Option<String>,
     /// Nodes of hubs, by name.
     pub hubs: BTreeMap<String, String>,
@@ -41,16 +41,16 @@ pub struct Topology {
     pub tasks: BTreeMap<String, String>,
 }
 
-/// An application with a node for each of its parts.
+/// Application with a node for each of its parts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// The hubs of each node.
+    /// Hubs of each node.
     pub hubs: BTreeMap<String, Vec<Description>>,
     /// Tasks with their nodes, in the order of the file.
     pub tasks: Vec<(TaskDeclaration, String)>,
 }
 
-/// What is wrong with an application or a topology.
+/// Error in an application or a topology.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum PlanError {
@@ -76,7 +76,7 @@ pub enum PlanError {
     UnknownNode { what: &'static str, name: String, node: String, known: String },
 }
 
-/// Names for a message: at most ten of them.
+/// Formats names for a message: at most ten of them.
 fn listed<'n>(names: impl Iterator<Item = &'n String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     match names.len() {
@@ -90,7 +90,7 @@ fn parse(text: &str) -> Result<Table, PlanError> {
     text.parse::<Table>().map_err(|error| PlanError::Syntax(error.to_string().trim_end().to_owned()))
 }
 
-/// Refuses keys that are not `known`, which is also what the message says.
+/// Refuses keys other than `keys`; `known` lists them for the error message.
 fn only(table: &Table, of: &str, keys: &[&str], known: &'static str) -> Result<(), PlanError> {
     match table.keys().find(|key| !keys.contains(&key.as_str())) {
         Some(key) => Err(PlanError::UnknownKey { of: of.to_owned(), key: key.clone(), known }),
@@ -132,7 +132,7 @@ fn table<'t>(tables: &'t Table, of: &str, key: &str) -> Result<Option<&'t Table>
 }
 
 impl Application {
-    /// Reads an application file.
+    /// Parses an application file.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -213,7 +213,7 @@ fn task(name: &str, declared: &Table) -> Result<TaskDeclaration, PlanError> {
 }
 
 impl Topology {
-    /// Reads a topology file.
+    /// Parses a topology file.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -236,7 +236,7 @@ impl Topology {
         })
     }
 
-    /// Everything on one node.
+    /// Creates a topology with everything on one node.
     #[must_use]
     pub fn all_on(node: &str) -> Topology {
         Topology { default: Some(node.to_owned()), ..Topology::default() }
@@ -247,7 +247,7 @@ impl Plan {
     /// Places an application on the nodes of a machine.
     ///
     /// # Errors
-    /// [`PlanError`]: something that is not placed, not declared, or placed on a node that is not there.
+    /// [`PlanError`] if a part is not placed or not declared, or is placed on a node that does not exist.
     pub fn new(application: &Application, topology: &Topology, nodes: &[String]) -> Result<Plan, PlanError> {
         let hubs: BTreeSet<String> = application.hubs.iter().map(|hub| hub.name.clone()).collect();
         let tasks: BTreeSet<String> = application.tasks.iter().map(|task| task.name.clone()).collect();
@@ -280,14 +280,14 @@ impl Plan {
     }
 }
 
-/// A hub as an argument of the program that serves it.
+/// Formats a hub as an argument of the program that serves it.
 #[must_use]
 pub fn to_word(hub: &Description) -> String {
     let Description { name, kind, capacity, initial, value_bytes, value_type, inheritance } = hub;
     format!("{name}:{kind}:{capacity}:{initial}:{value_bytes}:{value_type:x}:{}", u8::from(*inheritance))
 }
 
-/// The hub that [`to_word`] wrote; `None` for other text.
+/// Parses the output of [`to_word`]; `None` for other text.
 #[must_use]
 pub fn from_word(word: &str) -> Option<Description> {
     let mut parts = word.split(':');

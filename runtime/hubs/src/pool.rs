@@ -10,17 +10,17 @@ use crate::HubError;
 use crate::hub::Hub;
 use crate::task::Task;
 
-/// A pool: a number of blocks of one size, each held by one task at a time.
+/// Pool: blocks of memory of equal size, each held by one task at a time.
 ///
-/// The memory lies on the node of the hub. Tasks on the same kernel have it mapped; others have the numbers
-/// of their blocks only.
+/// The memory is on the node of the hub. Tasks on the same kernel map it; other tasks only have the numbers
+/// of their blocks.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub(crate) hub: Hub,
     memory: Option<Arc<Mapping>>,
 }
 
-/// A block that this task holds, until this is dropped.
+/// Block held by this task, until this is dropped.
 #[derive(Debug)]
 pub struct Block {
     hub: Hub,
@@ -42,32 +42,32 @@ impl Task {
 }
 
 impl Pool {
-    /// The hub, for its generic operations.
+    /// Returns the hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// How many blocks there are.
+    /// Number of blocks in the pool.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.hub.capacity()
     }
 
-    /// The size of a block, in bytes.
+    /// Size of a block, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.hub.value_bytes()
     }
 
-    /// Whether this task has the memory of the blocks.
+    /// Whether this task has mapped the memory of the blocks.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// Takes a block, waiting up to the deadline of the task until one is free. Its content is what its last
-    /// holder left.
+    /// Takes a block, waiting up to the deadline of the task until one is free. Its contents are what its
+    /// last holder left.
     ///
     /// # Errors
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::Closed`](crate::Fault::Closed),
@@ -76,10 +76,10 @@ impl Pool {
         self.block(self.hub.get()?)
     }
 
-    /// [`allocate`](Self::allocate) as a future.
+    /// Async version of [`allocate`](Self::allocate).
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate).
+    /// Same as [`allocate`](Self::allocate).
     pub async fn allocate_async(&self) -> Result<Block, HubError> {
         self.block(self.hub.start_get()?.wait_async().await?)
     }
@@ -87,7 +87,7 @@ impl Pool {
     /// Takes a block if one is free.
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
+    /// Same as [`allocate`](Self::allocate), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_allocate(&self) -> Result<Block, HubError> {
         self.block(self.hub.trying().get()?)
     }
@@ -101,13 +101,14 @@ impl Pool {
 }
 
 impl Block {
-    /// Its number, from 0.
+    /// Number of the block, from 0.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Where it lies in the pool, if `length_bytes` from `offset_bytes` on are in it.
+    /// Returns the offset in the pool of `length_bytes` bytes at `offset_bytes`, if they are within the
+    /// block.
     fn range(&self, offset_bytes: usize, length_bytes: usize) -> Result<(&Mapping, usize), HubError> {
         let block_bytes = self.hub.value_bytes() as usize;
         let fits = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= block_bytes);
@@ -120,19 +121,19 @@ impl Block {
         }
     }
 
-    /// Reads bytes from the block.
+    /// Reads bytes from the block into `target`.
     ///
     /// # Errors
-    /// [`HubError::Tombolo`]: not in the block, or this task has no memory of the pool.
+    /// [`HubError::Tombolo`] if the range is not within the block, or this task has not mapped the pool.
     pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), HubError> {
         let (memory, at) = self.range(offset_bytes, target.len())?;
         Ok(memory.read(at, target)?)
     }
 
-    /// Writes bytes to the block.
+    /// Writes the bytes of `source` to the block.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub fn write(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), HubError> {
         let (memory, at) = self.range(offset_bytes, source.len())?;
         Ok(memory.write(at, source)?)

@@ -1,4 +1,4 @@
-//! Waiting for the first of several operations, on hubs of any nodes.
+//! Waits for the first of several operations on hubs of any nodes.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::task::Task;
 use crate::traced;
 use crate::{Chan, Event, HubError, Resource, Semaphore, Value};
 
-/// Operations of which one is to be done. Each hub may be in it once.
+/// Operations of which exactly one is performed. Each hub may occur once.
 #[derive(Debug)]
 pub struct Selecting {
     task: Task,
@@ -22,21 +22,21 @@ pub struct Selecting {
 #[derive(Debug)]
 struct Arm {
     hub: Hub,
-    /// The value to send; `None` to take.
+    /// Value to send; `None` to take one.
     value: Option<Vec<u8>>,
 }
 
-/// The operation that was done.
+/// Operation that was performed.
 #[derive(Debug)]
 pub struct Chosen {
-    /// Its index, as it was added.
+    /// Index of the operation, in the order of addition.
     pub index: usize,
     hub: Hub,
     taken: Taken,
 }
 
 impl Task {
-    /// A select without operations yet.
+    /// Creates a select without operations.
     #[must_use]
     pub fn select(&self) -> Selecting {
         Selecting { task: self.clone(), arms: Vec::new() }
@@ -44,12 +44,12 @@ impl Task {
 }
 
 impl Selecting {
-    /// Adds putting this into a hub; its index.
+    /// Adds a put of `value` into a hub, and returns its index.
     pub fn put(&mut self, hub: &Hub, value: &[u8]) -> usize {
         self.add(hub, Some(value.to_vec()))
     }
 
-    /// Adds getting from a hub; its index.
+    /// Adds a get from a hub, and returns its index.
     pub fn get(&mut self, hub: &Hub) -> usize {
         self.add(hub, None)
     }
@@ -59,34 +59,34 @@ impl Selecting {
         self.arms.len() - 1
     }
 
-    /// Adds sending this value; its index.
+    /// Adds a send of a value, and returns its index.
     pub fn send<T: Value>(&mut self, chan: &Chan<T>, value: &T) -> usize {
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
         self.add(&chan.hub, Some(bytes))
     }
 
-    /// Adds receiving; its index. [`Chosen::value`] has the value then.
+    /// Adds a receive, and returns its index. [`Chosen::value`] returns the value.
     pub fn recv<T>(&mut self, chan: &Chan<T>) -> usize {
         self.get(&chan.hub)
     }
 
-    /// Adds waiting for a semaphore; its index.
+    /// Adds a wait for a semaphore, and returns its index.
     pub fn semaphore(&mut self, semaphore: &Semaphore) -> usize {
         self.get(&semaphore.hub)
     }
 
-    /// Adds waiting for an event; its index.
+    /// Adds a wait for an event, and returns its index.
     pub fn event(&mut self, event: &Event) -> usize {
         self.get(&event.hub)
     }
 
-    /// Adds locking a resource; its index. [`Chosen::owned`] has the lock then.
+    /// Adds the locking of a resource, and returns its index. [`Chosen::owned`] returns the lock.
     pub fn resource(&mut self, resource: &Resource) -> usize {
         self.get(&resource.hub)
     }
 
-    /// Adds taking a block of a pool; its index. [`Chosen::block`] has it then.
+    /// Adds the allocation of a block, and returns its index. [`Chosen::block`] returns the block.
     pub fn pool(&mut self, pool: &Pool) -> usize {
         self.get(&pool.hub)
     }
@@ -96,16 +96,16 @@ impl Selecting {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// Asks all hubs, and does not wait for the first.
+    /// Sends the requests to all hubs, without waiting for the first result.
     ///
     /// # Errors
-    /// [`HubError::Select`] for a hub that is in it twice, or for none; [`HubError::Lost`].
+    /// [`HubError::Select`] if a hub occurs twice, or there is none; [`HubError::Lost`].
     pub fn start(self) -> Result<Selection, HubError> {
         let place = |arm: &Arm| self.task.lock().place(&arm.hub.about);
         let places: Vec<_> = self.arms.iter().map(place).collect();
         let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;
         let deadline = Instant::now() + self.task.timeout();
-        // What is only tried is answered at once.
+        // A single attempt is answered immediately.
         let gave_up = self.task.timeout().is_zero();
         let (tickets, withdrawn) = (Vec::new(), vec![false; self.arms.len()]);
         let kept = self.kept();
@@ -117,7 +117,8 @@ impl Selecting {
         Ok(started)
     }
 
-    /// What an earlier operation of the task took and did not use, of the first of the hubs that has such.
+    /// Returns a value that an earlier operation of the task took and did not use, from the first hub that
+    /// has one.
     fn kept(&self) -> Option<Chosen> {
         let mut taking = self.arms.iter().enumerate().filter(|(_, arm)| arm.value.is_none());
         taking.find_map(|(index, arm)| {
@@ -126,47 +127,47 @@ impl Selecting {
         })
     }
 
-    /// Waits up to the deadline of the task until one operation is done. The others have no effect.
+    /// Waits up to the deadline of the task until one operation is performed. The others have no effect.
     ///
     /// # Errors
-    /// [`HubError::NothingReady`]; [`HubError::Select`] for a hub that is in it twice, or for none;
+    /// [`HubError::NothingReady`]; [`HubError::Select`] if a hub occurs twice, or there is none;
     /// [`HubError::Fault`] with the hub that is closed or refuses its operation, [`HubError::Lost`] with the
-    /// hub whose node has died. Then no operation was done, save that a hub which died may have done its
-    /// own.
+    /// hub whose node has died. No operation was performed then, except that a hub that died may have
+    /// performed its own.
     pub fn wait(self) -> Result<Chosen, HubError> {
         self.start()?.wait()
     }
 
-    /// [`wait`](Self::wait) as a future. One that is dropped has done no operation, or what it took is for
-    /// the next that takes from that hub.
+    /// Async [`wait`](Self::wait). If the future is dropped, either no operation was performed, or its result
+    /// is kept for the next operation that takes from that hub.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_async(self) -> Result<Chosen, HubError> {
         self.start()?.wait_async().await
     }
 }
 
-/// A select that was begun. Dropped before it is done, it is withdrawn.
+/// Select in progress. Dropping it before it is done withdraws it.
 #[derive(Debug)]
 #[must_use = "dropped, it is withdrawn"]
 pub struct Selection {
     selecting: Selecting,
     select: Select,
-    /// The result, where it was there from the beginning.
+    /// Result, if it was available from the beginning.
     kept: Option<Chosen>,
     tickets: Vec<Option<Ticket>>,
     /// Whether each operation was withdrawn already.
     withdrawn: Vec<bool>,
-    /// The first hub that was lost.
+    /// Error of the first hub that was lost.
     lost: Option<HubError>,
     deadline: Instant,
-    /// The hubs were told that its time is over.
+    /// Whether the hubs were told that the deadline has passed.
     gave_up: bool,
 }
 
 impl Selection {
-    /// Sends all operations.
+    /// Sends all operations to their hubs.
     fn post(&mut self) -> Result<(), HubError> {
         for arm in &self.selecting.arms {
             let operation = match &arm.value {
@@ -178,10 +179,11 @@ impl Selection {
         Ok(())
     }
 
-    /// The operation that was done, if one is by what has come. [`Task::listen`] waits for more.
+    /// Returns the operation that was performed, if one was according to the messages handled so far.
+    /// [`Task::listen`] waits for more.
     ///
     /// # Errors
-    /// As [`Selecting::wait`].
+    /// Same as [`Selecting::wait`].
     pub fn try_take(&mut self) -> Result<Option<Chosen>, HubError> {
         if let Some(kept) = self.kept.take() {
             return Ok(Some(kept));
@@ -212,10 +214,10 @@ impl Selection {
         Ok(None)
     }
 
-    /// Waits until one operation is done.
+    /// Waits until one operation is performed.
     ///
     /// # Errors
-    /// As [`Selecting::wait`].
+    /// Same as [`Selecting::wait`].
     pub fn wait(mut self) -> Result<Chosen, HubError> {
         let mut span = None;
         loop {
@@ -227,10 +229,10 @@ impl Selection {
         }
     }
 
-    /// [`wait`](Self::wait) as a future.
+    /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`Selecting::wait`].
+    /// Same as [`Selecting::wait`].
     pub async fn wait_async(mut self) -> Result<Chosen, HubError> {
         loop {
             if let Some(chosen) = self.try_take()? {
@@ -240,7 +242,7 @@ impl Selection {
         }
     }
 
-    /// When [`try_take`](Self::try_take) is to be called at the latest.
+    /// Latest time for the next call of [`try_take`](Self::try_take).
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
         if self.gave_up { self.deadline + GRACE } else { self.deadline }
@@ -254,7 +256,7 @@ impl Selection {
         }
     }
 
-    /// Takes in what the hubs said.
+    /// Handles the answers of the hubs.
     fn hear(&mut self) -> Result<(), HubError> {
         for index in 0..self.tickets.len() {
             while let Some(ticket) = self.tickets[index] {
@@ -291,7 +293,7 @@ impl Selection {
             let Some(ticket) = self.tickets[arm] else { continue };
             let hub = &self.selecting.arms[arm].hub;
             match self.selecting.task.send_about(&hub.about, ticket, operation) {
-                // Its end is heard of in a moment.
+                // Its end will be reported shortly.
                 Ok(()) | Err(HubError::Lost { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -301,7 +303,7 @@ impl Selection {
 }
 
 impl Drop for Selection {
-    /// Ends what the hubs have not answered for good. What was claimed and comes late is kept.
+    /// Abandons the operations without a final answer. A claimed value that arrives late is kept.
     fn drop(&mut self) {
         let arms = self.selecting.arms.iter().zip(&mut self.tickets).zip(&self.withdrawn);
         for ((arm, ticket), withdrawn) in arms {
@@ -320,34 +322,34 @@ impl Chosen {
         Err(hub.about.fault(Fault::NotHeld))
     }
 
-    /// What was taken, of a hub of any kind.
+    /// Returns what was taken, for a hub of any kind.
     #[must_use]
     pub fn into_taken(self) -> Taken {
         self.taken
     }
 
-    /// The value that was received from this channel.
+    /// Returns the value that was received from this channel.
     ///
     /// # Errors
-    /// [`HubError::BadValue`]; [`Fault::NotHeld`] when another operation was done.
+    /// [`HubError::BadValue`]; [`Fault::NotHeld`] if another operation was performed.
     pub fn value<T: Value>(self, chan: &Chan<T>) -> Result<T, HubError> {
         self.belongs_to(&chan.hub)?;
         chan.value(self.taken)
     }
 
-    /// The lock of this resource.
+    /// Returns the lock of this resource.
     ///
     /// # Errors
-    /// [`Fault::NotHeld`] when another operation was done.
+    /// [`Fault::NotHeld`] if another operation was performed.
     pub fn owned(self, resource: &Resource) -> Result<Owned, HubError> {
         self.belongs_to(&resource.hub)?;
         resource.owned(self.taken)
     }
 
-    /// The block of this pool.
+    /// Returns the block of this pool.
     ///
     /// # Errors
-    /// As [`owned`](Self::owned).
+    /// Same as [`owned`](Self::owned).
     pub fn block(self, pool: &Pool) -> Result<Block, HubError> {
         self.belongs_to(&pool.hub)?;
         pool.block(self.taken)

@@ -1,4 +1,4 @@
-//! The server of the hubs of a node: a domain with a channel from each task.
+//! Server of the hubs of a node: a domain with a channel to each task.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
@@ -16,29 +16,30 @@ use tombolo_hub::{Answer, Client, Description, Hubs, Key, Kind, Limits, Outcome,
 use crate::counts::Counts;
 use crate::{HubError, traced};
 
-/// How long to wait at a time for something to happen.
+/// Timeout of the event loop's wait, which is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// The most requests of one client that are handled before others have their turn.
+/// Maximum number of requests of one client that are handled before the other clients get a turn.
 const TURN: usize = 64;
 
-/// The most tasks that one server has at a time. Others find their channels closed.
+/// Maximum number of tasks per server. Further tasks find their channels closed.
 const MAX_CLIENTS: usize = 4096;
 
-/// The names of hubs begin with this in the machine's records.
+/// Prefix of the records of hubs among the machine's names.
 pub(crate) const RECORDS: &str = "hub/";
 
-/// What both ends say of a channel.
+/// Channel options of both ends.
 pub(crate) fn options() -> Result<ChannelOptions, Error> {
     Ok(ChannelOptions::default().slots(1024)?.interface_hash(wire::INTERFACE_HASH))
 }
 
-/// A task of some program, and what it has not received yet.
+/// Task of a program, with the messages that it has not received yet.
 #[derive(Debug)]
 struct Served {
     channel: Channel,
     client: Client,
-    /// Messages, each with whether it is about an inherited priority: only the last of those in a row counts.
+    /// Messages, each with whether it is about an inherited priority: of consecutive ones only the last is
+    /// kept.
     outbox: VecDeque<(bool, Vec<u8>)>,
 }
 
@@ -54,7 +55,7 @@ impl Waited for Served {
     }
 }
 
-/// Ends a server, from any thread.
+/// Stops a server, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     stopped: Arc<AtomicBool>,
@@ -62,21 +63,21 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Ends [`Server::run`], and with it its hubs.
+    /// Ends [`Server::run`], and with it the hubs.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 }
 
-/// The hubs that one domain serves.
+/// Hubs that one domain serves.
 #[derive(Debug)]
 pub struct Server {
     domain: Domain,
     hubs: Hubs,
-    /// The memory of pools, by the number of the hub.
+    /// Memory of pools, by the number of the hub.
     memory: HashMap<u32, Region>,
-    /// The counts of semaphores and events, if there are any.
+    /// Counts of semaphores and events, if there are any.
     counts: Option<Counts>,
     set: WaitSet<Served>,
     tokens: BTreeMap<Client, Token>,
@@ -88,10 +89,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these hubs under their names, from the node of `domain`, once [`run`](Self::run) is called.
+    /// Creates a server of these hubs on the node of `domain`, under their names; [`run`](Self::run) serves
+    /// them.
     ///
     /// # Errors
-    /// [`HubError::Taken`] when another program serves a hub of the same name, [`HubError::Description`],
+    /// [`HubError::Taken`] if another program serves a hub of the same name, [`HubError::Description`],
     /// [`HubError::Tombolo`].
     pub fn start(domain: &Domain, descriptions: Vec<Description>) -> Result<Server, HubError> {
         let mut hubs = Hubs::new(Limits::default());
@@ -127,13 +129,13 @@ impl Server {
         Ok(Server { domain, hubs, memory, counts, set, tokens, joined, accepted, stopper, begun, message })
     }
 
-    /// What ends this server from another thread.
+    /// Returns a handle that stops this server from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Serves until the monitor of this node ends.
+    /// Serves until it is stopped, or the monitor of this node ends.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -146,7 +148,7 @@ impl Server {
 
     fn serve(&mut self) -> Result<Infallible, End> {
         loop {
-            // Before the answers, so that a task which has one finds the count lent.
+            // Before the answers are sent, so that a task that has received one finds the count lent.
             if let Some(counts) = &self.counts {
                 counts.lend(&mut self.hubs);
             }
@@ -177,7 +179,7 @@ impl Server {
         }
     }
 
-    /// Takes in those that connected.
+    /// Accepts new connections.
     fn take_in(&mut self) -> Result<(), End> {
         if self.stopper.stopped.load(Ordering::SeqCst) {
             return Err(End::Stopped);
@@ -189,7 +191,7 @@ impl Server {
             }
             self.joined += 1;
             let (client, domain) = (Client(self.joined), channel.peer().to_bits());
-            // One that cannot be waited for learns that its channel is closed.
+            // A task that cannot be added to the set sees its channel closed.
             if let Ok(token) = self.set.add(Served { channel, client, outbox: VecDeque::new() }) {
                 self.tokens.insert(client, token);
                 self.hubs.joined(client, domain);
@@ -199,14 +201,15 @@ impl Server {
         Ok(())
     }
 
-    /// Handles requests of a client, and sends what it had no room for before.
+    /// Handles requests of a client, after sending the messages that found no room before.
     fn hear(&mut self, token: Token) {
         self.flush(token);
         let mut message = std::mem::take(&mut self.message);
         for _ in 0..TURN {
             let Some(served) = self.set.get_mut(token) else { break };
             let client = served.client;
-            // A task that does not take its answers asks for nothing more, so that they are bounded.
+            // A task that does not receive its answers gets no further requests handled, which bounds the
+            // outbox.
             if !served.outbox.is_empty() {
                 break;
             }
@@ -261,7 +264,7 @@ impl Server {
                 match served.channel.try_send(&self.message) {
                     Ok(()) => continue,
                     Err(Error::WouldBlock) => {}
-                    // Its end is heard when it is received from.
+                    // The next receive detects the end of the client.
                     Err(_) => continue,
                 }
             }
@@ -299,7 +302,7 @@ impl Server {
         let Some(domain) = peer.map(|peer| peer.channel.peer()) else { return outcome };
         let memory = match (kind, &mut self.counts) {
             (kind, Some(counts)) if kind.has_count() => counts.grant(client, domain),
-            // Without the right the client has the numbers of the blocks and no memory.
+            // Without the right the client has only the numbers of the blocks, not their memory.
             _ => self.memory.get(&hub).map_or(0, |region| {
                 region.grant(domain, Rights::READ | Rights::WRITE).map_or(0, |granted| granted.id.0)
             }),
@@ -307,7 +310,7 @@ impl Server {
         Outcome::Opened { hub, kind, capacity, value_bytes, memory }
     }
 
-    /// The domain that serves.
+    /// Domain that serves the hubs.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
@@ -318,13 +321,13 @@ fn since(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Why a server ends.
+/// Reason for the end of a server.
 enum End {
     Stopped,
     Failed(HubError),
 }
 
-/// Tells the machine where a hub is.
+/// Publishes the location of a hub to the machine.
 fn publish(domain: &Domain, description: &Description, service: &str) -> Result<(), HubError> {
     let record = NewRecord::new(&format!("{RECORDS}{}", description.name))
         .with("service", service)
@@ -340,7 +343,7 @@ fn publish(domain: &Domain, description: &Description, service: &str) -> Result<
     }
 }
 
-/// Accepts on a thread of its own, so that a task that is slow to open its end delays only others that
+/// Accepts connections on a separate thread, so that a task that opens its end slowly delays only others that
 /// connect.
 fn accept_all(listener: &Listener, accepted: &Sender<Result<Channel, Error>>, stopper: &Stopper) {
     let listener = listener.within(Duration::from_secs(1));
@@ -348,7 +351,7 @@ fn accept_all(listener: &Listener, accepted: &Sender<Result<Channel, Error>>, st
         let channel = match listener.accept() {
             Ok(channel) => Ok(channel),
             Err(error @ Error::MonitorLost { .. }) => Err(error),
-            // Those that do not come about are their own affair.
+            // Failed connections are ignored: they concern only their client.
             Err(_) => continue,
         };
         let ended = channel.is_err();

@@ -6,13 +6,13 @@ use crate::HubError;
 use crate::hub::{Hub, Pending};
 use crate::task::Task;
 
-/// An event: one bit, which a task raises and another awaits and clears.
+/// Event: one bit that a task raises, and another task awaits and clears.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub(crate) hub: Hub,
 }
 
-/// A counting semaphore, from 0 to its capacity.
+/// Counting semaphore, from 0 to its capacity.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     pub(crate) hub: Hub,
@@ -37,13 +37,13 @@ impl Task {
 }
 
 impl Event {
-    /// The hub, for its generic operations.
+    /// Returns the hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Raises it, waiting while it is raised and was not awaited yet.
+    /// Raises the event; waits while it is raised and was not cleared yet.
     ///
     /// # Errors
     /// [`Fault::TimedOut`], [`Fault::Closed`], [`HubError::Lost`].
@@ -51,15 +51,15 @@ impl Event {
         self.hub.put(&[])
     }
 
-    /// [`raise`](Self::raise) as a future.
+    /// Async version of [`raise`](Self::raise).
     ///
     /// # Errors
-    /// As [`raise`](Self::raise).
+    /// Same as [`raise`](Self::raise).
     pub async fn raise_async(&self) -> Result<(), HubError> {
         self.hub.start_put(&[])?.wait_async().await.map(drop)
     }
 
-    /// Raises it, if it was not raised already: whether it was not.
+    /// Raises the event if it is not raised. Returns whether it did.
     ///
     /// # Errors
     /// [`Fault::Closed`], [`HubError::Lost`].
@@ -71,23 +71,23 @@ impl Event {
         }
     }
 
-    /// Waits until it is raised, and clears it.
+    /// Waits until the event is raised, and clears it.
     ///
     /// # Errors
-    /// As [`raise`](Self::raise).
+    /// Same as [`raise`](Self::raise).
     pub fn wait(&self) -> Result<(), HubError> {
         self.hub.get().map(drop)
     }
 
-    /// [`wait`](Self::wait) as a future.
+    /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_async(&self) -> Result<(), HubError> {
         self.hub.start_get()?.wait_async().await.map(drop)
     }
 
-    /// Closes it.
+    /// Closes the event: raises fail from now on, and waits fail once it is cleared.
     ///
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
@@ -97,13 +97,13 @@ impl Event {
 }
 
 impl Semaphore {
-    /// The hub, for its generic operations.
+    /// Returns the hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Increases the count by one, waiting while it is as high as it can be.
+    /// Increases the count by one; waits while it is at its maximum.
     ///
     /// # Errors
     /// [`Fault::TimedOut`], [`Fault::Closed`], [`HubError::Lost`].
@@ -111,8 +111,8 @@ impl Semaphore {
         self.hub.put(&[])
     }
 
-    /// Begins what [`signal`](Self::signal) does, and does not wait for its end: the task's next operations
-    /// on this node find it done, unless the count is as high as it can be.
+    /// Starts the operation of [`signal`](Self::signal) without waiting for its end. The task's next
+    /// operations on this node find it done, unless the count is at its maximum.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -120,10 +120,10 @@ impl Semaphore {
         self.hub.start_put(&[])
     }
 
-    /// [`signal`](Self::signal) as a future.
+    /// Async version of [`signal`](Self::signal).
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// Same as [`signal`](Self::signal).
     pub async fn signal_async(&self) -> Result<(), HubError> {
         self.hub.start_put(&[])?.wait_async().await.map(drop)
     }
@@ -131,15 +131,15 @@ impl Semaphore {
     /// Waits until the count is positive, and decreases it.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// Same as [`signal`](Self::signal).
     pub fn wait(&self) -> Result<(), HubError> {
         self.hub.get().map(drop)
     }
 
-    /// [`wait`](Self::wait) as a future.
+    /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_async(&self) -> Result<(), HubError> {
         self.hub.start_get()?.wait_async().await.map(drop)
     }
@@ -147,12 +147,12 @@ impl Semaphore {
     /// Decreases the count if it is positive.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal), with [`Fault::WouldBlock`].
+    /// Same as [`signal`](Self::signal), with [`Fault::WouldBlock`].
     pub fn try_wait(&self) -> Result<(), HubError> {
         self.hub.trying().get().map(drop)
     }
 
-    /// The count; a hint, for others change it meanwhile.
+    /// Returns the count. Only a hint: other tasks change it concurrently.
     ///
     /// # Errors
     /// [`HubError::Lost`].
@@ -160,7 +160,7 @@ impl Semaphore {
         Ok(self.hub.status()?.depth)
     }
 
-    /// Closes it: those that wait learn it when the count is 0.
+    /// Closes the semaphore: signals fail from now on, and waits fail once the count is 0.
     ///
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].

@@ -1,4 +1,4 @@
-//! A task: what uses hubs.
+//! Tasks, which use hubs.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use crate::connections::{Connections, GRACE, Ticket};
 use crate::hub::{About, Hub};
 use crate::server::RECORDS;
 
-/// The priority of a task that sets none, and whose application file sets none.
+/// Priority of a task if neither it nor its application file sets one.
 const DEFAULT_PRIORITY: u8 = 100;
 
-/// How long a task waits for one message without a look at anything else.
+/// Maximum duration of a wait with the task locked.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
-/// The variable with the priority of the tasks of a program, which an application file sets.
+/// Environment variable with the priority of a program's tasks, set from an application file.
 pub const PRIORITY_VARIABLE: &str = "TOMBOLO_TASK_PRIORITY";
 
-/// What uses hubs: one thread of a program, with a priority and a deadline for each of its waits; or the
-/// futures of one executor.
+/// User of hubs: one thread of a program, or the futures of one executor, with a priority and a timeout for
+/// waits.
 ///
-/// Clones share connections. Threads may share a task, but wait for each other then, up to 50 ms at a time:
-/// better give each its own. A task that ends, with its program or before,
-/// waits for nothing and holds nothing any more.
+/// Clones share connections. Threads may share a task, but then wait for each other up to 50 ms at a time, so
+/// a task per thread is better. When a task ends, with its program or before, its requests are withdrawn and
+/// what it holds is released.
 #[derive(Clone, Debug)]
 pub struct Task {
     connections: Arc<Mutex<Connections>>,
@@ -37,10 +37,10 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task of this program.
+    /// Creates a task of this program.
     ///
     /// # Errors
-    /// [`HubError::Tombolo`] with `EMFILE`: it takes three descriptors.
+    /// [`HubError::Tombolo`] with `EMFILE`: a task needs three descriptors.
     pub fn attach(domain: &Domain) -> Result<Task, HubError> {
         let connections = Arc::new(Mutex::new(Connections::new(domain)?));
         let declared = std::env::var(PRIORITY_VARIABLE).ok().and_then(|text| text.parse().ok());
@@ -48,27 +48,27 @@ impl Task {
         Ok(Task { connections, priority: declared.unwrap_or(DEFAULT_PRIORITY), timeout })
     }
 
-    /// The same task, whose operations wait up to `timeout`; with no time they only try.
+    /// Returns the same task with the timeout `timeout`; with zero, operations make a single attempt.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Task {
         Task { timeout, ..self.clone() }
     }
 
-    /// The same task with this priority, for hubs that are opened with it: 0 to 255, larger is more urgent,
-    /// that of the application file, or else 100, where none was set.
+    /// Returns the same task with this priority for hubs that are opened with it: 0 to 255, larger is more
+    /// urgent. The default is that of the application file, or else 100.
     #[must_use]
     pub fn with_priority(&self, priority: u8) -> Task {
         Task { priority, ..self.clone() }
     }
 
-    /// How long operations wait.
+    /// Timeout of operations that wait.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The highest priority that waits for a resource which this task owns, by what has been heard: while the
-    /// task computes it hears nothing. 0 for none.
+    /// Returns the highest priority of a task that waits for a resource owned by this task, as far as its
+    /// messages have arrived; 0 for none.
     ///
     /// # Errors
     /// [`HubError::Tombolo`].
@@ -79,7 +79,7 @@ impl Task {
     }
 
     /// Opens a hub of one of these kinds, waiting for its name up to the deadline of the task. An empty
-    /// `value_type` fits values of every type.
+    /// `value_type` matches values of every type.
     ///
     /// # Errors
     /// [`HubError::Unknown`], [`HubError::OtherKind`], [`HubError::OtherType`].
@@ -132,11 +132,11 @@ impl Task {
         Ok(Hub { task: self.clone(), about })
     }
 
-    /// What all hubs of the machine look like, by name: with the node of each. For programs that look again
-    /// and again, and keep the connections of this task.
+    /// Returns the status of all hubs of the machine, by name, with the node of each. For programs that
+    /// repeat this and reuse the connections of this task.
     ///
     /// # Errors
-    /// [`HubError::Tombolo`]. Hubs that end meanwhile, or do not answer within the time of the task and 5
+    /// [`HubError::Tombolo`]. Hubs that end meanwhile, or do not answer within the timeout of the task plus 5
     /// seconds, are left out.
     pub fn list(&self) -> Result<Vec<(String, Status)>, HubError> {
         let domain = self.lock().domain().clone();
@@ -151,21 +151,21 @@ impl Task {
         Ok(all)
     }
 
-    /// Waits up to `timeout` until something is heard of any hub; false when nothing was. Then an operation
-    /// that was [begun](Hub::start_get) may be done.
+    /// Waits up to `timeout` for a message of any hub, and handles it; returns false if there was none. An
+    /// operation that was [started](Hub::start_get) may be done then.
     ///
     /// # Errors
-    /// [`HubError::Tombolo`]; [`HubError::Violation`] of a server.
+    /// [`HubError::Tombolo`]; [`HubError::Violation`] by a server.
     pub fn listen(&self, timeout: Duration) -> Result<bool, HubError> {
         self.listen_until(Instant::now() + timeout)
     }
 
-    /// Takes in what has come; whether something had. Then the task's descriptor ([`AsRawFd`]) becomes
-    /// readable with what comes next: for programs with an event loop of their own, which begin operations
-    /// and look again when it is readable.
+    /// Handles the messages that have arrived; returns whether there were any. Afterwards the task's
+    /// descriptor ([`AsRawFd`]) becomes readable with the next message: for programs with an event loop of
+    /// their own, which start operations and call this again when it is readable.
     ///
     /// # Errors
-    /// As [`listen`](Self::listen).
+    /// Same as [`listen`](Self::listen).
     pub fn hear(&self) -> Result<bool, HubError> {
         self.lock().hear_all()
     }
@@ -173,7 +173,7 @@ impl Task {
     pub(crate) fn listen_until(&self, deadline: Instant) -> Result<bool, HubError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // Other threads that share the task have a turn between.
+            // Releases the lock in between for other threads that share the task.
             let heard = self.lock().listen(left.min(SLICE))?;
             if heard || left <= SLICE {
                 return Ok(heard);
@@ -181,19 +181,19 @@ impl Task {
         }
     }
 
-    /// The same as a future.
+    /// Async version of [`listen_until`](Self::listen_until).
     pub(crate) fn listen_async(&self, deadline: Instant) -> Listening<'_> {
         Listening { task: self, deadline, number: None }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Connections> {
-        // What a panic leaves half done is a message that was not taken in.
+        // After a panic, at worst one message was not handled.
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn request<'v>(&self, hub: &About, operation: Operation<'v>, tentative: bool) -> Request<'v> {
         let timeout_us = match u32::try_from(self.timeout.as_micros()) {
-            // One that waits at all is not only tried.
+            // A nonzero timeout must not become a single attempt.
             Ok(0) if !self.timeout.is_zero() => 1,
             Ok(micros) => micros,
             Err(_) => u32::MAX,
@@ -201,7 +201,7 @@ impl Task {
         Request { number: 0, hub: hub.number, priority: self.priority, tentative, timeout_us, operation }
     }
 
-    /// Sends a request, and does not wait.
+    /// Sends a request without waiting.
     pub(crate) fn send(
         &self,
         hub: &About,
@@ -211,7 +211,7 @@ impl Task {
         self.lock().request(hub, self.request(hub, operation, tentative))
     }
 
-    /// Sends what is about another request.
+    /// Sends a message about an earlier request.
     pub(crate) fn send_about(
         &self,
         hub: &About,
@@ -222,7 +222,7 @@ impl Task {
         self.lock().send_about(hub, ticket, request)
     }
 
-    /// Asks something that is answered at once.
+    /// Sends a request that is answered immediately, and waits for the answer.
     pub(crate) fn ask(&self, hub: &About, operation: Operation<'_>) -> Result<Outcome, HubError> {
         let ticket = self.send(hub, operation, false)?;
         let deadline = Instant::now() + self.timeout + GRACE;
@@ -239,12 +239,12 @@ impl Task {
         }
     }
 
-    /// The next answer to a request, if one has come.
+    /// Returns the next answer to a request, if one has arrived.
     pub(crate) fn heard(&self, hub: &About, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
         self.lock().heard(hub, ticket)
     }
 
-    /// Stops waiting for a request, which is to be withdrawn unless that was done.
+    /// Stops waiting for a request, and withdraws it if `withdraw` is set.
     pub(crate) fn forget(&self, hub: &About, ticket: Ticket, withdraw: bool) {
         let known = self.lock().forget(hub, ticket);
         if known && withdraw {
@@ -255,14 +255,14 @@ impl Task {
 }
 
 impl AsRawFd for Task {
-    /// Readable when something comes after [`hear`](Task::hear). It is the same for all clones, and open
-    /// while there is one.
+    /// Readable when a message arrives after [`hear`](Task::hear). The descriptor is the same for all clones,
+    /// and open while there is one.
     fn as_raw_fd(&self) -> RawFd {
         self.lock().descriptor()
     }
 }
 
-/// Waits until something was heard of any hub; false at the deadline.
+/// Future that waits for a message of any hub; false at the deadline.
 #[derive(Debug)]
 pub(crate) struct Listening<'t> {
     task: &'t Task,
@@ -299,7 +299,7 @@ fn text<'r>(record: &'r Record, attribute: &str) -> Option<&'r str> {
     }
 }
 
-/// What all hubs of the machine look like, by name: with the node of each.
+/// Returns the status of all hubs of the machine, by name, with the node of each.
 ///
 /// # Errors
 /// [`HubError::Tombolo`]. Hubs that end meanwhile are left out.

@@ -1,10 +1,10 @@
-//! What hubs add to a trace, while one is recorded: markers of what tasks did, spans of their waits, and how
-//! full hubs are. Elsewhere each costs a load and a branch.
+//! Trace events of hubs: markers of operations, spans of waits, and the fill levels of hubs. While no trace
+//! is recorded, each costs a load and a branch.
 
 use tombolo::trace;
 use tombolo_hub::{Hubs, Kind, Taken};
 
-/// Notes what a task did: what it took or put, with its length in bytes or the fencing token.
+/// Records an operation of a task, with the length in bytes or the fencing token of what it took or put.
 pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
     if !trace::is_on() {
         return;
@@ -28,33 +28,33 @@ pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
     mark(hub, what, value);
 }
 
-/// Notes that a lock or a block is given back, with its fencing token.
+/// Records the return of a lock or a block, with its fencing token.
 pub(crate) fn gave_back(hub: &str, kind: Kind, token: u64) {
     if trace::is_on() {
         mark(hub, if kind == Kind::Resource { "release" } else { "free" }, token);
     }
 }
 
-/// Notes that a task begins to wait.
+/// Records that a task begins to wait.
 pub(crate) fn waits(hub: &str) {
     if trace::is_on() {
         mark(hub, "wait", 0);
     }
 }
 
-/// A span of a wait that blocks its thread.
+/// Records the span of a wait that blocks its thread.
 pub(crate) fn wait(hub: &str) -> Option<trace::Span> {
     trace::is_on().then(|| trace::span(&format!("hub {hub}: wait")))
 }
 
-/// Notes the priority that a task inherits now.
+/// Records the priority that a task inherits now.
 pub(crate) fn inherits(priority: u8) {
     if trace::is_on() {
         trace::marker("hubs: inherit", priority.into());
     }
 }
 
-/// Notes at the server how many items a hub has and how many requests wait, which viewers draw as lines.
+/// Records the number of items and of waiting requests of a hub, at the server. Viewers draw them as lines.
 pub(crate) fn depth(hubs: &Hubs, number: u32) {
     if trace::is_on()
         && let Some((hub, depth, waiting)) = hubs.load(number)

@@ -1,23 +1,23 @@
-//! What hubs carry.
+//! Values that hubs carry.
 
-/// A type of values that ports and fifos carry. Its bytes do not depend on the processor.
+/// Type of values that ports and fifos carry. The encoding does not depend on the processor.
 ///
-/// Programs implement it for their own types; `TYPE` is what application files name as `value`, and the hub
-/// refuses a program that opens it with another.
+/// Programs implement it for their own types. Application files name the type `TYPE` as `value`, and the hub
+/// refuses a program that opens it with another type.
 pub trait Value: Sized {
-    /// The name of the type; empty fits every hub.
+    /// Name of the type; empty for one that matches every hub.
     const TYPE: &'static str;
 
-    /// The name of the type where it is not known as a constant: that of a tuple, `(u64, text)` say.
+    /// Name of a type that has no constant name, for example that of a tuple, `(u64, text)`.
     #[must_use]
     fn type_name() -> String {
         Self::TYPE.to_owned()
     }
 
-    /// Writes the value at the end of `bytes`.
+    /// Appends the encoded value to `bytes`.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Reads a value; `None` when the bytes are not one.
+    /// Decodes a value; `None` if the bytes are not a valid one.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -77,7 +77,7 @@ impl Value for String {
     }
 }
 
-/// Bytes fit hubs of every type.
+/// Bytes match hubs of every type.
 impl Value for Vec<u8> {
     const TYPE: &'static str = "";
 
@@ -90,7 +90,7 @@ impl Value for Vec<u8> {
     }
 }
 
-/// Several values: each with its length in 4 bytes before it.
+/// Tuples: each value is preceded by its length in 4 bytes.
 macro_rules! tuples {
     ($($type:ident $field:tt),*) => {
         impl<$($type: Value),*> Value for ($($type,)*) {

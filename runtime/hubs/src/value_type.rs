@@ -1,29 +1,29 @@
-//! Types of values by their names: for languages whose programs say what a value is in a text.
+//! Types of values by name, for languages whose programs specify types as text.
 
 use std::fmt;
 
-/// How deep tuples may be in tuples.
+/// Maximum nesting depth of tuples.
 const MAX_DEPTH: usize = 8;
 
-/// The type of a value, as texts name it: `u64`, `text`, `(u64, (text, bool))`, or a type that a program has
-/// declared, `example.Job` say.
+/// Type of a value, as named in text: `u64`, `text`, `(u64, (text, bool))`, or a type that a program has
+/// declared, for example `example.Job`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ValueType {
     /// No bytes: `unit`.
     Unit,
-    /// A number of this many bytes; its name.
+    /// Number, with its name and its size in bytes.
     Number(&'static str, usize),
     /// One byte, 0 or 1: `bool`.
     Bool,
-    /// UTF-8: `text`.
+    /// UTF-8 text: `text`.
     Text,
-    /// Two to four values, each with its length before it.
+    /// Tuple of two to four values, each preceded by its length.
     Tuple(Vec<ValueType>),
-    /// A type that a program declared, whose bytes are not looked at; with an empty name, any bytes.
+    /// Type declared by a program, whose bytes are not checked; with an empty name, any bytes.
     Declared(String),
 }
 
-/// The numbers, with their lengths in bytes.
+/// Names of the number types, with their sizes in bytes.
 const NUMBERS: [(&str, usize); 10] = [
     ("u8", 1),
     ("u16", 2),
@@ -38,7 +38,7 @@ const NUMBERS: [(&str, usize); 10] = [
 ];
 
 impl ValueType {
-    /// Reads a name; `None` when it is not one.
+    /// Parses a name; `None` if it is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<ValueType> {
         let mut rest = text.trim();
@@ -46,7 +46,7 @@ impl ValueType {
         rest.is_empty().then_some(parsed)
     }
 
-    /// Whether these bytes are a value of it.
+    /// Whether `bytes` are a valid value of this type.
     #[must_use]
     pub fn fits(&self, bytes: &[u8]) -> bool {
         match self {
@@ -63,7 +63,7 @@ impl ValueType {
     }
 }
 
-/// The next value of a tuple.
+/// Returns the next value of a tuple.
 fn field<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (field, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
@@ -103,7 +103,7 @@ fn named(name: &str) -> ValueType {
 }
 
 impl fmt::Display for ValueType {
-    /// As [`Value::type_name`](crate::Value::type_name) has it.
+    /// Formats the type like [`Value::type_name`](crate::Value::type_name).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ValueType::Unit => f.write_str("unit"),

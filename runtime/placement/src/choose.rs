@@ -1,14 +1,14 @@
-//! Which nodes fit, the best first: the one place where Tombolo chooses a node.
+//! Chooses the best nodes that fit: the only place where Tombolo chooses a node.
 //!
-//! A node that is up, can run the program and meets all needs is a candidate. Candidates are ordered by
+//! A node is a candidate if it is up, can run the program and meets all needs. Candidates are ordered by
 //! their cost, whose parts count in this order:
 //!
 //! 1. the distance: the sum of the round trips to the nodes that it should be near; an unknown one comes
-//!    last. Where the machine file has those that `tombolo bench link` found for the ways of all candidates,
-//!    these count, and else those between monitors: the two are never compared with each other;
-//! 2. the free speed: idle processors × speed of one, the more the better. A busy node counts as 1 % idle,
-//!    so that a faster one still comes first. Where the speed is not known (an emulator of the host) it is 0;
-//! 3. live domains, then the number of the node.
+//!    last. If the machine file has those measured by `tombolo bench link` for the links of all candidates,
+//!    these are used, otherwise those between monitors: the two are never compared with each other;
+//! 2. the free speed: idle processors × speed of one, more is better. A busy node counts as 1 % idle, so that
+//!    a faster one still comes first. If the speed is unknown (an emulator on the host), it is 0;
+//! 3. the number of live domains, then the number of the node.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,69 +21,69 @@ use crate::facts::{Facts, NodeFact, goals, integer};
 use crate::needs::{Need, Needs, Operator, Subject, Unit, Wanted};
 use tombolo::names::Value;
 
-/// What counts as idle of a node whose processors are all busy, in thousandths of one.
+/// Share of a processor that counts as idle on a node whose processors are all busy, in thousandths.
 const SHARE_PERMILLE: u64 = 10;
 
-/// What a node costs, in order of weight; see the module.
+/// Cost of a node, in order of weight; see the module.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cost {
     /// Whether the distance is unknown, then the sum of round trips, in ns.
     distance: (bool, u64),
-    /// Idle processors × rounds of a short loop that one does in a ms.
+    /// Idle processors × iterations of a short loop per ms of one processor.
     free_speed: Reverse<u64>,
     domains: u64,
     number: u64,
 }
 
 impl Cost {
-    /// The sum of the round trips to the nodes that it should be near, in ns; nothing if one is unknown.
+    /// Sum of the round trips to the nodes that it should be near, in ns; `None` if one is unknown.
     #[must_use]
     pub fn distance_ns(&self) -> Option<u64> {
         (!self.distance.0).then_some(self.distance.1)
     }
 
-    /// Idle processors × rounds of a short loop that one does in a ms.
+    /// Idle processors × iterations of a short loop per ms of one processor.
     #[must_use]
     pub fn free_speed(&self) -> u64 {
         self.free_speed.0
     }
 }
 
-/// A node that fits.
+/// Node that meets all needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// What it costs.
+    /// Cost of the node.
     pub cost: Cost,
-    /// What the cost follows from, for people.
+    /// Explanation of the cost for users.
     pub why: String,
     /// Each need, with the value that meets it.
     pub met: Vec<String>,
 }
 
-/// A node that does not fit.
+/// Node that does not meet the needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejected {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Why: each need that is not met, with the value.
+    /// Reasons: each need that is not met, with the node's value.
     pub reasons: Vec<String>,
 }
 
-/// All nodes: those that fit and those that do not.
+/// Result of a choice: the nodes that fit and those that do not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
-    /// Those that fit, the best first.
+    /// Nodes that fit, best first.
     pub candidates: Vec<Candidate>,
-    /// The others, by number.
+    /// Other nodes, by number.
     pub rejected: Vec<Rejected>,
 }
 
-/// Chooses among the nodes of a machine. With `targets`, only nodes for which there is one of these builds.
+/// Chooses among the nodes of a machine. With `targets`, only nodes with one of these builds are candidates.
 ///
 /// # Errors
-/// [`Fault::NoSuchNode`] for a node to be near that the machine does not have.
+/// [`Fault::NoSuchNode`] if a node in `near` does not exist.
 pub fn choose(facts: &Facts, needs: &Needs, targets: Option<&[Target]>) -> Result<Choice, PlacementError> {
     let available = || facts.nodes().iter().map(|node| node.name().to_owned()).collect();
     if let Some(name) = needs.near.iter().find(|name| facts.nodes().iter().all(|node| node.name() != **name))
@@ -139,7 +139,7 @@ fn fits(
     if reasons.is_empty() { Ok(met) } else { Err(reasons) }
 }
 
-/// What a need is compared with, each with words for whose it is.
+/// Returns the values that a need is compared with, each with a phrase that says what it belongs to.
 fn values(facts: &Facts, node: &NodeFact, needs: &Needs, need: &Need) -> Vec<(String, Option<Value>)> {
     let attribute = need.key.attribute;
     match need.key.subject {
@@ -148,7 +148,7 @@ fn values(facts: &Facts, node: &NodeFact, needs: &Needs, need: &Need) -> Vec<(St
             .into_iter()
             .map(|goal| {
                 let value = if goal == node.name() {
-                    // A node is no way from itself.
+                    // A node has no link to itself.
                     (need.key.unit != Unit::Rate).then_some(Value::Integer(0))
                 } else {
                     facts.way(node.name(), goal).and_then(|way| way.attributes.get(attribute)).cloned()
@@ -177,7 +177,7 @@ fn show(need: &Need, value: Option<&Value>) -> String {
     }
 }
 
-/// The attribute of ways that tells how near the candidates are.
+/// Returns the attribute of links that measures the distance of all candidates.
 fn distance_by<'a>(
     facts: &Facts,
     needs: &Needs,
@@ -239,33 +239,33 @@ fn why(node: &NodeFact, fastest: u64) -> String {
     }
 }
 
-/// What it takes to choose nodes for ranks: `--on auto`.
+/// Automatic choice of nodes for ranks: `--on auto`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Auto {
     facts: Facts,
     needs: Needs,
     targets: Option<Vec<Target>>,
-    /// Ranks that have been placed, by the node whose processors they use.
+    /// Number of placed ranks, by the node whose processors they use.
     placed: BTreeMap<String, u64>,
 }
 
 impl Auto {
-    /// By these facts and needs, on nodes for which there is a build.
+    /// Creates a chooser with these facts and needs, for nodes with one of the builds.
     #[must_use]
     pub fn new(facts: Facts, needs: Needs, targets: Option<Vec<Target>>) -> Auto {
         Auto { facts, needs, targets, placed: BTreeMap::new() }
     }
 
-    /// By others from now on. What has been placed stays.
+    /// Replaces facts, needs and builds. Ranks that have been placed still count.
     pub fn renew(&mut self, facts: Facts, needs: Needs, targets: Option<Vec<Target>>) {
         (self.facts, self.needs, self.targets) = (facts, needs, targets);
     }
 
-    /// Chooses a node for each of `count` ranks, one after another: each takes a processor, and a node gets
-    /// more ranks than it has processors only when all candidates have as many.
+    /// Chooses a node for each of `count` ranks, one after another. Each rank takes a processor; a node gets
+    /// more ranks than processors only when all candidates have at least as many.
     ///
     /// # Errors
-    /// [`PlacementError::NoFit`] names each node and why it does not fit.
+    /// [`PlacementError::NoFit`] with each node and the reason why it does not fit.
     pub fn assign(&mut self, count: usize) -> Result<Vec<String>, PlacementError> {
         let Choice { candidates, rejected } = choose(&self.facts, &self.needs, self.targets.as_deref())?;
         if candidates.is_empty() {

@@ -1,4 +1,4 @@
-//! What the machine knows of its nodes, as far as placement asks for it.
+//! Facts about nodes, as far as placement needs them.
 
 use tombolo::names::{Record, Value};
 use tombolo::nodes::Target;
@@ -6,14 +6,14 @@ use tombolo::{Domain, Error, Isa};
 
 use crate::needs::Needs;
 
-/// Facts of a machine: of all nodes, and of the ways to some of them.
+/// Facts about a machine: all nodes, and the links to some of them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Facts {
     nodes: Vec<NodeFact>,
     ways: Vec<Record>,
 }
 
-/// What is known of a node.
+/// Facts about a node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeFact {
     name: String,
@@ -21,7 +21,7 @@ pub struct NodeFact {
 }
 
 impl Facts {
-    /// Asks the machine for what it takes to choose by these needs.
+    /// Queries the facts that a choice by these needs requires.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -30,7 +30,7 @@ impl Facts {
         let host = nodes.first().and_then(|record| record.text("node").ok()).unwrap_or_default();
         let mut ways = Vec::new();
         for name in goals(needs, host) {
-            // Names of nodes are plain; another name has no ways.
+            // Names of nodes are plain; any other name has no links.
             if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
                 ways.extend(domain.facts(&format!("link/{name}/*"))?);
                 ways.extend(domain.facts(&format!("link/*/{name}"))?);
@@ -39,7 +39,7 @@ impl Facts {
         Ok(Facts::of(nodes.into_iter().chain(ways)))
     }
 
-    /// Facts from the records that the root has of them; others are passed over.
+    /// Collects facts from the root's records; others are ignored.
     pub fn of(records: impl IntoIterator<Item = Record>) -> Facts {
         let mut facts = Facts::default();
         for record in records {
@@ -60,13 +60,13 @@ impl Facts {
         &self.nodes
     }
 
-    /// The host: the first node.
+    /// Name of the host, the first node.
     #[must_use]
     pub fn host(&self) -> &str {
         self.nodes.first().map_or("", NodeFact::name)
     }
 
-    /// The fact of the way between two nodes.
+    /// Returns the fact about the link between two nodes.
     #[must_use]
     pub fn way(&self, a: &str, b: &str) -> Option<&Record> {
         let joins = |record: &&Record| {
@@ -77,7 +77,7 @@ impl Facts {
     }
 }
 
-/// The nodes to which ways are asked for.
+/// Returns the nodes to which links are queried.
 pub(crate) fn goals<'a>(needs: &'a Needs, host: &'a str) -> Vec<&'a str> {
     match &needs.near[..] {
         [] => vec![host],
@@ -85,7 +85,7 @@ pub(crate) fn goals<'a>(needs: &'a Needs, host: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// An attribute that is a number.
+/// Returns an attribute that is a number.
 pub(crate) fn integer(record: &Record, attribute: &str) -> Option<u64> {
     match record.attributes.get(attribute) {
         Some(Value::Integer(value)) => u64::try_from(*value).ok(),
@@ -94,38 +94,38 @@ pub(crate) fn integer(record: &Record, attribute: &str) -> Option<u64> {
 }
 
 impl NodeFact {
-    /// Its name.
+    /// Name of the node.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All that is known.
+    /// Record with all facts about the node.
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Whether it is up.
+    /// Whether the node is up.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.record.bool("up").unwrap_or(false)
     }
 
-    /// The target of programs for it.
+    /// Returns the target of programs for this node.
     #[must_use]
     pub fn target(&self) -> Option<Target> {
         let isa = Isa::from_name(self.record.text("isa").ok()?)?;
         Some(Target { bare: self.record.text("system") == Ok("none"), isa })
     }
 
-    /// The node whose kernel and processors it uses.
+    /// Name of the node whose kernel and processors it uses.
     #[must_use]
     pub fn kernel(&self) -> &str {
         self.record.text("kernel").unwrap_or(&self.name)
     }
 
-    /// A number that is known of it.
+    /// Returns a numeric fact about the node.
     #[must_use]
     pub fn integer(&self, attribute: &str) -> Option<u64> {
         integer(&self.record, attribute)

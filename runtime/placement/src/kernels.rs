@@ -1,4 +1,4 @@
-//! Where the memory of a job is made, so that all of its ranks reach it.
+//! Selects where the memory of a job is allocated, so that all of its ranks can reach it.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, prelude::*};
@@ -6,26 +6,27 @@ use tombolo_bare::{self as tombolo, prelude::*};
 use tombolo::NodeId;
 use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 
-/// The ranks of a job have no memory in common.
+/// Error: the ranks of a job have no memory in common.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "no window is reached by all nodes with ranks ({nodes}); add a [[window]] with these nodes to the machine \
      file, or run on fewer nodes"
 )]
 pub struct NoCommonWindow {
-    /// The names of the nodes.
+    /// Names of the nodes.
     pub nodes: String,
 }
 
-/// On which nodes the ranks run, and on which kernels.
+/// Nodes and kernels that the ranks run on.
 #[derive(Debug)]
 pub struct Kernels {
-    /// The node of each rank, with the node whose kernel it runs on.
+    /// Node of each rank, with the node whose kernel it runs on.
     ranks: Vec<(String, NodeId)>,
 }
 
 impl Kernels {
-    /// Of ranks on nodes with these names. Foreign programs run on the host's kernel.
+    /// Collects the kernels of ranks on the nodes with these names. Foreign programs run on the host's
+    /// kernel.
     #[must_use]
     pub fn new(nodes: &[NodeInfo], names: Vec<String>) -> Kernels {
         let host = nodes.iter().find(|node| node.kind == NodeKind::Host).map(|node| node.id);
@@ -33,19 +34,20 @@ impl Kernels {
             let node = nodes.iter().find(|node| node.name == *name);
             node.and_then(|node| if node.kind == NodeKind::User { host } else { Some(node.id) })
         };
-        // A name that is not in the list is of a node that went down meanwhile: its ranks are lost anyway.
+        // A name that is not in the list belongs to a node that went down meanwhile; its ranks are lost
+        // anyway.
         let place = |name: String| kernel(&name).map(|kernel| (name, kernel));
         Kernels { ranks: names.into_iter().filter_map(place).collect() }
     }
 
-    /// How many ranks run on the kernel of that node.
+    /// Number of ranks on the kernel of that node.
     #[must_use]
     pub fn neighbours(&self, node: &str) -> usize {
         let Some((_, own)) = self.ranks.iter().find(|(name, _)| name == node) else { return 1 };
         self.ranks.iter().filter(|(_, kernel)| kernel == own).count()
     }
 
-    /// The window that all ranks reach; `None` if they run on one kernel and need none.
+    /// Returns the window that all ranks can reach; `None` if they run on one kernel and need no window.
     ///
     /// # Errors
     /// [`NoCommonWindow`].

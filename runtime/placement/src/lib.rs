@@ -1,12 +1,11 @@
-//! Chooses nodes: by what a program needs of one ([`needs`]) and what the machine knows of each ([`facts`]),
-//! the best first ([`choose`](choose())). And assigns the ranks of a job to nodes: `--on` of `tombolo run`
-//! and `tombolo mpirun`.
+//! Chooses nodes by the needs of a program ([`needs`]) and the facts about each node ([`facts`]), best first
+//! ([`choose`](choose())), and assigns the ranks of a job to nodes: `--on` of `tombolo run` and `tombolo
+//! mpirun`.
 //!
-//! All that chooses a node by itself does so here: `tombolo place`, `--on auto`, the start form of the web
-//! page, the nodes of an OpenMP program with `OMP_TOMBOLO_NODES=all`.
+//! Every automatic choice of a node is made here: for `tombolo place`, `--on auto`, the start form of the web
+//! page, and the nodes of an OpenMP program with `OMP_TOMBOLO_NODES=all`.
 //!
-//! Programs on boards have [`Kernels`] alone: what else chooses nodes runs where there is an operating
-//! system.
+//! On boards only [`Kernels`] is available: everything else that chooses nodes runs on an operating system.
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a program needs of a node: the language of `--needs`.
+//! Needs of a program: the language of `--needs`.
 //!
 //! ```text
 //! needs     = [ need { "," need } ]
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Spaces around keys, operators, values and commas are ignored. All needs must hold. A need for which a node
-//! has no known value does not hold, whatever its operator.
+//! has no known value does not hold, for any operator.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,47 +20,47 @@ use std::str::FromStr;
 use tombolo::Isa;
 use tombolo::nodes::NodeKind;
 
-/// The most bytes of a text of needs.
+/// Maximum length of a text of needs, in bytes.
 pub const MAX_BYTES: usize = 4096;
 
-/// What a value of a key is.
+/// Type and unit of a key's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// One of some words; any word if there are none here.
+    /// One of these words; any word if the list is empty.
     Word(&'static [&'static str]),
     /// A whole number.
     Count,
-    /// Bytes, with binary prefixes.
+    /// Number of bytes, with binary prefixes.
     Bytes,
-    /// Processors, with up to three decimals; kept in thousandths.
+    /// Number of processors, with up to three decimals; stored in thousandths.
     Processors,
-    /// A time; kept in ns.
+    /// Duration; stored in ns.
     Time,
-    /// Bytes in a second, with binary prefixes.
+    /// Bytes per second, with binary prefixes.
     Rate,
 }
 
-/// Whose fact a key is about.
+/// Subject of a key's fact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// The node.
+    /// The node itself.
     Node,
-    /// The way from the node to those that are to be near; to the host if none is.
+    /// The link from the node to the nodes to be near; to the host if there are none.
     Way,
 }
 
-/// A property of nodes that can be needed.
+/// Property of nodes that a need can refer to.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Key {
-    /// Its name in a text of needs.
+    /// Name in a text of needs.
     pub name: &'static str,
-    /// The attribute of the fact, as `docs/specs/facts.md` has it.
+    /// Attribute of the fact, as in `docs/specs/facts.md`.
     pub attribute: &'static str,
-    /// Whether it is of the node or of the way to others.
+    /// Subject of the fact: the node, or the link to others.
     pub subject: Subject,
-    /// What its values are.
+    /// Type and unit of the values.
     pub unit: Unit,
-    /// A line about it.
+    /// Description in one line.
     pub about: &'static str,
 }
 
@@ -84,7 +84,7 @@ const ISAS: &[&str] = &{
     names
 };
 
-/// All keys, in the order in which help lists them.
+/// All keys, in the order of the help text.
 pub const KEYS: [Key; 17] = [
     key("isa", "isa", Subject::Node, Unit::Word(ISAS), "instruction set"),
     key("kind", "kind", Subject::Node, Unit::Word(&[]), "what the node is made of: host, user, vm, …"),
@@ -123,10 +123,10 @@ pub const KEYS: [Key; 17] = [
     key("hops", "hops", Subject::Way, Unit::Count, "links on the way"),
 ];
 
-/// The word that names a node to be near.
+/// Word that names a node to be near.
 const NEAR: &str = "near";
 
-/// A value in a need.
+/// Value in a need.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// A word.
@@ -135,7 +135,7 @@ pub enum Wanted {
     Number(u64),
 }
 
-/// How a value compares.
+/// Comparison operator of a need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
     /// `=`
@@ -153,7 +153,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Longer ones first: `<=` begins with `<`.
+    /// Longer ones first, because `<=` begins with `<`.
     const ALL: [(Operator, &'static str); 6] = [
         (Operator::NotEqual, "!="),
         (Operator::AtMost, "<="),
@@ -179,84 +179,84 @@ impl Operator {
     }
 }
 
-/// A condition on a node.
+/// Condition on a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
-    /// On what.
+    /// Key whose value is compared.
     pub key: &'static Key,
-    /// How it compares.
+    /// Comparison operator.
     pub operator: Operator,
-    /// With what; one of these for `=`, none of these for `!=`.
+    /// Values to compare with: one of them must match for `=`, none for `!=`.
     pub values: Vec<Wanted>,
 }
 
-/// What is needed of a node.
+/// Needs of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// Conditions that must all hold.
     pub conditions: Vec<Need>,
-    /// The nodes that the chosen one should be near.
+    /// Nodes that the chosen one should be near.
     pub near: Vec<String>,
 }
 
-/// A text that is no list of needs.
+/// Error in a text of needs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid needs '{text}', at '{at}': {why}")]
 pub struct NeedsError {
-    /// The whole text, cut if it is long.
+    /// Whole text, truncated if it is long.
     pub text: String,
-    /// The need that is wrong.
+    /// Need with the error.
     pub at: String,
-    /// What is wrong with it.
+    /// Kind of the error.
     pub why: Why,
 }
 
-/// What is wrong with a need.
+/// Kind of an error in a need.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Why {
-    /// No such key.
+    /// The key does not exist.
     #[error("unknown key '{word}'; there are {}", names())]
     UnknownKey {
-        /// What was written.
+        /// Word that was written.
         word: String,
     },
-    /// A key without an operator, or nothing.
+    /// The operator is missing, or everything.
     #[error("expected KEY=VALUE, KEY>=VALUE or near=NODE")]
     NoOperator,
-    /// Words and nodes have no order.
+    /// The key's values have no order.
     #[error("'{key}' compares with = and != only")]
     Unordered {
-        /// The key.
+        /// Name of the key.
         key: &'static str,
     },
-    /// Several values where one is to be compared with.
+    /// Several values were given where only one can be compared.
     #[error("alternatives with | need = or !=")]
     Alternatives,
-    /// No such word.
+    /// The word is not one of the key's values.
     #[error("'{key}' has no value '{value}'; there are {}", known.join(", "))]
     UnknownWord {
-        /// The key.
+        /// Name of the key.
         key: &'static str,
-        /// What was written.
+        /// Word that was written.
         value: String,
-        /// What there is.
+        /// Words that are allowed.
         known: &'static [&'static str],
     },
-    /// Not a number of the unit.
+    /// The value is not a number of the unit.
     #[error("'{value}' is not {expected}")]
     BadValue {
-        /// What was written.
+        /// Text that was written.
         value: String,
-        /// What it should be.
+        /// Expected format.
         expected: &'static str,
     },
-    /// More text than there may be.
+    /// The text exceeds the maximum length.
     #[error("needs have at most {MAX_BYTES} bytes")]
     TooLong,
 }
 
 impl NeedsError {
-    /// The word that may be misspelt, and those that there are: for suggestions.
+    /// Returns the word that may be misspelt, and the words that exist, for suggestions.
     #[must_use]
     pub fn misspelt(&self) -> Option<(&str, Vec<&'static str>)> {
         match &self.why {
@@ -320,7 +320,7 @@ impl Needs {
         Ok(())
     }
 
-    /// The same, on nodes of this kind only.
+    /// Returns the same needs, restricted to nodes of this kind.
     #[must_use]
     pub fn of_kind(mut self, kind: NodeKind) -> Needs {
         let values = vec![Wanted::Word(kind.name().to_owned())];
@@ -376,7 +376,7 @@ const BINARY: [(&str, f64); 14] = [
 
 const TIMES: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// A number with a unit, in units of the smallest; nothing if it is none, or is not exact enough to be one.
+/// Parses a number with a unit into units of the smallest; `None` if it is invalid, or too large to be exact.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (suffix, factor) = units.iter().find(|(suffix, _)| text.ends_with(suffix))?;
     let number = text[..text.len() - suffix.len()].trim_end();
@@ -384,7 +384,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
         return None;
     }
     let value = number.parse::<f64>().ok()? * factor;
-    // Up to 2^53 a float is a whole number.
+    // Up to 2^53, a float represents whole numbers exactly.
     (value <= 9_007_199_254_740_992.0).then_some(value.round() as u64)
 }
 
@@ -396,7 +396,7 @@ fn word(text: &str) -> Result<String, Why> {
 }
 
 impl Unit {
-    /// A value in this unit, for people.
+    /// Formats a value in this unit for users.
     #[must_use]
     pub fn show(self, value: u64) -> String {
         match self {

@@ -8,23 +8,23 @@ use tombolo::nodes::NodeInfo;
 
 use crate::choose::{Auto, Rejected};
 
-/// The word for a node that is to be chosen.
+/// Name that stands for a node to be chosen.
 pub const AUTO: &str = "auto";
 
-/// The most ranks of one job, those included that it starts itself.
+/// Maximum number of ranks of a job, including those that it starts itself.
 pub const MAX_RANKS: usize = 4096;
 
-/// One `NODE[:COUNT]` of a list of nodes.
+/// Entry `NODE[:COUNT]` of a list of nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// How many ranks it takes; as many as there are to place if none.
+    /// Number of ranks; a share of the ranks to place if `None`.
     pub count: Option<usize>,
 }
 
 impl Placement {
-    /// Whether its node is to be chosen: `auto`.
+    /// Whether the node is to be chosen: `auto`.
     #[must_use]
     pub fn is_auto(&self) -> bool {
         self.node == AUTO
@@ -49,34 +49,34 @@ impl FromStr for Placement {
     }
 }
 
-/// In which order ranks go to nodes.
+/// Order in which ranks are assigned to nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// All of a node, then all of the next.
+    /// All ranks of one node, then all of the next.
     #[default]
     Block,
-    /// One of each node in turn.
+    /// One rank of each node in turn.
     RoundRobin,
 }
 
-/// Why ranks cannot be placed.
+/// Reason why ranks cannot be placed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
-    /// A node that is not there, or does not run.
+    /// A node does not exist, or is down.
     #[error(transparent)]
     Machine(#[from] Error),
-    /// More ranks than fit, or none.
+    /// The number of ranks does not fit, or is zero.
     #[error("{0}")]
     Count(String),
-    /// No node fits.
+    /// No node meets the needs.
     #[error("no node fits: {}", reasons(rejected))]
     NoFit {
-        /// All nodes, with why each does not.
+        /// All nodes, with the reasons.
         rejected: Vec<Rejected>,
     },
 }
 
-/// The reasons of as many nodes as make a line that can be read.
+/// Formats the reasons of as many nodes as fit on a readable line.
 fn reasons(rejected: &[Rejected]) -> String {
     const SHOWN: usize = 8;
     let mut shown: Vec<String> = rejected
@@ -90,14 +90,15 @@ fn reasons(rejected: &[Rejected]) -> String {
     shown.join("; ")
 }
 
-/// The node of each rank, by its place in `nodes`.
+/// Returns the node of each rank, as an index into `nodes`.
 ///
-/// Without `on` all go to the host, which comes first; without `count` it is as many as the host has
-/// processors, or as the list says, a node without a number taking one. With both, nodes without a number
-/// share what the others leave. `auto` chooses nodes for the entries called `auto`; they need one.
+/// Without `on`, all ranks go to the host, the first node. Without `count`, their number is that of the
+/// host's processors, or the sum of the list, where a node without a number takes one. With both, nodes
+/// without a number share what the others leave. `auto` chooses nodes for the entries named `auto`, which
+/// require it.
 ///
 /// # Errors
-/// [`PlacementError`] names the node, or the numbers that do not fit.
+/// [`PlacementError`] with the node, or the numbers that do not fit.
 pub fn place(
     count: Option<usize>,
     on: &[Placement],
@@ -157,10 +158,10 @@ fn check_total(total: usize) -> Result<(), PlacementError> {
     Ok(())
 }
 
-/// The place of the node of that name.
+/// Returns the index of the node with this name.
 ///
 /// # Errors
-/// [`Fault::NoSuchNode`] with the names that there are.
+/// [`Fault::NoSuchNode`] with the names that exist.
 pub fn position(nodes: &[NodeInfo], name: &str) -> Result<usize, Error> {
     nodes.iter().position(|node| node.name == name).ok_or_else(|| {
         let available = nodes.iter().map(|node| node.name.clone()).collect();
@@ -168,7 +169,7 @@ pub fn position(nodes: &[NodeInfo], name: &str) -> Result<usize, Error> {
     })
 }
 
-/// A node by its name, which has to be up.
+/// Finds a node by its name; it has to be up.
 fn find(name: &str, nodes: &[NodeInfo]) -> Result<usize, Error> {
     let index = position(nodes, name)?;
     let node = &nodes[index];
@@ -178,7 +179,7 @@ fn find(name: &str, nodes: &[NodeInfo]) -> Result<usize, Error> {
     Ok(index)
 }
 
-/// How many each entry of the list takes.
+/// Number of ranks of each entry of the list.
 fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, PlacementError> {
     let Some(count) = count else {
         return Ok(on.iter().map(|placement| placement.count.unwrap_or(1)).collect());
@@ -190,7 +191,7 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
             let what = format!("{count} ranks were asked for, and the nodes that are named take {stated}");
             return Err(PlacementError::Count(what));
         }
-        // The first take as many as they may.
+        // The first entries take as many as they may.
         let mut left = count;
         let take = |placement: &Placement| {
             let taken = placement.count.unwrap_or(0).min(left);

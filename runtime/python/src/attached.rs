@@ -1,4 +1,4 @@
-//! The class of domains. Its methods are in `domain`, which knows of all that a domain opens.
+//! Class of domains. Its methods are in `domain`, which depends on everything that a domain opens.
 
 use pyo3::prelude::*;
 

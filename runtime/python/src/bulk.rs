@@ -1,4 +1,4 @@
-//! Channels for bulk data.
+//! Bulk channels.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard};
@@ -16,11 +16,11 @@ use crate::memory::source;
 use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of, trust_text};
 use crate::wait::{Seconds, Until, wait};
 
-/// How often is looked for something before other threads of Python may run meanwhile: for about as long as
-/// it takes to let them and to have one's turn again.
+/// Number of polls before other Python threads may run: about as long as releasing the interpreter and
+/// acquiring it again takes.
 const GLANCES: u32 = 400;
 
-/// How a channel for bulk data is opened, as Python says it.
+/// Options of a bulk channel, as given by Python.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'a> {
     pub(crate) trust: &'a str,
@@ -55,10 +55,10 @@ impl Options<'_> {
     }
 }
 
-/// One end of a channel for bulk data: buffers of pools go over it, and nothing of them is copied.
+/// One end of a bulk channel, which transfers buffers of pools without copying them.
 ///
-/// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. What the other side does comes with
-/// :meth:`recv`::
+/// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. :meth:`recv` returns what the peer
+/// did::
 ///
 ///    with domain.connect_bulk("frames") as bulk:
 ///        pool = domain.create_pool(1 << 20, 8)
@@ -67,9 +67,8 @@ impl Options<'_> {
 ///        frame.write(b"a frame of up to a megabyte")
 ///        bulk.move_to(frame, b"number 1")
 ///
-/// A transfer that did not happen is an exception, and the buffers are still this program's. Buffers at which
-/// something looks are refused with ``Exported``. One thread at a time uses a channel; another one gets
-/// ``Busy``.
+/// A failed transfer raises an exception, and the buffers still belong to this program. Buffers with views
+/// raise ``Exported``. One thread at a time may use a channel; others get ``Busy``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct BulkChannel {
@@ -77,7 +76,7 @@ pub(crate) struct BulkChannel {
     about: About,
 }
 
-/// What is fixed when a channel is opened.
+/// Properties that are fixed when a channel is opened.
 #[derive(Debug)]
 struct About {
     id: u64,
@@ -89,9 +88,9 @@ struct About {
 
 #[derive(Debug)]
 enum End {
-    /// As it was opened.
+    /// Alone, as it was opened.
     Alone(Box<Channel>),
-    /// In a set of its own, for its descriptor.
+    /// In a waitset of its own, which provides a descriptor.
     InSet(Box<WaitSet<Channel>>, Token),
     Closed,
 }
@@ -129,7 +128,7 @@ impl End {
     }
 }
 
-/// What the other side of a bulk channel did: from :meth:`BulkChannel.recv`.
+/// Event on a bulk channel, from :meth:`BulkChannel.recv`.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Arrival {
@@ -196,8 +195,8 @@ impl Arrival {
 
 #[pymethods]
 impl Arrival {
-    /// What it did: "moved" or "shared" buffers; "passed" or "released" some with a word; assigned a "pool",
-    /// "offered" one, or took one off the channel, "pool_gone".
+    /// What the peer did: "moved" or "shared" buffers; "passed" or "released" some with metadata; assigned a
+    /// "pool", "offered" one, or removed one from the channel, "pool_gone".
     #[getter]
     fn kind(&self) -> &'static str {
         self.kind
@@ -209,31 +208,31 @@ impl Arrival {
         self.buffers.clone_ref(py)
     }
 
-    /// The first of them; `LookupError` if there is none.
+    /// The first of the buffers; `LookupError` if there is none.
     #[getter]
     fn buffer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.buffers.bind(py).get_item(0)
     }
 
-    /// What was said with it.
+    /// The metadata of the transfer.
     #[getter]
     fn metadata(&self, py: Python<'_>) -> Py<PyBytes> {
         self.metadata.clone_ref(py)
     }
 
-    /// How many buffers it is about.
+    /// The number of buffers that it is about.
     #[getter]
     fn count(&self) -> usize {
         self.count
     }
 
-    /// The pool that was assigned, or taken off.
+    /// The pool that was assigned or removed.
     #[getter]
     fn pool(&self) -> Option<Pool> {
         self.pool.clone()
     }
 
-    /// Bytes of each buffer of a pool that is offered, and how many there are.
+    /// The size of each buffer in bytes and the number of buffers, for a pool that is offered.
     #[getter]
     fn offered(&self) -> Option<(u64, u32)> {
         self.offered
@@ -245,14 +244,14 @@ impl Arrival {
     }
 }
 
-/// What is to be sent, in the hands of the façade, and where it comes from.
+/// Buffers to send, taken out of their Python objects.
 pub(crate) struct Load<'py> {
     from: Vec<Bound<'py, Held>>,
     hands: Vec<Hand>,
 }
 
 impl<'py> Load<'py> {
-    /// Takes one buffer, or several, which nothing looks at.
+    /// Takes one buffer or several, which must have no views.
     pub(crate) fn take(buffers: &Bound<'py, PyAny>) -> Result<Load<'py>, Failure> {
         let from: Vec<Bound<'py, Held>> = match buffers.cast::<Held>() {
             Ok(one) => vec![one.clone()],
@@ -275,13 +274,13 @@ impl<'py> Load<'py> {
     }
 
     fn put_back(&mut self) {
-        // From the last on: of one that was named twice the first has what there was.
+        // From the last on: if a buffer was given twice, its first entry holds the original.
         for (held, hand) in self.from.iter().zip(self.hands.drain(..)).rev() {
             held.get().put(hand);
         }
     }
 
-    /// The buffers themselves.
+    /// Returns the buffers themselves.
     pub(crate) fn mine(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
         if let Some(wrong) = self.hands.iter().find(|hand| !matches!(hand, Hand::Mine { .. })) {
             let failure = match wrong {
@@ -295,10 +294,10 @@ impl<'py> Load<'py> {
         Ok(self.hands.drain(..).filter_map(of).collect())
     }
 
-    /// What did not go.
+    /// Returns buffers that were not sent to their objects.
     pub(crate) fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
         for (held, buffer) in self.from.iter().zip(buffers) {
-            // Without trust it may be sealed by now, and is copied when it is written to.
+            // Without trust it may be sealed by now, and is copied at the next write.
             let stays = buffer.pool().trust() != Trust::None;
             held.get().put(Hand::Mine { buffer, stays });
         }
@@ -311,7 +310,7 @@ impl<'py> Load<'py> {
     }
 }
 
-/// Tries at once, and then waits with others running.
+/// Attempts to send immediately, and then waits while other Python threads run.
 fn sending<K: Send, T: Send>(
     py: Python<'_>,
     timeout: Duration,
@@ -357,7 +356,7 @@ impl BulkChannel {
         exclusive(&self.end, "the bulk channel")
     }
 
-    /// Moves or passes.
+    /// Moves or passes buffers.
     fn gives(
         &self,
         buffers: &Bound<'_, PyAny>,
@@ -398,7 +397,7 @@ impl BulkChannel {
 
 #[pymethods]
 impl BulkChannel {
-    /// Its id, the same on both sides.
+    /// The id of the channel, the same on both sides.
     #[getter]
     fn id(&self) -> u64 {
         self.about.id
@@ -416,26 +415,26 @@ impl BulkChannel {
         &self.about.peer_node
     }
 
-    /// What carries it: "shm", "window" or "socket".
+    /// The transport of the channel: "shm", "window" or "socket".
     #[getter]
     fn transport(&self) -> &'static str {
         self.about.transport
     }
 
-    /// How far the ends trust each other: "full" or "none".
+    /// How far the ends trust each other: "full", "half" or "none".
     #[getter]
     fn trust(&self) -> &'static str {
         trust_text(self.about.trust)
     }
 
-    /// The pools that are on the channel, assigned by either end.
+    /// The pools on the channel, assigned by either end.
     #[getter]
     fn pools(&self) -> Result<Vec<Pool>, Failure> {
         Ok(self.end()?.channel()?.pools().map(|pool| Pool { pool }).collect())
     }
 
-    /// Makes a pool of `count` buffers in memory that both ends reach, with the trust of the channel, and
-    /// assigns it.
+    /// Creates a pool of `count` buffers in memory that both ends can reach, with the trust of the channel,
+    /// and assigns it.
     #[pyo3(signature = (buffer_bytes, count, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffer_bytes, count, timeout=30.0)")]
     fn create_pool(
@@ -451,9 +450,9 @@ impl BulkChannel {
         Ok(Pool { pool })
     }
 
-    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is
-    /// ``here_only``, assign it further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking
-    /// again waits on for the answer.
+    /// Assigns a pool to the channel: the peer can receive its buffers from then on and, unless ``here_only``
+    /// is set, assign it further. ``PoolRefused`` has the reason if the peer refuses it. After ``TimedOut``,
+    /// calling again resumes the wait for the answer.
     #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30)), *, here_only = false),
            text_signature = "($self, pool, timeout=30.0, *, here_only=False)")]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds, here_only: bool) -> Result<(), Failure> {
@@ -465,9 +464,9 @@ impl BulkChannel {
         })
     }
 
-    /// Takes a pool off the channel. ``BufferState`` when buffers of it are out over the channel, or here
-    /// from it; ``PoolRefused`` when the other side still needs it. After ``TimedOut`` asking again waits on
-    /// for the answer.
+    /// Removes a pool from the channel. Raises ``BufferState`` while buffers are lent over the channel, or
+    /// held here from it; ``PoolRefused`` if the peer still needs the pool. After ``TimedOut``, calling again
+    /// resumes the wait for the answer.
     #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, pool, timeout=30.0)")]
     fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
         let mut end = self.end()?;
@@ -475,7 +474,7 @@ impl BulkChannel {
         wait(py, Until::new(timeout.0), |slice| channel.within(slice).unassign(pool))
     }
 
-    /// Waits until the other side has assigned a pool.
+    /// Waits until the peer has assigned a pool.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn recv_pool(&self, py: Python<'_>, timeout: Seconds) -> Result<Pool, Failure> {
         let mut end = self.end()?;
@@ -483,7 +482,7 @@ impl BulkChannel {
         Ok(Pool { pool: wait(py, Until::new(timeout.0), |slice| channel.within(slice).recv_pool())? })
     }
 
-    /// Takes a pool that is offered: what :meth:`recv` returned of the kind "offered".
+    /// Accepts a pool that is offered: an arrival from :meth:`recv` of the kind "offered".
     #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn take_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<Pool, Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
@@ -491,7 +490,7 @@ impl BulkChannel {
         Ok(Pool { pool: py.detach(|| channel.within(timeout.0).take_pool(offer))? })
     }
 
-    /// Declines one.
+    /// Declines a pool that is offered.
     #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn decline_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<(), Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
@@ -499,8 +498,8 @@ impl BulkChannel {
         Ok(py.detach(|| channel.within(timeout.0).decline_pool(offer))?)
     }
 
-    /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the
-    /// content. Nothing is copied, so it takes the same time whatever the size.
+    /// Moves a buffer, or several in one transfer, to the peer: the right to read and write, with the
+    /// contents. Nothing is copied, so it takes the same time for any size.
     #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn move_to(
@@ -513,7 +512,7 @@ impl BulkChannel {
         self.gives(buffers, (&metadata, timeout.0), false)
     }
 
-    /// Passes a buffer to the other side, to be filled there: what it holds means nothing any more.
+    /// Passes a buffer to the peer for filling: its contents are undefined from then on.
     #[pyo3(signature = (buffer, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffer, metadata=b'', timeout=30.0)")]
     fn pass_to(
@@ -526,9 +525,9 @@ impl BulkChannel {
         self.gives(buffer, (&metadata, timeout.0), true)
     }
 
-    /// Shares a buffer, or several as one transfer: the other side may read it until it releases it, and here
-    /// it is read-only meanwhile. Returns a :class:`Shared` in its place, or a list of them. What is shared
-    /// already is shared with this side too, and returned as it is.
+    /// Shares a buffer, or several in one transfer: the peer may read it until it releases it, and it is
+    /// read-only here meanwhile. Returns a :class:`Shared` in its place, or a list of them. A buffer that is
+    /// already shared is shared with this peer as well, and returned as it is.
     #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn share<'py>(
@@ -570,7 +569,7 @@ impl BulkChannel {
         }
     }
 
-    /// Releases a buffer that the other side shared, with a word. Without one it is enough to :meth:`close
+    /// Releases a buffer that the peer shared, with metadata. Without metadata it is enough to :meth:`close
     /// <Shared.close>` it.
     #[pyo3(signature = (shared, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, shared, metadata=b'', timeout=30.0)")]
@@ -599,9 +598,9 @@ impl BulkChannel {
         }
     }
 
-    /// Receives what the other side does next, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers
-    /// that it gives back without a word are just free again. After the end of the peer, which comes after
-    /// everything that it sent, what it had of this side's pools has come back.
+    /// Receives the next event from the peer, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers
+    /// that the peer returns without metadata become free silently. The end of the peer is raised after
+    /// everything that it sent; the buffers of this side's pools that it held have then been reclaimed.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn recv(&self, py: Python<'_>, timeout: Seconds) -> Result<Arrival, Failure> {
         let mut end = self.end()?;
@@ -625,20 +624,21 @@ impl BulkChannel {
         Ok(Arrival::of(py, arrival, &metadata)?)
     }
 
-    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has
-    /// arrived waits for :meth:`recv`.
+    /// Returns dropped buffers, and handles incoming messages without waiting. Arrivals are queued for
+    /// :meth:`recv`.
     fn settle(&self) -> Result<(), Failure> {
         Ok(self.end()?.channel()?.settle()?)
     }
 
-    /// The descriptor for event loops. It stays the channel's; see `arm`.
+    /// The descriptor for event loops, which belongs to the channel; see `arm`.
     fn fileno(&self) -> Result<i32, Failure> {
         Ok(self.end()?.set()?.0.as_fd().as_raw_fd())
     }
 
-    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when
-    /// something is. True: call :meth:`recv` with ``timeout=0`` until it raises ``WouldBlock`` (or, with
-    /// `for_room`, send so, and :meth:`settle` when that does). Call it before each wait.
+    /// Prepares to wait in an event loop. False: nothing has arrived, and the descriptor becomes readable
+    /// when something does. True: call :meth:`recv` with ``timeout=0`` until it raises ``WouldBlock`` (or,
+    /// with `for_room`, send in the same way, and :meth:`settle` once that raises it). Call it before each
+    /// wait.
     #[pyo3(signature = (for_room = false))]
     fn arm(&self, for_room: bool) -> Result<bool, Failure> {
         let mut end = self.end()?;
@@ -654,10 +654,11 @@ impl BulkChannel {
         }
     }
 
-    /// Closes this end. What the peer had of this side's pools comes back. Doing it again does nothing.
+    /// Closes this end. The buffers of this side's pools that the peer holds are reclaimed. Closing again has
+    /// no effect.
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         let end = std::mem::replace(&mut *self.end()?, End::Closed);
-        // What was lent may have to be taken back, which takes the monitor.
+        // Revoking what was lent may need the monitor.
         py.detach(|| drop(end));
         Ok(())
     }
@@ -687,7 +688,7 @@ fn offer_of(arrival: &Arrival) -> Result<tombolo::bulk::PoolOffer, Failure> {
     offer.ok_or_else(|| Failure::invalid("no pool is offered with this, or it was answered already"))
 }
 
-/// A right to read, taken out of a handle that nothing looks at.
+/// Takes a read right out of a handle, which must have no views.
 fn lent_of(held: &Held) -> Result<tombolo::Shared, Failure> {
     match held.take("is being released")? {
         Hand::Lent(shared) => Ok(shared),
@@ -698,7 +699,7 @@ fn lent_of(held: &Held) -> Result<tombolo::Shared, Failure> {
     }
 }
 
-/// Views of what is shared already may stay: it is read-only before and after.
+/// Shares again. Views of a shared buffer may remain: it is read-only before and after.
 fn share_again(
     py: Python<'_>,
     channel: &mut Channel,
@@ -723,7 +724,7 @@ fn share_again(
     result
 }
 
-/// See [`Domain::connect_bulk`](crate::domain::Domain). The handshake is not to be cut into slices.
+/// Implements [`Domain::connect_bulk`](crate::domain::Domain). The handshake cannot be divided into slices.
 pub(crate) fn connect(
     py: Python<'_>,
     domain: &tombolo::Domain,

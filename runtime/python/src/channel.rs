@@ -1,4 +1,4 @@
-//! Channels that carry messages as they are.
+//! Channels for plain messages.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard};
@@ -16,11 +16,11 @@ use crate::pool::Pool;
 use crate::transfers::{self, Transfers};
 use crate::wait::Seconds;
 
-/// One end of a channel: whole messages, in order, both ways.
+/// One end of a channel, which carries whole messages, in order, in both directions.
 ///
-/// From :meth:`Domain.connect` and :meth:`Listener.accept`. One thread at a time uses it; another one gets
-/// :class:`Busy <tombolo.errors.Busy>`. It is closed by :meth:`close`, at the end of a ``with`` and when
-/// nothing refers to it any more: the peer receives everything sent before, and then ``Closed``.
+/// From :meth:`Domain.connect` and :meth:`Listener.accept`. One thread at a time may use it; others get
+/// :class:`Busy <tombolo.errors.Busy>`. It is closed by :meth:`close`, at the end of a ``with``, and when the
+/// last reference is dropped: the peer receives everything sent before, and then ``Closed``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -31,11 +31,11 @@ pub(crate) struct Channel {
 #[derive(Debug)]
 struct State {
     end: End,
-    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    /// Message that was longer than the caller's buffer: the next receive returns it.
     kept: Option<Py<PyBytes>>,
 }
 
-/// What is fixed when a channel is opened.
+/// Properties that are fixed when a channel is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) id: u64,
@@ -69,7 +69,7 @@ impl Channel {
         &self.about
     }
 
-    /// Uses the channel.
+    /// Runs `body` with the channel.
     pub(crate) fn with<R>(
         &self,
         body: impl FnOnce(&mut tombolo::Channel) -> Result<R, Failure>,
@@ -77,24 +77,24 @@ impl Channel {
         body(self.state()?.end.channel()?)
     }
 
-    /// What it can carry besides bytes.
+    /// What the channel can carry besides bytes.
     pub(crate) fn carries(&self) -> Result<Carries, Failure> {
         Ok(self.state()?.end.channel()?.carries())
     }
 
-    /// An interface that needs as much is used over it from now on.
+    /// Declares that an interface with these needs uses the channel from now on.
     pub(crate) fn bound(&self, needs: Carries) -> Result<(), Failure> {
         self.state()?.end.channel()?.bound(needs);
         Ok(())
     }
 
-    /// This end, which is a client's or server's from now on.
+    /// Takes this end for a client or server.
     pub(crate) fn take(&self) -> Result<(End, About), Failure> {
         Ok((self.state()?.end.take()?, self.about.clone()))
     }
 }
 
-/// The bytes of anything that has some. What may change meanwhile is copied.
+/// Returns the bytes of any bytes-like object; copies them if they may change.
 pub(crate) fn bytes_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, Failure> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Cow::Borrowed(bytes.as_bytes()));
@@ -109,7 +109,7 @@ pub(crate) fn bytes_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>
 
 #[pymethods]
 impl Channel {
-    /// Its id, the same on both sides.
+    /// The id of the channel, the same on both sides.
     #[getter]
     fn id(&self) -> u64 {
         self.about.id
@@ -121,8 +121,8 @@ impl Channel {
         self.about.peer
     }
 
-    /// Its other end, to which rights go and from which they come. It can be kept when a client or server has
-    /// the channel.
+    /// The other end of the channel, as the recipient or source of rights. It remains usable when a client or
+    /// server has taken the channel.
     #[getter]
     pub(crate) fn far_end(&self) -> Result<FarEnd, Failure> {
         match self.state()?.end.channel() {
@@ -137,21 +137,21 @@ impl Channel {
         &self.about.peer_node
     }
 
-    /// What carries it: "shm", "window" or "socket".
+    /// The transport of the channel: "shm", "window" or "socket".
     #[getter]
     fn transport(&self) -> &'static str {
         self.about.transport
     }
 
-    /// The longest message that it carries, in bytes.
+    /// The maximum length of a message, in bytes.
     #[getter]
     fn max_message_bytes(&self) -> usize {
         self.about.max_message_bytes
     }
 
-    /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can be made of it.
-    /// Both ends do so before anything else; `pools` are assigned to it, and those of both ends are there
-    /// when this returns.
+    /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can use the
+    /// channel. Both ends must call this before they send anything. `pools` are assigned to it; when this
+    /// returns, the pools of both ends are available.
     #[pyo3(signature = (domain, pools = Vec::new(), *, trust = "full", timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, domain, pools=[], *, trust='full', timeout=30.0)")]
     fn open_bulk(
@@ -167,8 +167,8 @@ impl Channel {
 
     /// Sends a message, whole or not at all, waiting for room up to `timeout` seconds.
     ///
-    /// `message` is anything with bytes: `bytes`, `bytearray`, `memoryview`, an array of numpy's. With
-    /// `timeout=0` a channel without room raises `WouldBlock`.
+    /// `message` is any bytes-like object: `bytes`, `bytearray`, `memoryview`, a numpy array. With
+    /// `timeout=0`, a channel without room raises `WouldBlock`.
     #[pyo3(signature = (message, timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, message, timeout=30.0)")]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
@@ -178,7 +178,7 @@ impl Channel {
 
     /// Receives the next message, waiting for it up to `timeout` seconds.
     ///
-    /// It is copied once, out of the memory that the peer can write. `memoryview(message)` and
+    /// The message is copied once, out of the memory that the peer can write. `memoryview(message)` and
     /// `numpy.frombuffer(message, …)` use that copy.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, timeout=30.0)")]
@@ -190,9 +190,9 @@ impl Channel {
         state.end.receive(py, timeout.0)
     }
 
-    /// Receives the next message to the start of a writable buffer, and returns its length in bytes.
+    /// Receives the next message into a writable buffer, and returns its length in bytes.
     ///
-    /// A message that is longer than the buffer raises `BufferTooShort`, and waits for the next receive.
+    /// A message that is longer than the buffer raises `BufferTooShort`, and is kept for the next receive.
     #[pyo3(signature = (buffer, timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, buffer, timeout=30.0)")]
     fn receive_into(
@@ -222,21 +222,21 @@ impl Channel {
         Ok(length)
     }
 
-    /// The descriptor for event loops. It stays the channel's; see `arm`.
+    /// The descriptor for event loops, which belongs to the channel; see `arm`.
     fn fileno(&self) -> Result<i32, Failure> {
         self.state()?.end.descriptor()
     }
 
-    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when
-    /// something is. True: there is something to receive now (or room, with `for_room`). Call it before each
-    /// wait.
+    /// Prepares to wait in an event loop. False: nothing has arrived, and the descriptor becomes readable
+    /// when something does. True: there is something to receive now (or room, with `for_room`). Call it
+    /// before each wait.
     #[pyo3(signature = (for_room = false))]
     fn arm(&self, for_room: bool) -> Result<bool, Failure> {
         let mut state = self.state()?;
         Ok(state.kept.is_some() || state.end.arm(for_room)?)
     }
 
-    /// What has passed through this end: messages and bytes each way, how often it rang a sleeping peer, and
+    /// The counters of this end: messages and bytes in each direction, how often it rang a sleeping peer, and
     /// how often it went to sleep.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let stats = self.state()?.end.channel()?.stats();
@@ -250,7 +250,7 @@ impl Channel {
         Ok(dict)
     }
 
-    /// Closes this end. Doing it again does nothing.
+    /// Closes this end. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         self.state()?.end.close();
         Ok(())

@@ -1,4 +1,4 @@
-//! The calling side: several calls in flight on one channel, each with a deadline.
+//! Calling side: several calls in flight on one channel, each with a deadline.
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};
 
-/// The deadline of a call whose answer is looked for before anything else happens.
+/// Deadline of a call whose answer is polled for immediately.
 const AT_ONCE: u64 = u64::MAX;
 
-/// The most messages that are taken at once, whatever the peer sends.
+/// Maximum number of messages that one poll handles, even if the peer sends more.
 const MAX_POLLED: usize = 1024;
 
-/// What clients are made of: stubs say the rest.
+/// Base class of clients; the stubs add the rest.
 #[pyclass(module = "tombolo._native", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct ClientEnd {
@@ -40,13 +40,13 @@ struct State {
     flight: Flight,
     counts: Counts,
     writer: Writer,
-    /// The message that was taken last.
+    /// Last message that was received.
     inbox: Vec<u8>,
-    /// Events that wait until the client is not in use.
+    /// Events to deliver once the client is not in use.
     heard: Vec<(Py<Message>, Py<PyTuple>)>,
 }
 
-/// What has passed.
+/// Counters of a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     calls: u64,
@@ -57,16 +57,16 @@ struct Counts {
     malformed: u64,
 }
 
-/// What one look at the channel found.
+/// Result of one poll of the channel.
 enum Look {
     Nothing,
     /// A message for another call, or an event.
     Another,
-    /// The answer, in the inbox.
+    /// The answer, stored in the inbox.
     Answer,
 }
 
-/// A clock that never goes back.
+/// Monotonic clock.
 fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     nanoseconds(START.get_or_init(Instant::now).elapsed())
@@ -76,7 +76,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads a message to the start of a buffer.
+/// Receives a message into a buffer.
 pub(crate) fn take_message(end: &mut End, inbox: &mut Vec<u8>) -> Result<bool, Failure> {
     let taken = end.try_receive(|message| {
         inbox.resize(message.len(), 0);
@@ -85,7 +85,7 @@ pub(crate) fn take_message(end: &mut End, inbox: &mut Vec<u8>) -> Result<bool, F
     match taken {
         None => Ok(false),
         Some(true) => Ok(true),
-        // What cannot be read is as good as cut off.
+        // A message that cannot be read is treated as an empty one.
         Some(false) => {
             inbox.clear();
             Ok(true)
@@ -94,7 +94,7 @@ pub(crate) fn take_message(end: &mut End, inbox: &mut Vec<u8>) -> Result<bool, F
 }
 
 impl State {
-    /// Takes one message. `awaited` is 0 where no answer is.
+    /// Handles one message. `awaited` is 0 if no answer is awaited.
     fn look(&mut self, py: Python<'_>, client: &ClientEnd, awaited: u32) -> Result<Look, Failure> {
         let State { end, flight, counts, inbox, heard, .. } = self;
         if !take_message(end, inbox)? {
@@ -133,7 +133,7 @@ impl State {
         Ok(Look::Another)
     }
 
-    /// Sends a call; its number.
+    /// Sends a call and returns its number.
     fn send_call(
         &mut self,
         py: Python<'_>,
@@ -165,12 +165,12 @@ impl State {
     fn tell_given_up(&mut self, py: Python<'_>, given_up: Option<(u16, u32)>) {
         if let Some((ordinal, call)) = given_up {
             self.writer.bare(Header::new(ordinal, Kind::Cancel, call), None);
-            // It spares the server work. Without room, or a server, there is nothing to spare.
+            // This only spares the server work; without room or without a server there is no harm.
             let _told = send(py, &mut self.end, &self.writer, Duration::ZERO);
         }
     }
 
-    /// Waits for the answer to a call until its deadline; it is in the inbox then.
+    /// Waits until the deadline for the answer to a call, which is then in the inbox.
     fn await_answer(
         &mut self,
         py: Python<'_>,
@@ -181,7 +181,7 @@ impl State {
         loop {
             match self.look(py, client, number)? {
                 Look::Answer => return Ok(()),
-                // A peer that floods this end does not keep it past its deadline.
+                // A peer that floods this end must not hold it past its deadline.
                 Look::Another if !until.left().is_zero() => {}
                 Look::Another => return Err(timed_out(until.timeout())),
                 Look::Nothing => match self.end.wait_readable(py, until) {
@@ -194,7 +194,7 @@ impl State {
         }
     }
 
-    /// What the answer in the inbox says.
+    /// Converts the answer in the inbox.
     fn read<'py>(&self, py: Python<'py>, message: &Message) -> Result<Bound<'py, PyAny>, Failure> {
         answer(py, message, &self.inbox)
     }
@@ -205,7 +205,7 @@ fn timed_out(timeout: Duration) -> Failure {
     Failure::new("TimedOut", text)
 }
 
-/// Sends what was written, if it may be sent at all.
+/// Sends the encoded message, if there is room in time.
 pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duration) -> Result<(), Failure> {
     match end.send(py, writer.bytes(), room) {
         Err(Failure::Facade(Error::WouldBlock | Error::TimedOut { .. })) => {
@@ -215,7 +215,7 @@ pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duratio
     }
 }
 
-/// What an answer says: results, or an exception.
+/// Converts an answer to results, or to an exception.
 fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound<'py, PyAny>, Failure> {
     let refused = |malformed| Failure::from(crate::codec::Bad::Malformed(malformed));
     let (header, body) = Header::read(Source::Bytes(bytes)).map_err(refused)?;
@@ -255,7 +255,7 @@ impl ClientEnd {
         timeout.map_or(Ok(self.timeout), |seconds| Ok(Seconds::new(seconds)?.0))
     }
 
-    /// Uses the client, and passes on afterwards what was heard meanwhile.
+    /// Runs `body` with the client, and then delivers the events that arrived meanwhile.
     fn with<R>(
         &self,
         py: Python<'_>,
@@ -267,7 +267,7 @@ impl ClientEnd {
             return result;
         }
         let heard = std::mem::take(&mut state.heard);
-        // Not in use any more: an event may be answered with a call.
+        // Not in use any more: a handler of events may make calls.
         drop(state);
         if let Some(events) = &self.events {
             let events = events.bind(py);
@@ -281,7 +281,8 @@ impl ClientEnd {
         result
     }
 
-    /// A call will have no answer. The server is told, or the caller whether it may be repeated elsewhere.
+    /// Ends a call that will have no answer. Either informs the server, or tells the caller whether the call
+    /// may be repeated elsewhere.
     fn ended<R>(
         &self,
         py: Python<'_>,
@@ -360,7 +361,7 @@ impl ClientEnd {
         self.about.peer
     }
 
-    /// The other end, to which rights go and from which they come.
+    /// The other end of the channel, as the recipient or source of rights.
     #[getter]
     fn far_end(&self) -> Result<FarEnd, Failure> {
         FarEnd::of(&self.about)
@@ -372,21 +373,21 @@ impl ClientEnd {
         &self.about.peer_node
     }
 
-    /// How long calls wait for their answers unless it is said, in seconds.
+    /// The default timeout of calls, in seconds.
     #[getter]
     fn default_timeout(&self) -> f64 {
         self.timeout.as_secs_f64()
     }
 
-    /// What has passed: calls, answers, events received (`messages`), answers that came after their call was
-    /// given up (`late`), and messages that were unknown or malformed.
+    /// The counters: calls, answers, received events (`messages`), answers that arrived after their call was
+    /// abandoned (`late`), and messages that were unknown or malformed.
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         counts(py, &self.state()?.counts)
     }
 
-    /// Takes what has arrived, without waiting; answers are kept until they are waited for. Says how many
-    /// messages there were.
+    /// Handles what has arrived, without waiting; answers are kept until they are awaited. Returns the number
+    /// of messages.
     fn poll(&self, py: Python<'_>) -> Result<usize, Failure> {
         self.with(py, |state| {
             let mut taken = 0;
@@ -397,7 +398,7 @@ impl ClientEnd {
         })
     }
 
-    /// Closes the channel. Doing it again does nothing.
+    /// Closes the channel. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         self.state()?.end.close();
         Ok(())
@@ -423,8 +424,8 @@ impl ClientEnd {
         let timeout = self.timeout(timeout)?;
         let message = message.get();
         self.with(py, |state| {
-            // The clock costs as much as a good part of a call: it is looked at when the answer does not come
-            // at once.
+            // Reading the clock costs as much as a good part of a call, so it is only read if the answer does
+            // not arrive immediately.
             let number = state.send_call(py, message, values, timeout, AT_ONCE)?;
             for _ in 0..state.end.glances() {
                 match state.look(py, self, number) {
@@ -444,7 +445,7 @@ impl ClientEnd {
         })
     }
 
-    /// Makes a call; its number. With `room` false it is not waited for room.
+    /// Starts a call and returns its number. Without `room` it does not wait for room.
     #[pyo3(signature = (message, values, timeout = None, room = true))]
     fn _start(
         &self,
@@ -460,7 +461,7 @@ impl ClientEnd {
         self.with(py, |state| state.send_call(py, message.get(), values, room, deadline_ns))
     }
 
-    /// Waits up to `left` seconds for the answer to a call that has `timeout` seconds in all.
+    /// Waits up to `left` seconds for the answer to a call with a total timeout of `timeout` seconds.
     fn _wait<'py>(
         &self,
         py: Python<'py>,
@@ -472,12 +473,12 @@ impl ClientEnd {
         self.wait(py, message.get(), number, Until::new(left.0).of(timeout.0))
     }
 
-    /// Whether the answer to a call is here, or is not awaited.
+    /// Whether the answer to a call has arrived, or is not awaited.
     fn _is_ready(&self, number: u32) -> Result<bool, Failure> {
         Ok(!matches!(self.state()?.flight.known(number), Known::Waiting { .. }))
     }
 
-    /// Gives a call up: its answer is dropped when it comes, and the server is told.
+    /// Abandons a call: its answer is dropped when it arrives, and the server is informed.
     fn _give_up(&self, py: Python<'_>, number: u32) -> Result<(), Failure> {
         self.state()?.give_up(py, number);
         Ok(())

@@ -1,4 +1,4 @@
-//! The compiler of interface files, inside.
+//! Built-in compiler of interface files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use tombolo_idl::{FileError, compile_file};
 
 use crate::failure::Failure;
 
-/// The stubs of an interface file, as text.
+/// Compiles an interface file to the text of its stubs.
 #[pyfunction]
 pub(crate) fn compile_interface(path: PathBuf) -> Result<String, Failure> {
     let origin = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();

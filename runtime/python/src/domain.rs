@@ -1,4 +1,4 @@
-//! This program in a machine, and how its channels are opened.
+//! Domains, listeners, and opening of channels.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,9 +19,9 @@ use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region, Rights};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
-/// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only
-/// one that is up, or that of the name given. On a plain host with none a monitor for this host alone is
-/// started.
+/// Attaches to a machine: to the one with the given name, the one that started this program, the one that
+/// ``TOMBOLO_MACHINE`` names, or the only one that is up. On a plain host with no machine, starts a monitor
+/// for this host alone.
 #[pyfunction]
 #[pyo3(signature = (machine = None))]
 pub(crate) fn attach(py: Python<'_>, machine: Option<String>) -> Result<Domain, Failure> {
@@ -32,7 +32,7 @@ pub(crate) fn attach(py: Python<'_>, machine: Option<String>) -> Result<Domain, 
     Ok(Domain { domain: wait_apart(py, attach)? })
 }
 
-/// How a channel is opened.
+/// Options of a channel.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     slot_bytes: Option<usize>,
@@ -60,13 +60,13 @@ impl Options {
 
 #[pymethods]
 impl Domain {
-    /// Its id: node, generation and index in one number.
+    /// The id of the domain: node, generation and index in one number.
     #[getter]
     fn id(&self) -> u64 {
         self.domain.id().to_bits()
     }
 
-    /// The name of the node that it runs on.
+    /// The name of the node that the domain runs on.
     #[getter]
     fn node_name(&self) -> &str {
         self.domain.node_name()
@@ -78,28 +78,29 @@ impl Domain {
         self.domain.machine_name()
     }
 
-    /// Whether the machine started it.
+    /// Whether the machine started this program.
     #[getter]
     fn was_spawned(&self) -> bool {
         self.domain.was_spawned()
     }
 
-    /// The job that this program was started in. ``NotInJob`` when it was not started as one of a job.
+    /// The job that this program was started in. Raises ``NotInJob`` if it was not started as part of a job.
     fn job(&self) -> Result<Job, Failure> {
         Ok(Job::new(self.domain.job()?))
     }
 
-    /// Names: records that programs find, wait for and watch.
+    /// Access to names: records that programs find, wait for and watch.
     #[getter]
     fn names(&self) -> Names {
         Names::new(self.domain.names())
     }
 
     /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those
-    /// that are served under that: a :class:`Files <tombolo.files.Files>`.
+    /// that are served under that name: a :class:`Files <tombolo.files.Files>`.
     ///
-    /// Bytes go through `buffers` of `buffer_bytes`, 8 of 256 KiB unless it is said; no operation takes
-    /// longer than `timeout` seconds, a minute unless it is said. ``NotGranted`` if there are none.
+    /// Bytes are transferred through `buffers` buffers of `buffer_bytes` bytes, by default 8 of 256 KiB.
+    /// `timeout` limits each operation, by default to one minute. Raises ``NotGranted`` if there are no
+    /// files.
     #[pyo3(signature = (name = None, *, buffer_bytes = None, buffers = None, timeout = None))]
     fn files<'py>(
         &self,
@@ -113,11 +114,11 @@ impl Domain {
         Ok(py.import("tombolo.files")?.call_method1("Files", (service,))?)
     }
 
-    /// Takes up a name under which others connect: machine-wide, or of the own node if it is written
-    /// ``@/NAME``.
+    /// Claims a name under which other programs can connect: machine-wide, or on this program's node if it is
+    /// written ``@/NAME``.
     ///
-    /// `interface_hash` and `slot_bytes` (32, 64 or 128) are what connecting sides must have too; `spin` is
-    /// for how many seconds a wait looks before it sleeps.
+    /// `interface_hash` and `slot_bytes` (32, 64 or 128) must be the same on the connecting side; `spin` is
+    /// the number of seconds that a wait polls before it sleeps.
     #[pyo3(signature = (name, *, slot_bytes = None, slots = None, interface_hash = 0, spin = None, used_flag = false))]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
     fn export(
@@ -135,10 +136,10 @@ impl Domain {
         Ok(Listener::new(name, Accepts::Plain(listener)))
     }
 
-    /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for one to do so
-    /// and to accept.
+    /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for a program to
+    /// export it and to accept.
     ///
-    /// `slots` of each ring, a power of two from 2 to 65,536, and `used_flag` are this side's choice.
+    /// This side chooses the number of `slots` per ring, a power of two from 2 to 65,536, and `used_flag`.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None, slots = None,
                         interface_hash = 0, spin = None, used_flag = false),
            text_signature = "($self, name, *, timeout=30.0, slot_bytes=None, slots=None, interface_hash=0, spin=None, used_flag=False)")]
@@ -158,9 +159,9 @@ impl Domain {
         Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), name))?))
     }
 
-    /// As :meth:`connect`, with a request of up to 1,024 bytes on which the listener decides:
-    /// `OpeningRefused` has its reason. `kind` stands for what the bytes mean, such as the hash of an
-    /// interface; the listener must have the same, or it is `Refused`.
+    /// Like :meth:`connect`, with a request of up to 1,024 bytes on which the listener decides:
+    /// `OpeningRefused` contains its reason. `kind` identifies the meaning of the bytes, for example the hash
+    /// of an interface; the listener must use the same kind, otherwise the connection is `Refused`.
     #[pyo3(signature = (name, request, *, kind = 0, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None,
                         slots = None, interface_hash = 0),
            text_signature = "($self, name, request, *, kind=0, timeout=30.0, slot_bytes=None, slots=None, interface_hash=0)")]
@@ -181,7 +182,7 @@ impl Domain {
         Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), name))?))
     }
 
-    /// Takes up a name under which programs connect with requests of a kind, see :meth:`connect_with`.
+    /// Claims a name under which programs connect with requests of a kind, see :meth:`connect_with`.
     #[pyo3(signature = (name, *, kind = 0, slot_bytes = None, interface_hash = 0))]
     fn export_for_requests(
         &self,
@@ -197,14 +198,13 @@ impl Domain {
         Ok(RequestListener::new(name, listener))
     }
 
-    /// Makes a region of `length` bytes, rounded up to pages, and returns the capability to all of it.
+    /// Creates a region of `length` bytes, rounded up to pages, and returns the capability to all of it.
     ///
-    /// It is in memory of `node`, of this program's if none is said, which programs on that node's kernel
-    /// reach; or, with ``window=True``, in the window between the host and `node`, which programs of both
-    /// reach. `huge_pages` is the length of its pages, `numa_node` whose memory of the node's it is; neither
-    /// in a window. In one, `alignment` is what its offset there is a multiple of, a power of two, and with
-    /// ``coherent=True`` it is refused where both sides of the window do not see each other's stores without
-    /// flushing caches.
+    /// The region is in memory of `node`, by default this program's, which programs on that node's kernel can
+    /// reach; or, with ``window=True``, in the window between the host and `node`, which programs of both can
+    /// reach. `huge_pages` is the size of its pages, `numa_node` the NUMA node of its memory; neither applies
+    /// to a window. In a window, `alignment` is the alignment of its offset, a power of two, and
+    /// ``coherent=True`` requires that both sides see each other's stores without flushing caches.
     #[pyo3(signature = (
         length, *, node = None, window = false, huge_pages = None, numa_node = None, alignment = 0, coherent = false
     ))]
@@ -239,8 +239,8 @@ impl Domain {
         region::create(py, &self.domain, &options)
     }
 
-    /// Makes a region of the first `length` bytes of a file of the host: of an open file or its descriptor.
-    /// Others may map it for reading, and for writing if it was opened for both.
+    /// Creates a region from the first `length` bytes of a file of the host: an open file or a descriptor.
+    /// Other programs can map it for reading, and for writing if it was opened for both.
     fn region_of_file(
         &self,
         py: Python<'_>,
@@ -250,37 +250,37 @@ impl Domain {
         region::of_file(py, &self.domain, file, length)
     }
 
-    /// Registers the memory of an object, such as an array of numpy's, as a region, without a copy. Others
-    /// cannot map it: who is granted a capability learns where it is (:meth:`Capability.show`), to copy from
-    /// or to it. The object's memory stays where it is until the region is closed.
+    /// Registers the memory of an object, for example a numpy array, as a region, without copying it. Other
+    /// programs cannot map it: a program with a capability learns its location (:meth:`Capability.show`), to
+    /// copy from or to it. The object's memory stays in place until the region is closed.
     fn register_memory(&self, py: Python<'_>, memory: &Bound<'_, PyAny>) -> Result<Py<Region>, Failure> {
         region::register(py, &self.domain, memory)
     }
 
-    /// A capability that this program was granted or given, by its id. To be taken up once: it is let go with
-    /// what is returned.
+    /// Takes up a capability that was granted or given to this program, by its id. Take it up only once: it
+    /// is released with the returned object.
     fn capability(&self, py: Python<'_>, id: u64) -> Result<Capability, Failure> {
         Ok(Capability::new(py.detach(|| self.domain.capability(CapabilityId(id)))?))
     }
 
-    /// Takes up a right to memory that came with a message: a :class:`Region`, or a :class:`Capability`.
-    /// `from_` is the channel that brought it, or the ``far_end`` of that, of a client or of a server.
+    /// Takes up a right to memory that arrived in a message: a :class:`Region`, or a :class:`Capability`.
+    /// `from_` is the channel that carried it, or its ``far_end``, that of a client or that of a server.
     ///
-    /// ``RightRefused`` when the program there did not grant it to this program, or it was taken up before,
-    /// or is gone. A handler that lets that pass refuses the call.
+    /// Raises ``RightRefused`` if that program did not grant it to this program, it was taken up before, or
+    /// it no longer exists. A handler that does not catch this refuses the call.
     fn accept(&self, py: Python<'_>, from_: &Bound<'_, PyAny>, right: Right) -> Result<Py<PyAny>, Failure> {
         region::accept(py, &self.domain, from_, right)
     }
 
-    /// Takes back what was copied or moved for a message that was not sent, or whose receiver has not taken
-    /// it up.
+    /// Takes back a right that was copied or moved for a message that was not sent, or whose receiver has not
+    /// taken it up.
     fn take_back(&self, py: Python<'_>, right: Right) -> Result<Capability, Failure> {
         let handle = tombolo::interface::Capability::<false> { object: right.object };
         Ok(Capability::new(py.detach(|| self.domain.take_back(handle))?))
     }
 
-    /// Listens under a name that is drawn anew: the ``endpoint`` of what is returned is where, as a parameter
-    /// ``copy endpoint``.
+    /// Listens under a new random name: the ``endpoint`` of the returned listener is its address, for a
+    /// parameter ``copy endpoint``.
     #[pyo3(signature = (*, interface_hash = 0))]
     fn listen(&self, py: Python<'_>, interface_hash: u64) -> Result<Listener, Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
@@ -307,12 +307,13 @@ impl Domain {
         Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), endpoint))?))
     }
 
-    /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
+    /// Creates a pool of `count` buffers of `buffer_bytes` bytes each, a multiple of 64.
     ///
-    /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none"
-    /// each buffer is memory of its own, which the kernel keeps others from writing. It is in memory that
-    /// programs on `reachable_from` reach too, if that is said: a virtual machine's is the window to it.
-    /// With `memory`, a :class:`Capability`, it is in that, best in a part of ``Kind.POOL``.
+    /// With `trust` "full", programs that receive it map it, and its memory is not touched by the kernel from
+    /// then on; with "none", each buffer has memory of its own, which the kernel protects against writes by
+    /// others. If `reachable_from` is given, the pool is in memory that programs on that node can also reach:
+    /// for a virtual machine, its window. With `memory`, a :class:`Capability`, the pool is in that memory,
+    /// best in a part of ``Kind.POOL``.
     #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None, memory = None))]
     fn create_pool(
         &self,
@@ -327,14 +328,14 @@ impl Domain {
         pool::create(py, &self.domain, (buffer_bytes, count), trust, (reachable_from, memory))
     }
 
-    /// Takes up what this program was started with under a name (``given`` of :meth:`spawn`). May be asked
-    /// again.
+    /// Takes up a capability that this program was given at its start, by its name (``given`` of
+    /// :meth:`spawn`). Can be called repeatedly.
     fn given(&self, py: Python<'_>, name: &str) -> Result<Capability, Failure> {
         Ok(Capability::new(py.detach(|| self.domain.given(name))?))
     }
 
-    /// Listens without a name: the listener, and a :class:`Capability` to the service, which who wants to
-    /// connect needs.
+    /// Listens without a name: returns the listener, and a :class:`Capability` to the service, which programs
+    /// need to connect.
     #[pyo3(signature = (*, interface_hash = 0))]
     fn serve(&self, py: Python<'_>, interface_hash: u64) -> Result<(Listener, Capability), Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
@@ -342,7 +343,7 @@ impl Domain {
         Ok((Listener::new("", Accepts::Plain(listener)), Capability::new(service)))
     }
 
-    /// As :meth:`connect`, by a capability to a service with ``Rights.CONNECT``.
+    /// Like :meth:`connect`, with a capability to a service with ``Rights.CONNECT``.
     #[pyo3(signature = (service, *, timeout = Seconds(std::time::Duration::from_secs(30)), interface_hash = 0),
            text_signature = "($self, service, *, timeout=30.0, interface_hash=0)")]
     fn connect_by(
@@ -357,11 +358,11 @@ impl Domain {
         Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), &service))?))
     }
 
-    /// Takes up a name under which others open bulk channels: see :meth:`Listener.accept_bulk`.
+    /// Claims a name under which other programs open bulk channels: see :meth:`Listener.accept_bulk`.
     ///
-    /// `trust`, "full" or "none", must be that of the connecting side; of `max_pools`, 1 to 32, and
-    /// `max_metadata_bytes`, up to 2,048, the lower holds. Pools up to `max_pool_bytes` are taken by
-    /// themselves; with `ask` they are told, to be taken or declined.
+    /// `trust` must be the same as on the connecting side; of `max_pools`, 1 to 32, and `max_metadata_bytes`,
+    /// up to 2,048, the lower values apply. Pools up to `max_pool_bytes` are accepted automatically; with
+    /// `ask` they are reported, to be accepted or declined.
     #[pyo3(signature = (name, *, trust = "full", max_pools = None, max_metadata_bytes = None, max_pool_bytes = None,
                         ask = false, spin = None))]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
@@ -384,8 +385,9 @@ impl Domain {
         Ok(Listener::new(name, Accepts::Bulk(listener)))
     }
 
-    /// Opens a bulk channel to the program that exports a name for that. For the options see
-    /// :meth:`export_bulk`; `slots` of each ring, a power of two from 2 to 65,536, are this side's choice.
+    /// Opens a bulk channel to the program that exports a name for bulk data. The options are those of
+    /// :meth:`export_bulk`; this side chooses the number of `slots` per ring, a power of two from 2 to
+    /// 65,536.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), trust = "full", max_pools = None,
                         max_metadata_bytes = None, max_pool_bytes = None, ask = false, spin = None, slots = None),
            text_signature = "($self, name, *, timeout=30.0, trust='full', max_pools=None, max_metadata_bytes=None, max_pool_bytes=None, ask=False, spin=None, slots=None)")]
@@ -422,7 +424,7 @@ impl Domain {
     /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program
     /// ends.
     ///
-    /// `given` has capabilities that it is started with, and takes up by :meth:`given`: for each name a
+    /// `given` contains capabilities that it is started with, and takes up by :meth:`given`: for each name a
     /// :class:`Capability` with ``Rights.GRANT``, and the rights that it gets.
     #[pyo3(signature = (image, *arguments, node = "host", environment = None, directory = None, given = None))]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
@@ -443,7 +445,7 @@ impl Domain {
         if let Some(directory) = directory {
             options = options.directory(directory);
         }
-        // Held until it has started.
+        // Held until the program has started.
         let mut held = Vec::new();
         for (name, (capability, rights)) in given.unwrap_or_default() {
             let capability = capability.held()?;
@@ -459,8 +461,8 @@ impl Domain {
     }
 }
 
-/// A name that this program has taken up. It is given back by `close`, at the end of a ``with``, and when
-/// nothing refers to it any more.
+/// A name that this program has claimed. It is released by `close`, at the end of a ``with``, and when the
+/// last reference is dropped.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -475,7 +477,7 @@ struct Listening {
     set: Option<WaitSet>,
 }
 
-/// What a listener accepts.
+/// Type of channels that a listener accepts.
 #[derive(Clone, Debug)]
 enum Accepts {
     Plain(tombolo::Listener),
@@ -510,13 +512,13 @@ impl Listening {
 
 #[pymethods]
 impl Listener {
-    /// The name.
+    /// The name of the listener.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it can be reached, of one that :meth:`Domain.listen` returned; else none.
+    /// The endpoint of a listener that :meth:`Domain.listen` returned; otherwise None.
     #[getter]
     fn endpoint<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         let endpoint = self.with(|listening| {
@@ -531,8 +533,8 @@ impl Listener {
         Ok(endpoint.map(right).transpose()?)
     }
 
-    /// A capability to this listener, with ``Rights.CONNECT`` and ``Rights.GRANT``. When it is revoked,
-    /// channels that are open stay.
+    /// Creates a capability to this listener, with ``Rights.CONNECT`` and ``Rights.GRANT``. Revoking it does
+    /// not close open channels.
     fn capability(&self, py: Python<'_>) -> Result<Capability, Failure> {
         let accepts = self.with(|listening| Ok(listening.accepts.clone()))?;
         let capability = py.detach(|| match accepts {
@@ -542,8 +544,8 @@ impl Listener {
         Ok(Capability::new(capability?))
     }
 
-    /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others
-    /// can still be accepted.
+    /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused`,
+    /// further programs can be accepted.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
         self.with(|listening| {
@@ -568,14 +570,14 @@ impl Listener {
         })
     }
 
-    /// The descriptor for event loops. It stays the listener's; see `arm`.
+    /// The descriptor for event loops, which belongs to the listener; see `arm`.
     fn fileno(&self) -> Result<i32, Failure> {
         use std::os::fd::{AsFd, AsRawFd};
         self.with(|listening| Ok(listening.set()?.as_fd().as_raw_fd()))
     }
 
     /// Prepares to wait in an event loop. False: the descriptor becomes readable when a program connects.
-    /// True: `accept` does not wait for anybody to come.
+    /// True: `accept` will not wait for a connection.
     fn arm(&self) -> Result<bool, Failure> {
         self.with(|listening| match listening.set()?.wait(std::time::Duration::ZERO) {
             Ok(_) => Ok(true),
@@ -584,7 +586,7 @@ impl Listener {
         })
     }
 
-    /// Gives the name back. Doing it again does nothing.
+    /// Releases the name. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         exclusive(&self.state, "the listener")?.take();
         Ok(())
@@ -618,14 +620,14 @@ pub(crate) struct Child {
 
 #[pymethods]
 impl Child {
-    /// Its id.
+    /// The id of the child.
     #[getter]
     fn id(&self) -> u64 {
         self.child.id().to_bits()
     }
 
-    /// Waits up to `timeout` seconds until it ends; may be asked again. Returns how it ended and a number:
-    /// ``("exited", status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
+    /// Waits up to `timeout` seconds until it has ended; can be called repeatedly. Returns how it ended and a
+    /// number: ``("exited", status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn wait(&self, py: Python<'_>, timeout: Seconds) -> Result<(&'static str, u32), Failure> {
         use tombolo::Exit;
@@ -637,7 +639,7 @@ impl Child {
         })
     }
 
-    /// Asks it to end, and has it killed two seconds later if it has not.
+    /// Asks it to end, and kills it two seconds later if it has not.
     fn kill(&self, py: Python<'_>) -> Result<(), Failure> {
         Ok(py.detach(|| self.child.kill())?)
     }

@@ -1,4 +1,4 @@
-//! One end of a channel, as channels, clients and servers use it.
+//! End of a channel, as used by channels, clients and servers.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -10,25 +10,25 @@ use tombolo::{Channel, Error, Interest, Message, Token, TransportKind, WaitSet, 
 use crate::failure::Failure;
 use crate::wait::{Until, wait};
 
-/// How often is looked for a message before other threads of Python may run meanwhile: for about as long as
-/// it takes to let them and to have one's turn again.
+/// Number of polls before other Python threads may run: about as long as releasing the interpreter and
+/// acquiring it again takes.
 const GLANCES: u32 = 400;
 
 /// One end of a channel.
 #[derive(Debug)]
 pub(crate) struct End {
     carrier: Carrier,
-    /// Whether looking costs no more than some loads from memory.
+    /// Whether a poll costs no more than some loads from memory.
     polled: bool,
 }
 
 #[derive(Debug)]
 enum Carrier {
-    /// As it was opened.
+    /// Alone, as it was opened.
     Alone(Box<Channel>),
-    /// In a set of its own, for its descriptor.
+    /// In a waitset of its own, which provides a descriptor.
     InSet(Box<WaitSet>, Token),
-    /// Closed from here.
+    /// Closed by this program.
     Closed,
 }
 
@@ -38,10 +38,10 @@ impl End {
         End { carrier: Carrier::Alone(Box::new(channel)), polled }
     }
 
-    /// The channel.
+    /// Returns the channel.
     ///
     /// # Errors
-    /// It was closed here.
+    /// An error if it was closed here.
     #[inline]
     pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
         let channel = match &mut self.carrier {
@@ -52,15 +52,15 @@ impl End {
         channel.ok_or_else(closed)
     }
 
-    /// Closes it, as often as that is done.
+    /// Closes the channel; closing again has no effect.
     pub(crate) fn close(&mut self) {
         self.carrier = Carrier::Closed;
     }
 
-    /// This end, for another owner; what is left is closed.
+    /// Returns this end for another owner; this object is closed.
     ///
     /// # Errors
-    /// It was closed here.
+    /// An error if it was closed here.
     pub(crate) fn take(&mut self) -> Result<End, Failure> {
         match std::mem::replace(&mut self.carrier, Carrier::Closed) {
             Carrier::Closed => Err(closed()),
@@ -68,7 +68,7 @@ impl End {
         }
     }
 
-    /// Sends, waiting for room.
+    /// Sends a message, waiting for room.
     pub(crate) fn send(&mut self, py: Python<'_>, message: &[u8], timeout: Duration) -> Result<(), Failure> {
         let channel = self.channel()?;
         match channel.try_send(message) {
@@ -88,13 +88,13 @@ impl End {
         Ok(self.channel()?.try_recv_in_place(read)?)
     }
 
-    /// How often to look for a message before other threads of Python are let run meanwhile.
+    /// Number of polls before other Python threads are allowed to run.
     #[inline]
     pub(crate) fn glances(&self) -> u32 {
         if self.polled { GLANCES } else { 1 }
     }
 
-    /// Waits until there is something to receive, an end included; other threads run meanwhile.
+    /// Waits until there is something to receive, including the end; other threads run meanwhile.
     pub(crate) fn wait_readable(&mut self, py: Python<'_>, until: Until) -> Result<(), Failure> {
         let channel = self.channel()?;
         let waited = wait(py, until, |slice| wait_any(&mut [&mut *channel], slice).map(drop));
@@ -108,7 +108,7 @@ impl End {
         })
     }
 
-    /// The next message, waiting for it.
+    /// Waits for the next message and returns it.
     pub(crate) fn receive<'py>(
         &mut self,
         py: Python<'py>,
@@ -136,7 +136,7 @@ impl End {
         }
     }
 
-    /// Puts the channel into a set, which is a descriptor.
+    /// Moves the channel into a waitset, if it is not in one yet.
     fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
         if matches!(self.carrier, Carrier::Alone(_)) {
             let mut set = Box::new(WaitSet::new()?);
@@ -157,12 +157,12 @@ impl End {
         }
     }
 
-    /// The descriptor for event loops, which is this end's.
+    /// Descriptor for event loops, which belongs to this end.
     pub(crate) fn descriptor(&mut self) -> Result<i32, Failure> {
         Ok(self.set()?.0.as_fd().as_raw_fd())
     }
 
-    /// Prepares to wait for the descriptor. True if there is something to do now.
+    /// Prepares to wait for the descriptor. Returns true if there is something to do now.
     pub(crate) fn arm(&mut self, for_room: bool) -> Result<bool, Failure> {
         let (set, token) = self.set()?;
         set.set_interest(token, if for_room { Interest::ReadWrite } else { Interest::Read });
@@ -178,7 +178,7 @@ fn closed() -> Failure {
     Failure::new("Closed", "this end of the channel was closed here, or is a client's or server's by now")
 }
 
-/// A message as an object of Python's: copied once, from where it lies to where it stays.
+/// Copies a message once, from the ring to a Python object.
 fn to_bytes<'py>(py: Python<'py>, message: &Message<'_>) -> Result<Bound<'py, PyBytes>, Failure> {
     let copy = |target: &mut [u8]| {
         let _length = message.copy_to(target).map_err(|error| Failure::invalid(error.to_string()))?;

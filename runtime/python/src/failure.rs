@@ -1,4 +1,4 @@
-//! Why something was not done, as an exception of `tombolo.errors`.
+//! Errors, which become exceptions of `tombolo.errors`.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -11,14 +11,14 @@ use tombolo::names::NameFault;
 use tombolo::region::CapabilityFault;
 use tombolo_files::{FileError, FileFault};
 
-/// Why something was not done.
+/// Error of an operation.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What the façade says.
+    /// Error of the façade.
     Facade(Error),
-    /// A class of `tombolo.errors`, and a text.
+    /// Class of `tombolo.errors`, with a text.
     Named(&'static str, String),
-    /// What Python raised.
+    /// Exception raised by Python.
     Raised(PyErr),
 }
 
@@ -31,7 +31,7 @@ impl Failure {
         Failure::new("InvalidArgument", text)
     }
 
-    /// Something still looks at memory that is to go.
+    /// Error for memory that still has views but is to be given up.
     pub(crate) fn exported(what: &str, lookers: usize) -> Failure {
         let text = format!(
             "{lookers} views of {what} are there: let go of the memoryviews, arrays and tensors that were made of it"
@@ -39,7 +39,7 @@ impl Failure {
         Failure::new("Exported", text)
     }
 
-    /// Another thread uses the object.
+    /// Error for an object that another thread uses.
     pub(crate) fn busy(what: &str) -> Failure {
         Failure::new(
             "Busy",
@@ -92,14 +92,14 @@ fn raise(class: &str, text: String) -> PyErr {
     })
 }
 
-/// A class of `tombolo.regions`.
+/// Returns a class of `tombolo.regions`.
 pub(crate) fn region_class<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyAny>> {
     static REGIONS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let regions = REGIONS.get_or_try_init(py, || py.import("tombolo.regions").map(Bound::unbind))?;
     regions.bind(py).getattr(class)
 }
 
-/// A class of `tombolo.errors`.
+/// Returns a class of `tombolo.errors`.
 pub(crate) fn class_named<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, pyo3::types::PyType>> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let errors = ERRORS.get_or_try_init(py, || py.import("tombolo.errors").map(Bound::unbind))?;
@@ -212,7 +212,8 @@ fn class_of_fault(fault: &Fault) -> &'static str {
     }
 }
 
-/// What is used by one thread at a time. A panic leaves nothing half done that anything rests on.
+/// Locks an object that one thread uses at a time, or fails. After a panic, the state is still consistent
+/// enough to be used.
 pub(crate) fn exclusive<'a, T>(state: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Failure> {
     match state.try_lock() {
         Ok(state) => Ok(state),

@@ -1,4 +1,4 @@
-//! Files that were granted to this program's job, which are elsewhere: what `tombolo.files` stands on.
+//! Files on another node that were granted to this program's job: the native part of `tombolo.files`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,10 @@ use crate::failure::Failure;
 use crate::memory::source;
 use crate::wait::{Seconds, wait_apart};
 
-/// How much is read or written before Python is asked whether a signal is to be handled; several calls are
-/// under way for so much.
+/// Number of bytes to transfer before Python checks for signals; a piece takes several calls in flight.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Reaches the files that are served under `name`, or that were granted to this program's job.
+/// Connects to the files served under `name`, or granted to this program's job.
 pub(crate) fn reach(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -37,20 +36,21 @@ pub(crate) fn reach(
     Ok(FileService { files: wait_apart(py, move || Files::connect_with(&domain, &options))? })
 }
 
-/// A connection to a file server.
+/// Connection to a file server.
 #[pyclass(module = "tombolo._native", frozen)]
 #[derive(Debug)]
 pub(crate) struct FileService {
     files: Files,
 }
 
-/// What is known of a file or folder: whether it is a folder, whether it was granted for writing, length,
-/// nanoseconds.
+/// Metadata of a file or folder: whether it is a folder, whether it was granted for writing, length in bytes,
+/// modification time in nanoseconds.
 type Stat = (bool, bool, u64, u64);
 
 #[pymethods]
 impl FileService {
-    /// Opens a file; `create` makes it if it is not there, `create_new` too, and it must not be there.
+    /// Opens a file; `create` creates it if it does not exist, `create_new` creates it and fails if it
+    /// exists.
     fn open(
         &self,
         py: Python<'_>,
@@ -102,13 +102,13 @@ impl OpenFile {
     }
 
     fn file(&self) -> Result<File, Failure> {
-        // As files of Python's own say it.
+        // The same exception as for Python's own files.
         let closed = || pyo3::exceptions::PyValueError::new_err("I/O operation on closed file");
         Ok(self.lock().clone().ok_or_else(closed)?)
     }
 
-    /// Reads up to `length` bytes and hands them on in pieces, with the interpreter held; says how many there
-    /// were.
+    /// Reads up to `length` bytes and passes them to `take` in pieces, with the interpreter held; returns
+    /// their number.
     fn read(
         &self,
         py: Python<'_>,
@@ -121,7 +121,7 @@ impl OpenFile {
         let mut done = 0;
         while done < length {
             let wanted = (length - done).min(PIECE_BYTES);
-            // Into memory of its own, for Python's threads run meanwhile and may look at that of the caller.
+            // Into a separate buffer: other Python threads run meanwhile and may access the caller's.
             let target = &mut piece[..wanted];
             let count = py.detach(|| file.read_at(offset.saturating_add(done as u64), target))?;
             take(done, &piece[..count]);
@@ -137,8 +137,8 @@ impl OpenFile {
 
 #[pymethods]
 impl OpenFile {
-    /// Reads into a writable buffer from `offset` on. Says how much: less than the buffer holds at the end of
-    /// the file alone.
+    /// Reads into a writable buffer from `offset` on. Returns the number of bytes, which is smaller than the
+    /// buffer only at the end of the file.
     fn read_into(&self, py: Python<'_>, offset: u64, target: &Bound<'_, PyAny>) -> Result<usize, Failure> {
         let mut target = source(target, true)?;
         let length = target.len();
@@ -154,7 +154,7 @@ impl OpenFile {
         offset: u64,
         length: usize,
     ) -> Result<Bound<'py, PyBytes>, Failure> {
-        // What a file does not have is not asked memory for.
+        // Allocates no memory for bytes beyond the end of the file.
         let there = py.detach(|| self.file().map(|file| file.len_bytes()))??;
         let length = length.min(usize::try_from(there.saturating_sub(offset)).unwrap_or(usize::MAX));
         let mut read = 0;
@@ -163,11 +163,11 @@ impl OpenFile {
             read = self.read(py, offset, length, take)?;
             Ok(())
         })?;
-        // It became shorter meanwhile.
+        // The file became shorter meanwhile.
         Ok(if read < length { PyBytes::new(py, &whole.as_bytes()[..read]) } else { whole })
     }
 
-    /// Writes all bytes of anything that has some, from `offset` on.
+    /// Writes all bytes of a bytes-like object, from `offset` on.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> Result<usize, Failure> {
         let file = self.file()?;
         let data = source(data, false)?;
@@ -181,28 +181,28 @@ impl OpenFile {
         Ok(done)
     }
 
-    /// Its length, in bytes, as it is now.
+    /// The current length of the file, in bytes.
     fn length(&self, py: Python<'_>) -> Result<u64, Failure> {
         let file = self.file()?;
         Ok(py.detach(|| file.len_bytes())?)
     }
 
-    /// Cuts it, or makes it longer by zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_length(&self, py: Python<'_>, length: u64) -> Result<(), Failure> {
         let file = self.file()?;
         Ok(py.detach(|| file.set_len(length))?)
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until everything that was written is on the disk.
     fn sync(&self, py: Python<'_>) -> Result<(), Failure> {
         let file = self.file()?;
         Ok(py.detach(|| file.sync())?)
     }
 
-    /// Closes it, for everybody who has this object. Doing it again does nothing.
+    /// Closes the file, for all users of this object. Closing again has no effect.
     fn close(&self, py: Python<'_>) {
         let file = self.lock().take();
-        // Which waits for room, if others are busy.
+        // May wait for room if other threads use the connection.
         py.detach(|| drop(file));
     }
 }

@@ -1,4 +1,4 @@
-//! Groups: what `tombolo.groups` is made of.
+//! Groups: the native part of `tombolo.groups`.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -26,16 +26,16 @@ impl From<GroupError> for Failure {
     }
 }
 
-/// A member of a group.
+/// Member of a group.
 #[pyclass(module = "tombolo", frozen)]
 pub(crate) struct GroupEnd {
     name: String,
     id: u64,
-    /// None once it has left.
+    /// None once the member has left.
     group: Mutex<Option<Group>>,
 }
 
-/// How a group works.
+/// Options of a group.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Options {
@@ -70,7 +70,7 @@ fn nothing_yet() -> Failure {
     tombolo::Error::WouldBlock.into()
 }
 
-/// What happened: the member, and the bytes of its message, whether it died, or None where it joined.
+/// Converts an event: the member, and the bytes of its message, whether it died, or None if it joined.
 fn to_object(py: Python<'_>, event: Event) -> Result<Bound<'_, PyAny>, Failure> {
     Ok(match event {
         Event::Joined(member) => (member.0, py.None()).into_pyobject(py)?.into_any(),
@@ -84,7 +84,7 @@ impl GroupEnd {
         GroupEnd { name: group.name().to_owned(), id: group.id().0, group: Mutex::new(Some(group)) }
     }
 
-    /// Uses the group while other Python threads run.
+    /// Runs `once` with the group while other Python threads run.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -99,7 +99,8 @@ impl GroupEnd {
         Failure::new("Closed", format!("this member has left group '{}'", self.name))
     }
 
-    /// Waits in slices. What is waited for has not happened when a slice ends, so that it can be begun anew.
+    /// Waits in slices. An operation that timed out at the end of a slice had no effect, so it can be
+    /// repeated.
     fn wait<T: Send>(
         &self,
         py: Python<'_>,
@@ -137,7 +138,7 @@ impl GroupEnd {
         Ok(GroupEnd::new(wait_apart(py, move || Group::join(&domain, &name, &options))?))
     }
 
-    /// The group of all domains of a job.
+    /// Creates the group of all domains of a job.
     #[staticmethod]
     fn of_job(
         py: Python<'_>,
@@ -160,7 +161,7 @@ impl GroupEnd {
         self.id
     }
 
-    /// Of each other member its number, domain and node.
+    /// Number, domain and node of each other member.
     fn peers(&self, py: Python<'_>) -> Result<Vec<(u64, u64, String)>, Failure> {
         self.with(py, |group| {
             let peers = group.peers();

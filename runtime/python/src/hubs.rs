@@ -1,4 +1,4 @@
-//! Hubs: what `tombolo.hubs` is made of.
+//! Hubs: the native part of `tombolo.hubs`.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Mutex;
@@ -44,19 +44,19 @@ fn class_of(error: &HubError) -> &'static str {
     }
 }
 
-/// A task's connections to the servers of hubs.
+/// Connections of a task to the servers of hubs.
 #[pyclass(module = "tombolo", frozen)]
 pub(crate) struct TaskEnd {
     task: Task,
 }
 
-/// A hub of any kind, whose values are bytes.
+/// Hub of any kind, with values as bytes.
 #[pyclass(module = "tombolo", frozen)]
 pub(crate) struct HubEnd {
     hub: Hub,
 }
 
-/// An operation or a select that was begun.
+/// Operation or select in progress.
 #[pyclass(module = "tombolo", frozen)]
 pub(crate) struct Begun {
     state: Mutex<Option<Work>>,
@@ -67,7 +67,7 @@ enum Work {
     Select(Box<Selection>),
 }
 
-/// What an operation came to.
+/// Result of an operation or a select.
 enum Done {
     Taken(Taken),
     Chosen(Chosen),
@@ -88,7 +88,7 @@ impl Work {
         }
     }
 
-    /// Waits, other Python threads running meanwhile.
+    /// Waits while other Python threads run.
     fn wait<'py>(mut self, py: Python<'py>, task: &Task) -> Result<Bound<'py, PyAny>, Failure> {
         loop {
             if let Some(result) = self.try_take()? {
@@ -114,7 +114,7 @@ impl Done {
     }
 }
 
-/// Bytes of a value; a tuple of a block or lock; `None` otherwise.
+/// Converts a result: bytes for a value, a tuple for a block or lock, otherwise `None`.
 fn to_object(py: Python<'_>, taken: Taken) -> Result<Bound<'_, PyAny>, Failure> {
     Ok(match taken {
         Taken::Value(bytes) => PyBytes::new(py, &bytes).into_any(),
@@ -156,7 +156,7 @@ impl TaskEnd {
         Ok(self.task.inherited_priority()?)
     }
 
-    /// Takes in what has come; whether something had.
+    /// Handles the messages that have arrived; returns whether there were any.
     fn hear(&self) -> Result<bool, Failure> {
         Ok(self.task.hear()?)
     }
@@ -165,7 +165,7 @@ impl TaskEnd {
         self.task.as_raw_fd()
     }
 
-    /// Begins a select: of each hub with what is put into it, or None to get from it.
+    /// Starts a select: for each hub the value to put, or None to get from it.
     fn start_select(
         &self,
         arms: Vec<(PyRef<'_, HubEnd>, Option<Bound<'_, PyAny>>)>,
@@ -174,7 +174,7 @@ impl TaskEnd {
         Ok(Begun { state: Mutex::new(Some(Work::Select(Box::new(self.selection(&arms, timeout)?)))) })
     }
 
-    /// A select: the index of what was done, and what was taken.
+    /// Performs a select: returns the index of the operation, and what was taken.
     fn select<'py>(
         &self,
         py: Python<'py>,
@@ -275,7 +275,7 @@ impl HubEnd {
 
 #[pymethods]
 impl Begun {
-    /// A tuple with its result; None while it is not done.
+    /// A tuple with the result; None while the operation is not done.
     fn try_take<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>, Failure> {
         let mut state = exclusive(&self.state, "the operation")?;
         let Some(work) = &mut *state else {
@@ -287,7 +287,7 @@ impl Begun {
         }
     }
 
-    /// Seconds until it is to be looked at again, whatever comes.
+    /// Seconds until the next poll is due, even if nothing arrives.
     fn seconds_left(&self) -> Result<f64, Failure> {
         let state = exclusive(&self.state, "the operation")?;
         let left = state
@@ -296,7 +296,7 @@ impl Begun {
         Ok(left.as_secs_f64())
     }
 
-    /// Withdraws it, unless it is done.
+    /// Withdraws the operation, unless it is done.
     fn withdraw(&self) -> Result<(), Failure> {
         exclusive(&self.state, "the operation")?.take();
         Ok(())

@@ -1,4 +1,4 @@
-//! The job that a program was started in.
+//! Job that a program was started in.
 
 use pyo3::prelude::*;
 
@@ -7,8 +7,8 @@ use crate::channel::Channel;
 use crate::failure::Failure;
 use crate::wait::{Seconds, wait_apart, wait_on};
 
-/// The programs that one ``tombolo run`` started, with ranks from 0, and this one's place among them: what
-/// :meth:`Domain.job` returns.
+/// The programs that one ``tombolo run`` started, with ranks from 0, and the rank of this one: the result of
+/// :meth:`Domain.job`.
 #[pyclass(frozen, module = "tombolo")]
 pub(crate) struct Job {
     pub(crate) job: tombolo::Job,
@@ -22,39 +22,39 @@ impl Job {
 
 #[pymethods]
 impl Job {
-    /// This program's number, from 0, in the order in which nodes were given to ``tombolo run``.
+    /// The rank of this program, from 0, in the order in which nodes were given to ``tombolo run``.
     #[getter]
     fn rank(&self) -> u32 {
         self.job.rank()
     }
 
-    /// How many programs were started.
+    /// The number of programs that were started.
     #[getter]
     fn size(&self) -> u32 {
         self.job.size()
     }
 
-    /// The job's id, a prefix of names that no other job has.
+    /// The id of the job, a prefix of names that is unique to the job.
     #[getter]
     fn id(&self) -> &str {
         self.job.id()
     }
 
-    /// A name that is the job's own, to export and to connect to.
+    /// A name in the job's own namespace, to export and to connect to.
     fn name(&self, name: &str) -> String {
         self.job.name(name)
     }
 
-    /// Opens the channel between this program and the one of another rank, which does the same, waiting up to
-    /// `timeout` seconds. There is one for each pair; more have names. ``NotInJob`` when there is no such
-    /// rank, or it is the own.
+    /// Opens the channel between this program and that of another rank, which has to make the same call,
+    /// waiting up to `timeout` seconds. There is one such channel per pair of ranks; further channels need
+    /// names. Raises ``NotInJob`` if the rank does not exist or is this one.
     #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
     fn channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<Channel, Failure> {
         let job = self.job.within(timeout.0);
         Ok(Channel::new(wait_on(py, async move { job.channel_to_async(rank).await })?))
     }
 
-    /// As :meth:`channel_to`, for bulk data.
+    /// Like :meth:`channel_to`, for bulk data.
     #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
     fn bulk_channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let job = self.job.within(timeout.0);

@@ -1,5 +1,5 @@
-//! What stubs say of types and messages: functions that each make one part, checked once and then read at
-//! every message.
+//! Description of types and messages by stubs: each function creates one part, which is validated once and
+//! then used for every message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Type(pub(crate) Arc<codec::Type>);
 
 #[pymethods]
 impl Type {
-    /// What a message says whose body is of this record: its ordinal, its kind, the number of its call, and a
+    /// Decodes a message whose body is of this record: its ordinal, its kind, the number of its call, and a
     /// value, or a tuple of parameters.
     fn decode<'py>(
         &self,
@@ -31,7 +31,7 @@ impl Type {
         Ok((header.ordinal(), header.kind() as u8, header.call(), value))
     }
 
-    /// A call with a body of this record, as bytes.
+    /// Encodes a call with a body of this record.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -53,7 +53,7 @@ fn made(of: codec::Type) -> Type {
     Type(Arc::new(of))
 }
 
-/// The types that need nothing said, by name.
+/// Types without parameters, by name.
 pub(crate) fn plain() -> Vec<(&'static str, Type)> {
     let int = |signed, bits| made(codec::Type::plain(Form::Int { signed, bits }, bits));
     let float = |bits| made(codec::Type::plain(Form::Float { bits }, bits));
@@ -98,21 +98,21 @@ pub(crate) fn sequence(of: &Type, max: u32) -> Type {
     made(codec::Type::apart(Form::List { of: Arc::clone(&of.0), max }))
 }
 
-/// Something or None.
+/// An optional value of a type, or None.
 #[pyfunction]
 pub(crate) fn optional(of: &Type) -> Type {
     let bytes = of.0.bytes.saturating_add(of.0.align);
     made(codec::Type { form: Form::Optional(Arc::clone(&of.0)), bytes, align: of.0.align })
 }
 
-/// A right: 1 to an endpoint, 2 a region, 3 anything, 4 a buffer; copied or moved.
+/// A right: 1 to an endpoint, 2 to a region, 3 to anything, 4 to a buffer; copied or moved.
 #[pyfunction]
 pub(crate) fn right(kind: u8, moved: bool) -> Type {
     let form = Form::Right { mark: u64::from(kind) | u64::from(moved) << 8 };
     made(codec::Type { form, bytes: 16, align: 8 })
 }
 
-/// An enum or flags: an `IntEnum` or `IntFlag`, and the integer that it is stored as.
+/// An enum or flags: an `IntEnum` or `IntFlag`, and the integer type that stores it.
 #[pyfunction]
 pub(crate) fn number(
     class: Bound<'_, PyType>,
@@ -163,7 +163,7 @@ pub(crate) fn record(
     Ok(made(if frozen { codec::Type { form, bytes, align } } else { codec::Type::apart(form) }))
 }
 
-/// The parameters of a message, which are passed one by one.
+/// The parameters of a message, which are passed separately.
 #[pyfunction]
 pub(crate) fn parameters(name: String, bytes: u32, list: Fields) -> Type {
     let fields = fields(&name, list);
@@ -176,7 +176,7 @@ pub(crate) fn parameters(name: String, bytes: u32, list: Fields) -> Type {
     }))))
 }
 
-/// A union: its cases with their ordinals, classes and types, and the class of a case that is unknown.
+/// A union: its cases with their ordinals, classes and types, and the class for unknown cases.
 #[pyfunction]
 pub(crate) fn union(
     name: String,
@@ -204,56 +204,56 @@ fn as_record(of: &Type) -> Result<Arc<Record>, Failure> {
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) ordinal: u16,
-    /// The method that serves or hears it.
+    /// Method that serves or handles it.
     pub(crate) name: Py<PyString>,
     pub(crate) input: Arc<Record>,
-    /// For calls.
+    /// Present for calls.
     pub(crate) answer: Option<Answer>,
 }
 
-/// What answers a call.
+/// Answer to a call.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) output: Arc<Record>,
-    /// The declared error, and the exception that stands for it.
+    /// Declared error, and the exception for it.
     pub(crate) error: Option<(Arc<codec::Type>, Py<PyType>)>,
     pub(crate) idempotent: bool,
 }
 
 #[pymethods]
 impl Message {
-    /// Its ordinal.
+    /// The ordinal of the message.
     #[getter]
     fn ordinal(&self) -> u16 {
         self.ordinal
     }
 
-    /// The method that serves or hears it.
+    /// The method that serves or handles it.
     #[getter]
     fn name(&self, py: Python<'_>) -> Py<PyString> {
         self.name.clone_ref(py)
     }
 
-    /// Whether it is a call, and answered.
+    /// Whether it is a call, which has an answer.
     #[getter]
     fn is_call(&self) -> bool {
         self.answer.is_some()
     }
 
-    /// Whether it may be called again when it is unknown whether it was served.
+    /// Whether the call may be repeated if it is unknown whether it was served.
     #[getter]
     fn idempotent(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.idempotent)
     }
 }
 
-/// A message that is not answered.
+/// A message that has no answer.
 #[pyfunction]
 pub(crate) fn message(ordinal: u16, name: Py<PyString>, input: &Type) -> Result<Message, Failure> {
     Ok(Message { ordinal, name, input: as_record(input)?, answer: None })
 }
 
-/// A call: what it carries, its results, and its declared error with the exception for it.
+/// A call: its parameters, its results, and its declared error with the exception for it.
 #[pyfunction]
 #[pyo3(signature = (ordinal, name, input, output, error = None, *, idempotent = false))]
 pub(crate) fn call(
@@ -269,7 +269,7 @@ pub(crate) fn call(
     Ok(Message { ordinal, name, input: as_record(input)?, answer: Some(answer) })
 }
 
-/// An interface: what clients and servers are bound to.
+/// An interface, which clients and servers are bound to.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Interface {
@@ -315,25 +315,25 @@ impl Interface {
         }
     }
 
-    /// Its package and name.
+    /// The package and name of the interface.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Grows when peers of before cannot be served.
+    /// The version, which is increased when older peers cannot be served.
     #[getter]
     fn version(&self) -> u32 {
         self.version
     }
 
-    /// What both sides of a channel must have in common: its package, name and version.
+    /// The hash that both sides of a channel must have in common: of the package, name and version.
     #[getter]
     fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Of everything that peers can notice: tells builds apart.
+    /// The hash of everything that peers can notice, which distinguishes builds.
     #[getter]
     fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -345,7 +345,7 @@ impl Interface {
 }
 
 impl Interface {
-    /// Whether a channel has what is needed; it is told what it is used for.
+    /// Checks that a channel supports the interface, and declares its use.
     pub(crate) fn bind(&self, channel: &Channel) -> Result<(), Failure> {
         let (carries, max_message_bytes) = (channel.carries()?, channel.about().max_message_bytes);
         let why = if self.needs.capabilities && !carries.capabilities {
@@ -363,12 +363,12 @@ impl Interface {
         Err(Failure::new("CannotCarry", format!("{} {why}", self.name)))
     }
 
-    /// What goes to the server, by its ordinal.
+    /// Returns a message to the server, by its ordinal.
     pub(crate) fn served(&self, ordinal: u16) -> Option<&Py<Message>> {
         self.served.get(&ordinal)
     }
 
-    /// What goes to the client, by its ordinal.
+    /// Returns a message to the client, by its ordinal.
     pub(crate) fn heard(&self, ordinal: u16) -> Option<&Py<Message>> {
         self.heard.get(&ordinal)
     }

@@ -1,4 +1,4 @@
-//! `tombolo._native`: the extension module under the Python package `tombolo`. Doc comments here are Python's
+//! `tombolo._native`: the extension module of the Python package `tombolo`. Doc comments here are Python
 //! docstrings.
 
 mod attached;
@@ -30,7 +30,7 @@ mod wait;
 
 use pyo3::prelude::*;
 
-/// The compiled half of the package.
+/// The native part of the package.
 #[pymodule]
 mod _native {
     #[pymodule_export]

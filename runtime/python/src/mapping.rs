@@ -1,4 +1,4 @@
-//! Memory of regions as Python works in it.
+//! Mappings of regions, as used by Python.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -12,15 +12,14 @@ use crate::boundary::{Exporter, Lease, Lookers};
 use crate::failure::Failure;
 use crate::memory::{self, View, born, source};
 
-/// A part of a region that is mapped. From :meth:`Capability.map`.
+/// Mapped part of a region. From :meth:`Capability.map`.
 ///
-/// It has the buffer protocol: ``memoryview(mapping)`` and ``numpy.frombuffer(mapping, dtype)`` look at the
-/// memory itself, for writing if it is mapped for that. Others may write there at any time.
+/// It supports the buffer protocol: ``memoryview(mapping)`` and ``numpy.frombuffer(mapping, dtype)`` access
+/// the memory itself, for writing if it is mapped for writing. Other programs may write to it at any time.
 ///
-/// When the right is taken back, a thread of this package replaces the pages by zeros of this program alone,
-/// whatever looks at them: what is read through a ``memoryview`` or an array from then on is zero, what is
-/// written reaches no other program, and never is it what others have there. :meth:`read`, :meth:`write` and
-/// :meth:`check` raise ``Revoked`` then::
+/// When the right is revoked, a thread of this package replaces the pages by private zero pages, even under
+/// existing views: from then on, a ``memoryview`` or an array reads zeros, writes reach no other program, and
+/// memory of others is never visible. :meth:`read`, :meth:`write` and :meth:`check` then raise ``Revoked``::
 ///
 ///    with capability.map() as memory:
 ///        numbers = numpy.frombuffer(memory, "uint64")
@@ -28,8 +27,8 @@ use crate::memory::{self, View, born, source};
 ///        memory.check()            # what was added up was the region's
 ///        del numbers
 ///
-/// It is unmapped by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more. While
-/// something looks at it that raises ``Exported``, as it does for ``mmap``.
+/// It is unmapped by :meth:`close`, at the end of a ``with``, and when the last reference is dropped. While
+/// it has views, closing raises ``Exported``, as for ``mmap``.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -81,31 +80,31 @@ impl Mapping {
         Ok(self.mapped()?.region().to_bits())
     }
 
-    /// Whether it can be written to.
+    /// Whether the mapping is writable.
     #[getter]
     fn writable(&self) -> Result<bool, Failure> {
         Ok(self.mapped()?.is_writable())
     }
 
-    /// Whether the right to it has been taken back.
+    /// Whether the right to it was revoked.
     #[getter]
     fn revoked(&self) -> Result<bool, Failure> {
         Ok(self.mapped()?.is_revoked())
     }
 
-    /// Where it is, as a number: for code that takes addresses.
+    /// The address of the mapping as a number, for code that takes addresses.
     #[getter]
     fn address(&self) -> Result<usize, Failure> {
         Ok(self.mapped()?.as_ptr().addr())
     }
 
-    /// Raises ``Revoked`` if the right has been taken back. Else what was read before was the region's, and
-    /// what was written has arrived.
+    /// Raises ``Revoked`` if the right was revoked. Otherwise earlier reads returned bytes of the region, and
+    /// earlier writes have reached it.
     fn check(&self) -> Result<(), Failure> {
         Ok(self.mapped()?.check()?)
     }
 
-    /// Copies `length` bytes out, from `offset` on; all that there are from there if nothing is said.
+    /// Copies `length` bytes out, from `offset` on; by default up to the end.
     #[pyo3(signature = (offset = 0, length = None))]
     fn read<'py>(
         &self,
@@ -117,7 +116,7 @@ impl Mapping {
         let available_bytes = mapped.length_bytes();
         let length_bytes = length.unwrap_or(available_bytes.saturating_sub(offset));
         if offset.checked_add(length_bytes).is_none_or(|end| end > available_bytes) {
-            // Before memory is asked for.
+            // Checked before memory is allocated.
             let error = tombolo::region::OutOfRange { offset_bytes: offset, length_bytes, available_bytes };
             return Err(tombolo::Error::OutOfRange(error).into());
         }
@@ -125,20 +124,20 @@ impl Mapping {
         Ok(PyBytes::new_with(py, length_bytes, copy)?)
     }
 
-    /// Copies bytes out to all of a writable buffer, from `offset` on.
+    /// Fills a writable buffer with bytes from `offset` on.
     fn read_into(&self, py: Python<'_>, offset: usize, target: &Bound<'_, PyAny>) -> Result<(), Failure> {
         let mut target = source(target, true)?;
         Ok(self.mapped()?.read(offset, target.bytes_mut(py))?)
     }
 
-    /// Copies the bytes of anything that has some in, from `offset` on. Two who write to the same 8 bytes at
-    /// once have to agree.
+    /// Copies the bytes of a bytes-like object in, from `offset` on. Concurrent writers to the same 8 bytes
+    /// have to synchronize.
     fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> Result<(), Failure> {
         let data = source(data, false)?;
         Ok(self.mapped()?.write(offset, data.bytes(py))?)
     }
 
-    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
+    /// The memory as items of one type, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
     /// is in bytes.
     #[pyo3(signature = (dtype, shape = None, offset = 0))]
     fn view<'py>(
@@ -150,7 +149,7 @@ impl Mapping {
         memory::view(slf.py(), Self::lease(slf)?, dtype, shape, offset)
     }
 
-    /// The memory as an array of numpy's, in place. `shape` is a number or a tuple; `offset` is in bytes.
+    /// The memory as a numpy array, in place. `shape` is a number or a tuple; `offset` is in bytes.
     #[pyo3(signature = (dtype, shape = None, offset = 0))]
     fn array<'py>(
         slf: &Bound<'py, Self>,
@@ -161,7 +160,7 @@ impl Mapping {
         Ok(memory::array(&Self::view(slf, dtype, shape, offset)?)?)
     }
 
-    /// Unmaps it. Doing it again does nothing.
+    /// Unmaps the memory. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         match self.lookers.count() {

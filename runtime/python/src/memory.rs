@@ -1,4 +1,4 @@
-//! Memory that Python looks at: bytes of other objects that come in, and views of ours that go out.
+//! Memory in Python: bytes of other objects, and views of our own memory.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::boundary::{Exporter, Item, Lease, Source, arrow_array, arrow_schema, buffer_type, dlpack, made};
 use crate::failure::Failure;
 
-/// The bytes of anything that has some: by the buffer protocol, or by DLPack through numpy.
+/// Returns the bytes of any object that has some: by the buffer protocol, or by DLPack through numpy.
 pub(crate) fn source(object: &Bound<'_, PyAny>, writable: bool) -> Result<Source, Failure> {
     match Source::of(object, writable) {
         Ok(source) => Ok(source),
@@ -24,7 +24,7 @@ pub(crate) fn source(object: &Bound<'_, PyAny>, writable: bool) -> Result<Source
     }
 }
 
-/// The kind of items that `numpy.float32`, `numpy.dtype("float32")`, `"float32"` and `"f"` mean.
+/// Returns the item type for `numpy.float32`, `numpy.dtype("float32")`, `"float32"` or `"f"`.
 pub(crate) fn item_of(dtype: &Bound<'_, PyAny>) -> Result<Item, Failure> {
     let name = if dtype.is_instance_of::<PyString>() {
         dtype.extract::<String>()?
@@ -39,7 +39,7 @@ pub(crate) fn item_of(dtype: &Bound<'_, PyAny>) -> Result<Item, Failure> {
     found.ok_or_else(|| Failure::invalid(format!("there is no dtype '{name}': it is one of {}", names())))
 }
 
-/// How many items in each direction: a number or a tuple; all that there are if nothing is said.
+/// Returns the number of items in each dimension: from a number or a tuple; by default all available items.
 pub(crate) fn shape_of(
     shape: Option<&Bound<'_, PyAny>>,
     (available_bytes, offset_bytes): (usize, usize),
@@ -54,7 +54,7 @@ pub(crate) fn shape_of(
     }
 }
 
-/// Memory as items of one kind.
+/// Creates a view of memory as items of one type.
 pub(crate) fn view<'py>(
     py: Python<'py>,
     lease: Lease,
@@ -76,12 +76,12 @@ pub(crate) fn view<'py>(
     Ok(made(py, View { lease: Mutex::new(Some(lease)) })?)
 }
 
-/// A view as an array of numpy's.
+/// Converts a view to a numpy array.
 pub(crate) fn array<'py>(view: &Bound<'py, View>) -> PyResult<Bound<'py, PyAny>> {
     view.py().import("numpy")?.call_method1("asarray", (view,))
 }
 
-/// Memory as items of one kind, in place: for ``memoryview``, ``numpy.asarray``, whatever takes DLPack
+/// Memory as items of one type, in place: for ``memoryview``, ``numpy.asarray``, any consumer of DLPack
 /// (``numpy.from_dlpack``, ``torch.from_dlpack``), and pyarrow (``pyarrow.array``), without a copy.
 ///
 /// From ``view`` of a mapping or buffer::
@@ -89,8 +89,9 @@ pub(crate) fn array<'py>(view: &Bound<'py, View>) -> PyResult<Bound<'py, PyAny>>
 ///    view = buffer.view("float32", (480, 640))
 ///    frame = numpy.asarray(view)
 ///
-/// As long as anything made of it is there, what it is of cannot be sent or closed (``Exported``). The view
-/// itself counts until :meth:`close` or the end of a ``with``, or until nothing refers to it any more.
+/// While the view or anything created from it exists, the underlying buffer or mapping cannot be sent or
+/// closed (``Exported``). The view itself counts until :meth:`close`, the end of a ``with``, or until the
+/// last reference is dropped.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -124,7 +125,7 @@ impl View {
     }
 }
 
-/// What was made by its own type; anybody else is refused.
+/// Returns the initial value of an object created by its own type; any other caller is refused.
 pub(crate) fn born<T: Exporter>() -> PyResult<T::Parts> {
     let refused = || {
         let name = T::SHOWN_AS.to_string_lossy();
@@ -140,32 +141,32 @@ impl View {
         born::<View>()
     }
 
-    /// What the items are, as numpy calls it.
+    /// The type of the items, as named by numpy.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Result<&'static str, Failure> {
         Ok(self.again(py)?.item().name)
     }
 
-    /// How many items there are in each direction.
+    /// The number of items in each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>, Failure> {
         Ok(PyTuple::new(py, self.again(py)?.shape())?)
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Result<usize, Failure> {
         Ok(self.again(py)?.length_bytes())
     }
 
-    /// Whether it is only to be read.
+    /// Whether the memory is read-only.
     #[getter]
     fn readonly(&self, py: Python<'_>) -> Result<bool, Failure> {
         Ok(self.again(py)?.readonly())
     }
 
-    /// As a tensor in a capsule, without a copy: for ``from_dlpack`` of anything. What is only to be read has
-    /// a form in DLPack since its version 1.0.
+    /// Returns a tensor in a capsule, without a copy, for any ``from_dlpack``. DLPack supports read-only
+    /// memory since version 1.0.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -186,33 +187,34 @@ impl View {
         Ok(dlpack(py, self.again(py)?, max_version.is_some_and(|version| version >= (1, 0)))?)
     }
 
-    /// The processor's memory.
+    /// The device of CPU memory.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (1, 0)
     }
 
-    /// What Arrow calls its items, in a capsule of the Arrow C data interface.
+    /// Returns the Arrow format of the items, in a capsule of the Arrow C data interface.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         Ok(arrow_schema(py, arrow_format(&self.again(py)?)?)?)
     }
 
-    /// A schema and an array in capsules of the Arrow C data interface, without a copy: for ``pyarrow.array``
-    /// and its like. It has one dimension, and no item is null. The bytes may change while they are looked
-    /// at.
+    /// Returns a schema and an array in capsules of the Arrow C data interface, without a copy, for
+    /// ``pyarrow.array`` and similar functions. The array has one dimension and no nulls. The bytes may
+    /// change while they are in use.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Failure> {
-        // By the protocol, who cannot convert answers with what there is, and the consumer compares.
+        // According to the protocol, a producer that cannot convert returns its own schema, and the consumer
+        // compares.
         let _ = requested_schema;
         let lease = self.again(py)?;
         let format = arrow_format(&lease)?;
         Ok((arrow_schema(py, format)?, arrow_array(py, lease)?))
     }
 
-    /// It does not count any more. What was made of it does. Doing it again does nothing.
+    /// Releases the view. Objects created from it still count. Closing again has no effect.
     fn close(&self) {
         drop(self.lease.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -246,7 +248,7 @@ fn arrow_format(lease: &Lease) -> Result<&'static CStr, Failure> {
     Ok(lease.item().arrow.ok_or_else(none)?)
 }
 
-/// The types that have the buffer protocol, by name.
+/// Returns the types that support the buffer protocol, by name.
 pub(crate) fn buffer_types(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, pyo3::types::PyType>)>> {
     Ok(vec![
         buffer_type::<View>(py)?,

@@ -12,8 +12,8 @@ use crate::wait::{Seconds, Until, wait, wait_on};
 
 /// The names that a program can reach: :attr:`Domain.names`.
 ///
-/// A name as it stands is the machine's; ``@/NAME`` is one of the node that this program runs on,
-/// ``@NODE/NAME`` one of that node. A query is a name with ``*`` and ``?`` and conditions, such as
+/// A plain name belongs to the machine; ``@/NAME`` is a name on the node that this program runs on,
+/// ``@NODE/NAME`` one on the given node. A query is a name with ``*`` and ``?`` and conditions, for example
 /// ``"sensor/* { celsius > 20 }"``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Names {
     }
 }
 
-/// What is known under a name.
+/// A record: a name with its attributes.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -36,13 +36,13 @@ pub(crate) struct Record {
 
 #[pymethods]
 impl Record {
-    /// Its name, unique in its scope.
+    /// The name of the record, unique in its scope.
     #[getter]
     fn name(&self) -> &str {
         &self.record.name
     }
 
-    /// What is known: numbers, texts, bools and bytes by name.
+    /// The attributes: numbers, texts, bools and bytes by name.
     #[getter]
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&str, Bound<'py, PyAny>>> {
         let objects =
@@ -50,13 +50,13 @@ impl Record {
         objects.collect()
     }
 
-    /// Which state of it this is; no two have one.
+    /// The version of the record; no two states have the same.
     #[getter]
     fn version(&self) -> u64 {
         self.record.version
     }
 
-    /// The id of the domain that it goes with; none for one that lives as long as its scope.
+    /// The id of the domain whose end deletes the record; None for a record that lives as long as its scope.
     #[getter]
     fn owner(&self) -> Option<u64> {
         self.record.owner.map(|owner| owner.to_bits())
@@ -88,7 +88,7 @@ fn to_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
 }
 
 fn to_value(name: &str, object: &Bound<'_, PyAny>) -> Result<Value, Failure> {
-    // A bool is an int too.
+    // A bool is an int as well.
     if let Ok(truth) = object.cast::<PyBool>() {
         return Ok(Value::from(truth.is_true()));
     }
@@ -110,35 +110,36 @@ fn to_value(name: &str, object: &Bound<'_, PyAny>) -> Result<Value, Failure> {
 
 #[pymethods]
 impl Names {
-    /// The first record that a query matches, in natural order of names; `NoSuchName` if there is none.
+    /// Returns the first record that a query matches, in natural order of names; raises `NoSuchName` if there
+    /// is none.
     fn get(&self, py: Python<'_>, query: &str) -> Result<Record, Failure> {
         Ok(Record { record: py.detach(|| self.names.get(query))? })
     }
 
-    /// All records that a query matches, in natural order of names.
+    /// Returns all records that a query matches, in natural order of names.
     fn find(&self, py: Python<'_>, query: &str) -> Result<Vec<Record>, Failure> {
         let records = py.detach(|| self.names.find(query))?;
         Ok(records.into_iter().map(|record| Record { record }).collect())
     }
 
-    /// Whether a query matches anything.
+    /// Whether a query matches any record.
     fn exists(&self, py: Python<'_>, query: &str) -> Result<bool, Failure> {
         Ok(py.detach(|| self.names.exists(query))?)
     }
 
-    /// Waits up to `timeout` seconds until a query matches something, and returns the first record that it
-    /// does; `NoSuchName` if nothing did.
+    /// Waits up to `timeout` seconds until a query matches a record, and returns the first match; raises
+    /// `NoSuchName` if nothing matched.
     #[pyo3(signature = (query, timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, query, timeout=30.0)")]
     fn wait_for(&self, py: Python<'_>, query: &str, timeout: Seconds) -> Result<Record, Failure> {
         Ok(Record { record: wait_on(py, self.names.wait_for_async(query, timeout.0))? })
     }
 
-    /// Sets a record, and returns its version. It is given by its name and attributes, or in one text:
+    /// Sets a record, and returns its version. It is given by its name and attributes, or as one text:
     /// ``set("sensor", {"unit": "K"})`` is ``set("sensor { unit: 'K' }")``.
     ///
-    /// It lives as long as this program unless it is `persistent`. With `merge` the attributes that it has
-    /// stay, but for those that are given.
+    /// The record exists as long as this program, unless it is `persistent`. With `merge`, existing
+    /// attributes are kept unless they are given.
     #[pyo3(signature = (record, attributes = None, *, persistent = false, merge = false))]
     fn set(
         &self,
@@ -164,13 +165,13 @@ impl Names {
         Ok(py.detach(|| self.names.set(&record))?.version)
     }
 
-    /// Deletes a record, and returns what it was.
+    /// Deletes a record, and returns its last state.
     fn delete(&self, py: Python<'_>, name: &str) -> Result<Record, Failure> {
         Ok(Record { record: py.detach(|| self.names.delete(name))? })
     }
 
-    /// Watches what a query matches. Up to `capacity` notices, 1 to 4096, may wait for this program; further
-    /// ones are lost, and counted.
+    /// Watches the records that a query matches. Up to `capacity` notices, 1 to 4096, are queued for this
+    /// program; further ones are lost and counted.
     #[pyo3(signature = (query, *, once = false, capacity = 256))]
     fn watch(&self, py: Python<'_>, query: &str, once: bool, capacity: u32) -> Result<Watch, Failure> {
         let options = WatchOptions { once, capacity, ..WatchOptions::default() };
@@ -178,7 +179,7 @@ impl Names {
     }
 }
 
-/// A watch: from :meth:`Names.watch`, until nothing refers to it any more.
+/// A watch, from :meth:`Names.watch`, until the last reference is dropped.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -187,7 +188,7 @@ pub(crate) struct Watch {
 
 #[pymethods]
 impl Watch {
-    /// What matched when the watch began.
+    /// The records that matched when the watch began.
     #[getter]
     fn current(&self) -> Result<Vec<Record>, Failure> {
         let watch = exclusive(&self.watch, "the watch")?;
@@ -202,7 +203,7 @@ impl Watch {
         Ok(Notice { told: wait(py, Until::new(timeout.0), |slice| watch.next(slice))? })
     }
 
-    /// Ends it. Notices that are on their way can still be taken; the last says that it ended.
+    /// Ends the watch. Notices already queued can still be taken; the last one reports the end.
     fn stop(&self, py: Python<'_>) -> Result<(), Failure> {
         let mut guard = exclusive(&self.watch, "the watch")?;
         let watch = &mut *guard;
@@ -210,7 +211,7 @@ impl Watch {
     }
 }
 
-/// What a watch is told.
+/// A notification from a watch.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Notice {
@@ -240,13 +241,13 @@ impl Notice {
         }
     }
 
-    /// How many notices were lost before this one, because too many waited.
+    /// The number of notices lost before this one, because the queue was full.
     #[getter]
     fn lost(&self) -> u64 {
         self.told.lost
     }
 
-    /// Whether no other will come.
+    /// Whether this is the last notice.
     #[getter]
     fn last(&self) -> bool {
         self.told.last

@@ -14,7 +14,7 @@ use crate::wait::{Seconds, Until, wait};
 #[derive(Debug)]
 pub(crate) struct RequestListener {
     name: String,
-    /// None once it was given back.
+    /// None once the name was released.
     listener: Mutex<Option<tombolo::Listener<tombolo::Opening>>>,
 }
 
@@ -26,14 +26,14 @@ impl RequestListener {
 
 #[pymethods]
 impl RequestListener {
-    /// The name.
+    /// The name of the listener.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Waits up to `timeout` seconds for a program to connect, and up to 10 for its request. Others can still
-    /// be accepted after `Refused`, `Violation` and `TimedOut`.
+    /// Waits up to `timeout` seconds for a program to connect, and up to 10 for its request. After `Refused`,
+    /// `Violation` and `TimedOut`, further programs can be accepted.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Opening, Failure> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -43,7 +43,7 @@ impl RequestListener {
         Ok(Opening { opening: Mutex::new(Some(opening)) })
     }
 
-    /// Gives the name back. Doing it again does nothing.
+    /// Releases the name. Closing again has no effect.
     fn close(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -57,12 +57,12 @@ impl RequestListener {
     }
 }
 
-/// A program that has connected with a request and waits for the decision; dropped without one, it is
-/// refused. From :meth:`RequestListener.accept`.
+/// A program that has connected with a request and waits for the decision; dropping it refuses the program.
+/// From :meth:`RequestListener.accept`.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Opening {
-    /// None once it is decided.
+    /// None once the decision was made.
     opening: Mutex<Option<tombolo::Opening>>,
 }
 
@@ -75,20 +75,20 @@ impl Opening {
 
 #[pymethods]
 impl Opening {
-    /// The bytes of the request; empty once it is decided.
+    /// The bytes of the request; empty after the decision.
     #[getter]
     fn request<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         PyBytes::new(py, opening.as_ref().map_or(&[], tombolo::Opening::request))
     }
 
-    /// Accepts: returns the open channel.
+    /// Accepts the request and returns the open channel.
     fn accept(&self, py: Python<'_>) -> Result<Channel, Failure> {
         let opening = self.take()?;
         Ok(Channel::new(py.detach(|| opening.accept())?))
     }
 
-    /// Refuses with a reason, of which up to 512 bytes are sent.
+    /// Refuses the request with a reason, of which up to 512 bytes are sent.
     fn refuse(&self, py: Python<'_>, reason: &str) -> Result<(), Failure> {
         let opening = self.take()?;
         Ok(py.detach(|| opening.refuse(reason))?)

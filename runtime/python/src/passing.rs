@@ -9,8 +9,8 @@ use tombolo::{ChannelId, DomainId, Error};
 use crate::channel::{About, Channel};
 use crate::failure::{Failure, region_class};
 
-/// The other end of a channel, to which rights go and from which they come: ``channel.far_end``, and of a
-/// client or server its ``far_end``.
+/// The other end of a channel, as the recipient or source of rights: ``channel.far_end``, or the ``far_end``
+/// of a client or server.
 #[pyclass(module = "tombolo", frozen, from_py_object)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FarEnd {
@@ -19,7 +19,7 @@ pub(crate) struct FarEnd {
 
 #[pymethods]
 impl FarEnd {
-    /// The id of the domain there.
+    /// The id of the domain at that end.
     #[getter]
     fn domain(&self) -> u64 {
         self.end.domain().to_bits()
@@ -31,7 +31,7 @@ impl FarEnd {
 }
 
 impl FarEnd {
-    /// Of a channel that a client or server has.
+    /// Creates the far end of a channel that a client or server has taken.
     pub(crate) fn of(about: &About) -> Result<FarEnd, Failure> {
         let gone = || Failure::new("NoSuchDomain", "there is no domain at the other end");
         let domain = DomainId::from_bits(about.peer).ok_or_else(gone)?;
@@ -39,7 +39,7 @@ impl FarEnd {
     }
 }
 
-/// Where a right goes or comes from: a channel, or its far end.
+/// Converts a channel or a far end, as the recipient or source of a right.
 pub(crate) fn end_of(object: &Bound<'_, PyAny>) -> PyResult<tombolo::region::FarEnd> {
     if let Ok(channel) = object.cast::<Channel>() {
         return Ok(channel.get().far_end()?.end);
@@ -52,7 +52,7 @@ pub(crate) fn end_of(object: &Bound<'_, PyAny>) -> PyResult<tombolo::region::Far
     Ok(end.get().end)
 }
 
-/// What a message has of a right.
+/// Right as encoded in a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Right {
     pub(crate) object: u64,
@@ -86,7 +86,7 @@ impl<'py> FromPyObject<'_, 'py> for Right {
     }
 }
 
-/// A right that this program does not get is the peer's fault; what else went wrong is not.
+/// Converts an error: a right that this program cannot take up is the peer's fault, other errors are not.
 pub(crate) fn refused(error: Error) -> Failure {
     match error {
         Error::Monitor(Fault::Capability { .. }) => Failure::new("RightRefused", error.to_string()),
@@ -94,7 +94,7 @@ pub(crate) fn refused(error: Error) -> Failure {
     }
 }
 
-/// What a right to memory is taken up as.
+/// Right to memory that was taken up.
 pub(crate) enum Taken {
     Region(tombolo::region::Region),
     Capability(tombolo::region::Capability),

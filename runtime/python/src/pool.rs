@@ -13,7 +13,7 @@ use crate::boundary::{Exporter, Lease, Lookers, made};
 use crate::failure::{Failure, region_class};
 use crate::memory::{self, View, born, source};
 
-/// "full", "half" or "none".
+/// Parses "full", "half" or "none".
 pub(crate) fn trust_of(trust: &str) -> Result<Trust, Failure> {
     match trust {
         "full" => Ok(Trust::Full),
@@ -31,7 +31,7 @@ pub(crate) fn trust_text(trust: Trust) -> &'static str {
     }
 }
 
-/// A number of equal buffers. From :meth:`Domain.create_pool`, and from a bulk channel whose other side
+/// A set of buffers of equal size. From :meth:`Domain.create_pool`, and from a bulk channel whose other side
 /// assigned it::
 ///
 ///    pool = domain.create_pool(16 << 20, 4)
@@ -49,15 +49,14 @@ pub(crate) struct Pool {
 
 #[pymethods]
 impl Pool {
-    /// Takes a buffer to fill: of those that are free here the one that became so last. ``NoBuffer`` when all
-    /// are in use.
+    /// Takes a free buffer for filling: the one freed most recently. Raises ``NoBuffer`` if all are in use.
     fn take<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let buffer = slf.get().pool.take()?;
         Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
     }
 
-    /// Takes a buffer and copies the bytes of anything that has some into it, which it is then as long as: an
-    /// array of numpy's, a tensor, a memoryview.
+    /// Takes a buffer and fills it with the bytes of any bytes-like object, for example a numpy array, a
+    /// tensor or a memoryview; the selected part has their length.
     fn copy<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> Result<Bound<'py, Buffer>, Failure> {
         let data = source(data, false)?;
         let length = data.len() as u64;
@@ -73,26 +72,26 @@ impl Pool {
         Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
     }
 
-    /// Bytes of each buffer.
+    /// The size of each buffer, in bytes.
     #[getter]
     fn buffer_bytes(&self) -> u64 {
         self.pool.buffer_bytes()
     }
 
-    /// How many buffers there are.
+    /// The number of buffers.
     #[getter]
     fn count(&self) -> u32 {
         self.pool.count()
     }
 
-    /// How far those who have it trust each other: "full" or "none".
+    /// How far the programs that have the pool trust each other: "full", "half" or "none".
     #[getter]
     fn trust(&self) -> &'static str {
         trust_text(self.pool.trust())
     }
 
-    /// What the buffers are doing, as this program knows it: :class:`Counts <tombolo.regions.Counts>`, which
-    /// add up to their number.
+    /// The number of buffers in each state, as known to this program: :class:`Counts
+    /// <tombolo.regions.Counts>`, which add up to the number of buffers.
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let counts = self.pool.counts();
@@ -100,7 +99,7 @@ impl Pool {
         region_class(py, "Counts")?.call1(fields)
     }
 
-    /// Whether the domain that made it took it back: its buffers cannot be used any more.
+    /// Whether the domain that created the pool revoked it: its buffers cannot be used any more.
     #[getter]
     fn revoked(&self) -> bool {
         self.pool.is_revoked()
@@ -117,7 +116,7 @@ impl Pool {
     }
 }
 
-/// See [`Domain::create_pool`](crate::domain::Domain).
+/// Implements [`Domain::create_pool`](crate::domain::Domain).
 pub(crate) fn create(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -140,22 +139,22 @@ pub(crate) fn create(
     Ok(Pool { pool: py.detach(make)? })
 }
 
-/// What a program has of a buffer.
+/// Right of a program to a buffer.
 #[derive(Debug)]
 pub(crate) enum Hand {
-    /// The right to read and write.
+    /// Right to read and write.
     Mine {
         buffer: tombolo::Buffer,
-        /// Its memory is where it will be, also when it is written to.
+        /// Whether its memory stays in place even when it is written to.
         stays: bool,
     },
-    /// A right to read.
+    /// Right to read only.
     Lent(tombolo::Shared),
-    /// Nothing any more, and why.
+    /// None any more, and the reason.
     Gone(&'static str),
 }
 
-/// What buffers and shared buffers have in common.
+/// Common base of buffers and shared buffers.
 #[pyclass(module = "tombolo._native", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -163,7 +162,7 @@ pub(crate) struct Held {
     lookers: Lookers,
 }
 
-/// Reads from whatever it is.
+/// Reads from a buffer with either right.
 macro_rules! of_either {
     ($hand:expr, $name:ident => $value:expr) => {
         match $hand {
@@ -179,10 +178,10 @@ impl Held {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what there is, for it to go elsewhere.
+    /// Takes the right out, to send it elsewhere.
     ///
     /// # Errors
-    /// Something looks at it.
+    /// An error if the buffer has views.
     pub(crate) fn take(&self, why: &'static str) -> Result<Hand, Failure> {
         let mut hand = self.hand();
         match self.lookers.count() {
@@ -191,13 +190,13 @@ impl Held {
         }
     }
 
-    /// As [`take`](Self::take), also while something looks at it: it is put back, and its memory stays where
-    /// it is meanwhile.
+    /// Like [`take`](Self::take), but allows views: the right is put back, and its memory stays in place
+    /// meanwhile.
     pub(crate) fn take_seen(&self, why: &'static str) -> Hand {
         std::mem::replace(&mut self.hand(), Hand::Gone(why))
     }
 
-    /// Puts back what did not go, or says where it is.
+    /// Puts back a right that was not sent, or records where it went.
     pub(crate) fn put(&self, hand: Hand) {
         *self.hand() = hand;
     }
@@ -209,7 +208,7 @@ impl Held {
         let (address, length_bytes, readonly) = match &mut *hand {
             Hand::Mine { buffer, stays } if writable => {
                 if !*stays && looked_at {
-                    // It would be somewhere else then.
+                    // Writing would move the memory.
                     return Err(Failure::exported("the buffer, to be read only,", held.lookers.count()));
                 }
                 let address = buffer.as_mut_ptr()?.cast_const();
@@ -229,7 +228,7 @@ impl Held {
         Ok(Lease::of_bytes(&held.lookers, owner, (address, length_bytes), readonly))
     }
 
-    /// For who looks through the buffer protocol: for writing, if that may be.
+    /// Returns a lease for the buffer protocol, writable if the right permits.
     fn lease_all(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
         let is_mine = matches!(&*slf.get().hand(), Hand::Mine { .. });
         Self::lease(slf, slf.clone().into_any().unbind(), is_mine)
@@ -250,31 +249,32 @@ fn viewed<'py>(
 
 #[pymethods]
 impl Held {
-    /// How many bytes are meant: all of a buffer that was taken, what was sent of one that came.
+    /// The length of the selected part, in bytes: the whole buffer after a take, the part that was sent for a
+    /// buffer that arrived.
     fn __len__(&self) -> Result<usize, Failure> {
         let length = of_either!(&*self.hand(), held => held.len_bytes());
         Ok(usize::try_from(length?).unwrap_or(usize::MAX))
     }
 
-    /// Which buffer of the pool it is, from 0.
+    /// The index of the buffer in its pool, from 0.
     #[getter]
     fn number(&self) -> Result<u32, Failure> {
         of_either!(&*self.hand(), held => held.number())
     }
 
-    /// The pool.
+    /// The pool that the buffer belongs to.
     #[getter]
     fn pool(&self) -> Result<Pool, Failure> {
         Ok(Pool { pool: of_either!(&*self.hand(), held => held.pool())? })
     }
 
-    /// How many views of it there are, which keep it from being sent: memoryviews, arrays, tensors.
+    /// The number of views, which prevent it from being sent: memoryviews, arrays, tensors.
     #[getter]
     fn views(&self) -> usize {
         self.lookers.count()
     }
 
-    /// Copies `length` bytes out, from `offset` on; all that there are from there if nothing is said.
+    /// Copies `length` bytes out, from `offset` on; by default up to the end.
     #[pyo3(signature = (offset = 0, length = None))]
     fn read<'py>(
         &self,
@@ -285,7 +285,7 @@ impl Held {
         let available = self.__len__()?;
         let length = length.unwrap_or(available.saturating_sub(offset));
         if offset.checked_add(length).is_none_or(|end| end > available) {
-            // Before memory is asked for.
+            // Checked before memory is allocated.
             let (offset_bytes, length_bytes) = (offset as u64, length as u64);
             let error = tombolo::bulk::BulkError::Range {
                 offset_bytes,
@@ -301,14 +301,14 @@ impl Held {
         Ok(PyBytes::new_with(py, length, copy)?)
     }
 
-    /// Copies bytes out to all of a writable buffer, such as an array of numpy's, from `offset` on.
+    /// Fills a writable buffer, for example a numpy array, with bytes from `offset` on.
     fn read_into(&self, py: Python<'_>, offset: u64, target: &Bound<'_, PyAny>) -> Result<(), Failure> {
         let mut target = source(target, true)?;
         Ok(of_either!(&*self.hand(), held => held.read(offset, target.bytes_mut(py)))??)
     }
 
-    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
-    /// is in bytes; `writable` is what the right allows, if nothing is said.
+    /// The memory as items of one type, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
+    /// is in bytes; `writable` defaults to what the right permits.
     #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
     fn view<'py>(
         slf: &Bound<'py, Self>,
@@ -320,8 +320,8 @@ impl Held {
         viewed(slf, (dtype, shape, offset), writable)
     }
 
-    /// The memory as an array of numpy's, in place. `shape` is a number or a tuple; `offset` is in bytes;
-    /// `writable` is what the right allows, if nothing is said.
+    /// The memory as a numpy array, in place. `shape` is a number or a tuple; `offset` is in bytes;
+    /// `writable` defaults to what the right permits.
     #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
     fn array<'py>(
         slf: &Bound<'py, Self>,
@@ -333,8 +333,8 @@ impl Held {
         Ok(memory::array(&viewed(slf, (dtype, shape, offset), writable)?)?)
     }
 
-    /// Lets it go: one that was taken is free again, one that came goes back to where it is from. Doing it
-    /// again, or for one that was sent, does nothing.
+    /// Releases the buffer: one that was taken becomes free, one that arrived is returned to its sender.
+    /// Closing again, or closing one that was sent, has no effect.
     fn close(&self) -> Result<(), Failure> {
         if matches!(&*self.hand(), Hand::Gone(_)) {
             return Ok(());
@@ -368,15 +368,15 @@ impl Held {
     }
 }
 
-/// A buffer to read and write, which no other program has. From :meth:`Pool.take`, and from a bulk channel
-/// when it is moved here.
+/// A buffer that only this program may read and write. From :meth:`Pool.take`, and from a bulk channel when
+/// it is moved here.
 ///
-/// It has the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``;
+/// It supports the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``;
 /// :meth:`view` and :meth:`array` give it a type and a shape.
 ///
-/// When it is moved, shared or passed, it is of no more use here. That is refused with ``Exported``, a
-/// ``BufferError``, as long as anything looks at it, as a ``bytearray`` refuses to grow: so no array ever
-/// shows what others have::
+/// After it was moved, shared or passed, this object can no longer be used. While it has views, these
+/// operations raise ``Exported``, a ``BufferError``, like a ``bytearray`` that refuses to grow: no array ever
+/// shows data of other programs::
 ///
 ///    array = buffer.array("float32")
 ///    array[:] = 1
@@ -384,18 +384,18 @@ impl Held {
 ///    del array
 ///    bulk.move_to(buffer)       # nothing was copied
 ///
-/// One that is closed, or that nothing refers to any more, is free again: at once where it was taken, and
-/// where it came from over a channel, with the next operation on that channel.
+/// A buffer that is closed, or whose last reference is dropped, becomes free: immediately if it was taken
+/// here, and with the next operation on the channel if it arrived over one.
 #[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
 #[derive(Debug)]
 pub(crate) struct Buffer;
 
-/// A buffer to read. Others may read it too, and none writes to it. From :meth:`BulkChannel.share`, and from
-/// a bulk channel when it is shared with this program.
+/// A read-only buffer. Other programs may read it as well, and none writes to it. From
+/// :meth:`BulkChannel.share`, and from a bulk channel when it is shared with this program.
 ///
-/// It has the buffer protocol, read-only. One that came over a channel is released when it is closed, or when
-/// nothing refers to it any more, with the next operation on that channel. A program that shared a buffer of
-/// its own can :meth:`reclaim` it.
+/// It supports the buffer protocol, read-only. One that arrived over a channel is released when it is closed,
+/// or when its last reference is dropped, with the next operation on that channel. A program that shared its
+/// own buffer can :meth:`reclaim` it.
 #[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
 #[derive(Debug)]
 pub(crate) struct Shared;
@@ -454,7 +454,7 @@ impl Buffer {
         born::<Buffer>()
     }
 
-    /// Copies the bytes of anything that has some in, from `offset` on.
+    /// Copies the bytes of a bytes-like object in, from `offset` on.
     #[pyo3(signature = (data, offset = 0))]
     fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>, offset: u64) -> Result<(), Failure> {
         let data = source(data, false)?;
@@ -474,8 +474,8 @@ impl Buffer {
         }
     }
 
-    /// Means this part of the buffer from now on, in bytes from its beginning: it is what is read and written
-    /// here, and sent.
+    /// Selects a part of the buffer, in bytes from its beginning. Subsequent reads, writes and sends apply to
+    /// this part.
     fn set_part(slf: &Bound<'_, Self>, offset: u64, length: u64) -> Result<(), Failure> {
         match &mut *slf.as_super().get().hand() {
             Hand::Mine { buffer, .. } => Ok(buffer.set_part(offset, length)?),
@@ -492,13 +492,13 @@ impl Shared {
         born::<Shared>()
     }
 
-    /// Whether the buffer is of this program, which shared it, and not of another, which shared it with this.
+    /// Whether this program shared the buffer, rather than another program with this one.
     #[getter]
     fn is_own(slf: &Bound<'_, Self>) -> bool {
         matches!(&*slf.as_super().get().hand(), Hand::Lent(shared) if shared.is_own())
     }
 
-    /// How many others have not released it yet.
+    /// The number of programs that have not released it yet.
     #[getter]
     fn shares(slf: &Bound<'_, Self>) -> u32 {
         match &*slf.as_super().get().hand() {
@@ -507,14 +507,14 @@ impl Shared {
         }
     }
 
-    /// The buffer to read and write again, when all others have released it; ``BufferState`` while some have
-    /// not, and for another program's.
+    /// Turns the buffer back into a writable one, once all others have released it; raises ``BufferState``
+    /// while some have not, and for another program's buffer.
     fn reclaim<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let held = slf.as_super().get();
         match held.take("was reclaimed")? {
             Hand::Lent(shared) => match shared.reclaim() {
                 Ok(buffer) => {
-                    // Without trust what was sealed is copied when it is written to.
+                    // Without trust, sealed memory is copied at the next write.
                     let stays = buffer.pool().trust() != Trust::None;
                     Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays }))?)
                 }

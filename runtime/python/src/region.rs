@@ -1,4 +1,4 @@
-//! Regions, and the rights to them.
+//! Regions, and capabilities to them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::memory::source;
 use crate::passing::{self, Right, Taken, end_of};
 use crate::wait::{Seconds, wait_apart};
 
-/// A right to a part of a region, which this program holds.
+/// A right of this program to a part of a region.
 ///
-/// From :meth:`Domain.create_region`, :meth:`derive` and :meth:`Domain.capability`. Its ``id`` may travel in
-/// any message, and says nothing to those who do not hold it::
+/// From :meth:`Domain.create_region`, :meth:`derive` and :meth:`Domain.capability`. Its ``id`` can be sent in
+/// any message, and is useless to programs that do not hold it::
 ///
 ///    region = domain.create_region(1 << 20)
 ///    id = region.grant(channel.peer, tombolo.Rights.READ)
@@ -27,8 +27,8 @@ use crate::wait::{Seconds, wait_apart};
 ///    with domain.capability(id) as capability, capability.map() as memory:
 ///        print(memory.read(0, 16))
 ///
-/// It is let go by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more, once what
-/// it has mapped is let go too; what was derived from it stays.
+/// It is released by :meth:`close`, at the end of a ``with``, and when the last reference is dropped, once
+/// its mappings are released as well; capabilities derived from it remain.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Capability {
@@ -36,7 +36,7 @@ pub(crate) struct Capability {
     info: Info,
 }
 
-/// What of a capability never changes.
+/// Properties of a capability that never change.
 #[derive(Clone, Copy, Debug)]
 struct Info {
     id: u64,
@@ -46,16 +46,16 @@ struct Info {
     kind: tombolo::region::Kind,
 }
 
-/// Memory with an owner: the capability to all of it, which its maker holds. From
-/// :meth:`Domain.create_region` and its like.
+/// Memory with an owner: the capability to all of it, which its creator holds. From
+/// :meth:`Domain.create_region` and similar methods.
 #[pyclass(module = "tombolo", frozen, extends = Capability)]
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// Memory that was registered, which stays where it is meanwhile.
+    /// Registered memory, which stays in place meanwhile.
     registered: Mutex<Option<Source>>,
 }
 
-/// Rights, as Python says them.
+/// Rights, as given by Python.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights(pub(crate) tombolo::region::Rights);
 
@@ -121,7 +121,7 @@ impl Capability {
         Capability { held: Mutex::new(Some(capability)), info }
     }
 
-    /// The capability, for a request that other threads do not wait for.
+    /// Returns the capability, for a request during which the lock is not held.
     pub(crate) fn held(&self) -> Result<tombolo::region::Capability, Failure> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || {
@@ -170,7 +170,7 @@ impl Capability {
 
 #[pymethods]
 impl Capability {
-    /// Its id, which may travel in any message.
+    /// The id of the capability, which can be sent in any message.
     #[getter]
     pub(crate) fn id(&self) -> u64 {
         self.info.id
@@ -182,31 +182,31 @@ impl Capability {
         self.info.region.to_bits()
     }
 
-    /// Which part of the region: an :class:`Extent`.
+    /// The part of the region that it covers: an :class:`Extent`.
     #[getter]
     fn extent<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         extent_of(py, self.info.extent)
     }
 
-    /// What may be done: :class:`Rights`.
+    /// The rights that it gives: :class:`Rights`.
     #[getter]
     fn rights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         rights_of(py, self.info.rights)
     }
 
-    /// What it is to: a :class:`Kind`.
+    /// The kind of its object: a :class:`Kind`.
     #[getter]
     fn kind<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         region_class(py, "Kind")?.call1((self.info.kind as u8,))
     }
 
-    /// Splits the memory into parts that do not overlap, each of a :class:`Kind`: ``FRAME`` is mapped,
-    /// ``POOL`` is mapped by a pool alone (``memory`` of :meth:`Domain.create_pool`), ``MEMORY`` can be split
-    /// again. `parts` are offsets and lengths in bytes, counted from the start of this one's part. Takes
-    /// ``Rights.READ_WRITE``.
+    /// Splits the memory into parts that do not overlap, each of a :class:`Kind`: a ``FRAME`` is mapped, a
+    /// ``POOL`` is mapped only by a pool (``memory`` of :meth:`Domain.create_pool`), a ``MEMORY`` can be
+    /// split again. `parts` are offsets and lengths in bytes, relative to the start of this capability's
+    /// part. Needs ``Rights.READ_WRITE``.
     ///
-    /// While a program holds a part or has it mapped, its bytes can neither be mapped by others to the memory
-    /// nor split again: ``InUse`` names the bytes. :meth:`revoke` takes all parts back.
+    /// While a program holds a part or has it mapped, its bytes can neither be mapped through other
+    /// capabilities nor split again: ``InUse`` contains the bytes. :meth:`revoke` takes all parts back.
     fn split(&self, py: Python<'_>, kind: u8, parts: Vec<(u64, u64)>) -> Result<Vec<Capability>, Failure> {
         use tombolo::region::{Extent, Kind};
         let known = [Kind::Memory, Kind::Frame, Kind::Pool].into_iter().find(|known| *known as u8 == kind);
@@ -218,8 +218,8 @@ impl Capability {
         Ok(made.into_iter().map(Capability::new).collect())
     }
 
-    /// Derives another for this program: to `extent`, an offset and a length in bytes counted from the start
-    /// of this one's part, or to all of that; with those of the rights, all if none are said.
+    /// Derives a capability for this program: to `extent`, an offset and a length in bytes relative to the
+    /// start of this capability's part, or to all of that part; with a subset of the rights, by default all.
     #[pyo3(signature = (extent = None, rights = None))]
     fn derive(
         &self,
@@ -233,8 +233,8 @@ impl Capability {
         Ok(Capability::new(py.detach(|| capability.derive(extent, rights))?))
     }
 
-    /// Derives another for `domain`, and returns its id, by which that takes it up
-    /// (:meth:`Domain.capability`). This one must give ``Rights.GRANT``.
+    /// Derives a capability for `domain`, and returns its id, by which that domain takes it up
+    /// (:meth:`Domain.capability`). This capability must include ``Rights.GRANT``.
     #[pyo3(signature = (domain, rights, extent = None))]
     fn grant(
         &self,
@@ -253,8 +253,8 @@ impl Capability {
         Ok(granted?.id.0)
     }
 
-    /// Hands it over: `domain` holds it from now on, by the same id, which is returned. Where this program
-    /// has it mapped it is let go, and this object is of no more use.
+    /// Transfers the capability to `domain`, with the same id, which is returned. This program's mappings of
+    /// it are removed, and this object can no longer be used.
     fn give(&self, py: Python<'_>, domain: u64) -> Result<u64, Failure> {
         let (capability, domain) = (self.held()?, domain_of(domain)?);
         let id = py.detach(|| capability.give(domain))?;
@@ -262,28 +262,29 @@ impl Capability {
         Ok(id.0)
     }
 
-    /// Derives another with those of the rights for the program at the other end of a channel, for a
+    /// Derives a capability with a subset of the rights for the program at the other end of a channel, for a
     /// parameter ``copy capability``: a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
     fn copy_to<'py>(&self, to: &Bound<'py, PyAny>, rights: Rights) -> Result<Bound<'py, PyAny>, Failure> {
         self.copied(to, rights, 3)
     }
 
-    /// Hands it over to the program at the other end of a channel, for a parameter ``move capability``. This
-    /// object is of no more use; what was not sent is taken back with :meth:`Domain.take_back`.
+    /// Transfers the capability to the program at the other end of a channel, for a parameter ``move
+    /// capability``. This object can no longer be used; a right that was not sent can be taken back with
+    /// :meth:`Domain.take_back`.
     fn move_to<'py>(&self, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
         self.moved(to, 3)
     }
 
-    /// It is not let go with this object, but with this program; its id.
+    /// Keeps the capability until this program ends, rather than this object; returns its id.
     fn keep(&self) -> Result<u64, Failure> {
         Ok(self.held()?.keep().0)
     }
 
-    /// Maps its part of the region: with ``Rights.READ``, or with ``Rights.READ_WRITE``; with what this one
-    /// gives of these if nothing is said.
+    /// Maps its part of the region, with ``Rights.READ`` or ``Rights.READ_WRITE``; by default with those that
+    /// this capability includes.
     ///
-    /// At `address`, where nothing is mapped, or at any multiple of `alignment`, a power of two, or anywhere;
-    /// with `populate` all pages are there from the start.
+    /// The address is `address`, where nothing may be mapped, a multiple of `alignment`, a power of two, or
+    /// any; with `populate`, all pages are populated immediately.
     #[pyo3(signature = (rights = None, *, address = None, alignment = 0, populate = false))]
     fn map<'py>(
         &self,
@@ -306,7 +307,7 @@ impl Capability {
         Ok(made(py, Mapping::new(mapping))?)
     }
 
-    /// What it is to, as the machine has it now: a :class:`Shown <tombolo.regions.Shown>`.
+    /// Queries the current state of the capability and its region: a :class:`Shown <tombolo.regions.Shown>`.
     fn show<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let capability = self.held()?;
         let shown = py.detach(|| capability.show())?;
@@ -316,39 +317,39 @@ impl Capability {
         Ok(region_class(py, "Shown")?.call1(fields)?)
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until no program can reach
-    /// the memory by that any more. Who has it mapped and does not let go in time is killed if the machine
+    /// Revokes everything that was derived from it, in every program, and waits until no program can reach
+    /// the memory through it. A program that does not unmap the memory in time is killed if the machine
     /// started it.
     ///
-    /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is not
-    /// given out again. After ``TimedOut`` the revocation goes on.
+    /// Raises ``StillHeld`` if some still have it mapped: their rights are revoked, and the memory is not
+    /// reused. After ``TimedOut`` the revocation continues.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         self.revoked(py, false, timeout)
     }
 
-    /// As :meth:`revoke`, and this one too.
+    /// Like :meth:`revoke`, and revokes this capability as well.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke_all(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         self.revoked(py, true, timeout)
     }
 
-    /// Keeps all programs from writing to the region, whatever rights they hold, this one included, by the
-    /// kernel. Takes a capability to all of it, with the right to write; ``Sealed`` while it is mapped for
-    /// writing.
+    /// Prevents all programs, including this one, from writing to the region, with any rights; the kernel
+    /// enforces this. Needs a capability to the whole region with the right to write; raises ``Sealed`` while
+    /// it is mapped for writing.
     fn freeze(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.freeze())?)
     }
 
-    /// Keeps all programs from mapping the region for writing; a mapping that exists stays. ``Sealed`` if
-    /// another has one.
+    /// Prevents all programs from mapping the region for writing; an existing mapping remains. Raises
+    /// ``Sealed`` if another program has one.
     fn seal_to_sole_writer(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.seal_to_sole_writer())?)
     }
 
-    /// Lets it go. Doing it again does nothing.
+    /// Releases the capability. Closing again has no effect.
     fn close(&self) {
         drop(self.let_go());
     }
@@ -380,12 +381,12 @@ impl Capability {
 
 #[pymethods]
 impl Region {
-    /// How many bytes it has: what was asked for, rounded up to pages.
+    /// The length in bytes: the requested length, rounded up to pages.
     fn __len__(slf: &Bound<'_, Self>) -> usize {
         usize::try_from(slf.as_super().get().info.extent.length_bytes).unwrap_or(usize::MAX)
     }
 
-    /// As :meth:`Capability.copy_to`, for a parameter ``copy region``.
+    /// Like :meth:`Capability.copy_to`, for a parameter ``copy region``.
     fn copy_to<'py>(
         slf: &Bound<'py, Self>,
         to: &Bound<'py, PyAny>,
@@ -394,13 +395,13 @@ impl Region {
         slf.as_super().get().copied(to, rights, 2)
     }
 
-    /// As :meth:`Capability.move_to`, for a parameter ``move region``.
+    /// Like :meth:`Capability.move_to`, for a parameter ``move region``.
     fn move_to<'py>(slf: &Bound<'py, Self>, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
         slf.as_super().get().moved(to, 2)
     }
 
-    /// Lets it go; of memory that was registered it takes back what was derived, so that no copy reaches what
-    /// will be something else. Doing it again does nothing.
+    /// Releases the region; for registered memory, first revokes what was derived, so that no copy reaches
+    /// memory that is reused. Closing again has no effect.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn close(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<(), Failure> {
         let capability = slf.as_super().get();
@@ -425,7 +426,7 @@ fn region(
     Ok(Py::new(py, base.add_subclass(made))?)
 }
 
-/// See [`Domain::create_region`](crate::domain::Domain).
+/// Implements [`Domain::create_region`](crate::domain::Domain).
 pub(crate) fn create(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -434,7 +435,7 @@ pub(crate) fn create(
     region(py, py.detach(|| domain.create_region(options))?, None)
 }
 
-/// See [`Domain::accept`](crate::domain::Domain).
+/// Implements [`Domain::accept`](crate::domain::Domain).
 pub(crate) fn accept(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -447,7 +448,7 @@ pub(crate) fn accept(
     }
 }
 
-/// A descriptor, or an object that has one.
+/// Creates a region from a descriptor, or an object that has one.
 pub(crate) fn of_file(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -458,7 +459,7 @@ pub(crate) fn of_file(
     region(py, py.detach(|| domain.region_of_file(&file, length))?, None)
 }
 
-/// The memory of an object, which stays where it is for as long as the region is there.
+/// Registers the memory of an object, which stays in place as long as the region exists.
 pub(crate) fn register(
     py: Python<'_>,
     domain: &tombolo::Domain,
@@ -469,7 +470,7 @@ pub(crate) fn register(
     region(py, domain.register_memory(address, length)?, Some(memory))
 }
 
-/// All capabilities that this program holds.
+/// Returns all capabilities that this program holds.
 pub(crate) fn capabilities<'py>(
     py: Python<'py>,
     domain: &tombolo::Domain,
@@ -478,7 +479,7 @@ pub(crate) fn capabilities<'py>(
     Ok(all.iter().map(|info| capability_info(py, info)).collect::<PyResult<_>>()?)
 }
 
-/// All regions of the machine.
+/// Returns all regions of the machine.
 pub(crate) fn regions<'py>(
     py: Python<'py>,
     domain: &tombolo::Domain,

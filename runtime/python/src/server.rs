@@ -1,4 +1,4 @@
-//! The serving side.
+//! Serving side of a channel.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};
 
-/// The most calls of a client whose answers may be outstanding.
+/// Maximum number of outstanding calls of a client.
 const MAX_OUTSTANDING: usize = 256;
 
-/// How long an answer waits for room before the server gives its client up.
+/// Timeout for sending an answer, after which the server drops its client.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What servers are made of: stubs say the rest.
+/// Base class of servers; the stubs add the rest.
 #[pyclass(module = "tombolo._native", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct ServerEnd {
@@ -39,31 +39,31 @@ struct State {
     end: End,
     writer: Writer,
     inbox: Vec<u8>,
-    /// Calls that are answered later: ordinals and numbers.
+    /// Calls to be answered later: ordinals and numbers.
     outstanding: Vec<(u16, u32)>,
     calls: u64,
     answers: u64,
     messages: u64,
     unknown: u64,
     malformed: u64,
-    /// Calls with a right that this side was not given.
+    /// Number of calls with a right that was not granted to this side.
     refused: u64,
 }
 
-/// What arrived, and is to be served.
+/// Message that arrived and is to be served.
 struct Incoming<'py> {
     message: Py<Message>,
-    /// 0 for a message that is not answered.
+    /// 0 for a message without an answer.
     call: u32,
     values: Bound<'py, PyTuple>,
 }
 
-/// What one look at the channel found.
+/// Result of one poll of the channel.
 enum Look<'py> {
     Nothing,
-    /// It is done with.
+    /// A message that needs no further action.
     Settled,
-    /// This call was given up, by the client.
+    /// The client has abandoned this call.
     Cancelled(u32),
     Serve(Incoming<'py>),
 }
@@ -121,8 +121,7 @@ impl State {
         Ok(Look::Settled)
     }
 
-    /// Answers a call with results or an exception. What is not an answer goes to the log, and a fault to the
-    /// client.
+    /// Answers a call with results or an exception. An invalid result is logged, and the client gets a fault.
     fn answer(
         &mut self,
         py: Python<'_>,
@@ -193,7 +192,7 @@ impl State {
     }
 }
 
-/// A mistake of a handler: it fails its call, and is logged.
+/// Logs an error of a handler, which fails its call.
 fn report(py: Python<'_>, message: &Message, error: PyErr) {
     let told = || -> PyResult<()> {
         let logger = py.import("logging")?.call_method1("getLogger", ("tombolo",))?;
@@ -212,7 +211,7 @@ impl ServerEnd {
         exclusive(&self.state, "the server")
     }
 
-    /// The next message that is to be served, or whose call was given up, waiting for it.
+    /// Waits for the next message to serve, or a call that was abandoned.
     fn next<'py>(
         &self,
         py: Python<'py>,
@@ -245,7 +244,7 @@ impl ServerEnd {
         }
     }
 
-    /// Has a message served, and answers it if it is a call.
+    /// Serves a message, and answers it if it is a call.
     fn dispatch<'py>(slf: &Bound<'py, Self>, incoming: Incoming<'py>) -> Result<(), Failure> {
         let (py, this) = (slf.py(), slf.get());
         let Incoming { message, call, values } = incoming;
@@ -256,7 +255,7 @@ impl ServerEnd {
             serve.call1(values)
         });
         let passed_on = match &outcome {
-            // Such as that of Ctrl-C: it is not the handler's to decide.
+            // An exception such as that of Ctrl-C, which is not for the handler to decide.
             Err(error) if !error.is_instance_of::<PyException>(py) => Some(error.clone_ref(py)),
             _ => None,
         };
@@ -264,7 +263,7 @@ impl ServerEnd {
             let is_later = matches!(&outcome, Ok(value) if value.is_instance_of::<Later>());
             if !is_later {
                 let (mut state, key) = (this.state()?, (message.get().ordinal, call));
-                // One that was to be answered later, and is answered now.
+                // A call marked for a later answer that is answered now.
                 state.outstanding.retain(|outstanding| *outstanding != key);
                 state.answer(py, message.get(), call, outcome, ANSWER_TIMEOUT)?;
             }
@@ -304,7 +303,7 @@ impl ServerEnd {
         self.about.peer
     }
 
-    /// The other end, to which rights go and from which they come.
+    /// The other end of the channel, as the recipient or source of rights.
     #[getter]
     fn far_end(&self) -> Result<FarEnd, Failure> {
         FarEnd::of(&self.about)
@@ -316,14 +315,14 @@ impl ServerEnd {
         &self.about.peer_node
     }
 
-    /// What serves.
+    /// The object that handles the calls.
     #[getter]
     fn handler(&self, py: Python<'_>) -> Py<PyAny> {
         self.handler.clone_ref(py)
     }
 
-    /// What has passed: calls, answers, one-way messages (`messages`), those that were unknown or malformed,
-    /// and calls that brought a right which was not given (`refused`).
+    /// The counters: calls, answers, one-way messages (`messages`), unknown or malformed ones, and calls with
+    /// a right that was not granted (`refused`).
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let state = self.state()?;
@@ -337,11 +336,12 @@ impl ServerEnd {
         Ok(dict)
     }
 
-    /// Takes one message, waiting for it up to `timeout` seconds, and answers it if it is a call. False if
-    /// none came.
+    /// Serves one message, waiting for it up to `timeout` seconds, and answers it if it is a call. Returns
+    /// False if there was none.
     ///
-    /// What the handler raises fails its call alone: it is logged (logger ``tombolo``), and the client is
-    /// told that the call is not served. Raised are the end of the channel, and what is no ``Exception``.
+    /// An exception of the handler fails only its call: it is logged (logger ``tombolo``), and the client is
+    /// told that the call was not served. The end of the channel, and exceptions that are not an
+    /// ``Exception``, are raised.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
         match slf.get().next(slf.py(), timeout.0, false)? {
@@ -364,7 +364,7 @@ impl ServerEnd {
         }
     }
 
-    /// Closes the channel: calls that wait for their answers get none. Doing it again does nothing.
+    /// Closes the channel: outstanding calls get no answer. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         self.state()?.end.close();
         Ok(())
@@ -379,8 +379,8 @@ impl ServerEnd {
         self.state()?.end.arm(for_room)
     }
 
-    /// What arrived, to be served elsewhere: a message, its number and its values, or nothing, a number and
-    /// nothing of a call that was given up. None if nothing is there.
+    /// Takes a message to serve it elsewhere: the message, its number and its values; for an abandoned call
+    /// None, its number and None. Returns None if there is no message.
     #[expect(clippy::type_complexity, reason = "a tuple of Python's")]
     fn _take<'py>(
         &self,
@@ -398,7 +398,7 @@ impl ServerEnd {
         }
     }
 
-    /// Answers a call that is outstanding: with a value, or with an exception.
+    /// Answers an outstanding call with a value or an exception.
     #[pyo3(signature = (message, call, value, error = None, timeout = Seconds(Duration::from_secs(30))))]
     fn _answer(
         &self,
@@ -444,7 +444,7 @@ impl ServerEnd {
     }
 }
 
-/// A call that is answered later: from :func:`later`, which a handler calls, and then returns this.
+/// A call that is answered later: a handler gets it from :func:`later`, and returns it.
 #[pyclass(module = "tombolo", frozen, skip_from_py_object)]
 #[derive(Debug)]
 pub(crate) struct Later {
@@ -461,7 +461,7 @@ impl Later {
 
 #[pymethods]
 impl Later {
-    /// The server that the call came to.
+    /// The server that received the call.
     #[getter]
     fn server(&self, py: Python<'_>) -> Py<ServerEnd> {
         self.server.clone_ref(py)
@@ -494,11 +494,11 @@ impl Later {
 }
 
 thread_local! {
-    /// What a handler of this thread is serving.
+    /// Message that a handler on this thread is serving.
     static CURRENT: std::cell::RefCell<Option<Later>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Until it is dropped, a message is the current one of its thread.
+/// Marks a message as the current one of its thread, until this is dropped.
 struct Current {
     before: Option<Later>,
 }
@@ -522,13 +522,14 @@ fn current(py: Python<'_>) -> Result<Later, Failure> {
     current.ok_or_else(|| Failure::invalid("no handler is called in this thread"))
 }
 
-/// From a handler: the server that calls it, to send its client events.
+/// For handlers: returns the server that calls the handler, to send events to its client.
 #[pyfunction]
 pub(crate) fn current_server(py: Python<'_>) -> Result<Py<ServerEnd>, Failure> {
     Ok(current(py)?.server)
 }
 
-/// From a handler: has the call that is served answered later. The handler returns what this returns.
+/// For handlers: marks the current call to be answered later. The handler has to return the result of this
+/// function.
 #[pyfunction]
 pub(crate) fn later(py: Python<'_>) -> Result<Later, Failure> {
     let later = current(py)?;

@@ -1,4 +1,4 @@
-//! Functions that programs start on any node: what `tombolo.tasks` is made of.
+//! Functions that programs start on any node: the native part of `tombolo.tasks`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -45,14 +45,14 @@ impl From<Stop> for Failure {
     }
 }
 
-/// The name of a function, with the types of its argument and result.
+/// Name of a function, with the types of its argument and result.
 type Names = (String, String, String);
 
 fn signature((name, argument, result): &Names) -> Result<Signature, Failure> {
     Ok(Signature::new(name, argument, result)?)
 }
 
-/// The number by which a worker is told of a function.
+/// The number of a function in messages to workers.
 #[pyfunction]
 pub(crate) fn function_number(names: Names) -> Result<u64, Failure> {
     Ok(signature(&names)?.number())
@@ -72,7 +72,7 @@ pub(crate) struct TasksEnd {
 
 #[pymethods]
 impl TasksEnd {
-    /// Starts workers of a program: its file and arguments.
+    /// Starts workers of a program, given by its file and arguments.
     #[new]
     fn new(
         py: Python<'_>,
@@ -99,7 +99,8 @@ impl TasksEnd {
         Ok(JoinEnd::new(tasks.go_bytes(&signature(&names)?, argument)?, names))
     }
 
-    /// Node, tasks that have ended, tasks that it has, and whether it lives, of each worker.
+    /// For each worker its node, the number of tasks that have ended, the number of tasks it has, and whether
+    /// it is alive.
     fn workers(&self) -> Result<Vec<(String, u64, u32, bool)>, Failure> {
         let tasks = exclusive(&self.tasks, "the tasks")?;
         let workers = tasks.as_ref().map(Tasks::workers).unwrap_or_default();
@@ -120,7 +121,7 @@ impl TasksEnd {
 impl Drop for TasksEnd {
     fn drop(&mut self) {
         if let Some(tasks) = self.tasks.get_mut().ok().and_then(Option::take) {
-            // The thread that it waits for may have Python told of a task's end.
+            // The thread that is awaited may call Python to report the end of a task.
             Python::attach(|py| py.detach(|| drop(tasks)));
         }
     }
@@ -134,12 +135,12 @@ pub(crate) struct JoinEnd {
     handle: Mutex<JoinHandle<Vec<u8>>>,
 }
 
-/// Calls Python when a task has ended.
+/// Calls a Python function when a task has ended.
 struct Tell(Py<PyAny>);
 
 impl Wake for Tell {
     fn wake(self: Arc<Self>) {
-        // An interpreter that ends waits for nothing.
+        // An interpreter that is shutting down waits for nothing.
         let _ = Python::try_attach(|py| self.0.call0(py).map_err(|error| error.write_unraisable(py, None)));
     }
 }
@@ -165,7 +166,7 @@ impl JoinEnd {
         self.canceller.cancel();
     }
 
-    /// Waits for its result, other Python threads running meanwhile.
+    /// Waits for the result while other Python threads run.
     fn wait<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyBytes>, Failure> {
         let until = Until::new(timeout.0);
         let mut handle = exclusive(&self.handle, "the task")?;
@@ -181,7 +182,7 @@ impl JoinEnd {
         }
     }
 
-    /// A tuple with its result, if it has ended; otherwise `told` is called once it has, on any thread.
+    /// A tuple with the result, if the task has ended; otherwise `told` is called once it has, on any thread.
     fn poll<'py>(&self, py: Python<'py>, told: Py<PyAny>) -> Result<Option<Bound<'py, PyTuple>>, Failure> {
         let waker = Waker::from(Arc::new(Tell(told)));
         let mut handle = exclusive(&self.handle, "the task")?;
@@ -192,7 +193,7 @@ impl JoinEnd {
     }
 }
 
-/// What a worker is to its starter. It stays on the thread that made it.
+/// A worker's connection to its starter. It must stay on the thread that created it.
 #[pyclass(module = "tombolo", unsendable)]
 pub(crate) struct EmploymentEnd {
     employment: Employment,
@@ -200,7 +201,7 @@ pub(crate) struct EmploymentEnd {
 
 #[pymethods]
 impl EmploymentEnd {
-    /// Of this program, which was started as a worker.
+    /// Connects this program, which was started as a worker.
     #[new]
     fn new(domain: &Domain) -> Result<EmploymentEnd, Failure> {
         match Employment::of(&domain.domain)? {
@@ -213,8 +214,8 @@ impl EmploymentEnd {
         self.employment.as_raw_fd()
     }
 
-    /// A task to be begun: its number, that of its function, and its argument; with None for the function, a
-    /// task to be cancelled. None when nothing has come.
+    /// The next instruction: for a task to start its number, that of its function, and its argument; with
+    /// None as the function, a task to cancel. None if nothing has arrived.
     #[allow(clippy::type_complexity, reason = "a tuple is what Python takes apart")]
     fn next<'py>(
         &mut self,
@@ -228,13 +229,13 @@ impl EmploymentEnd {
         }))
     }
 
-    /// Takes in what has come; whether something had. Then its descriptor becomes readable with what comes
-    /// next.
+    /// Handles what has arrived; returns whether there was anything. Afterwards the descriptor becomes
+    /// readable with the next message.
     fn hear(&mut self) -> Result<bool, Failure> {
         Ok(self.employment.wait(Duration::ZERO)?)
     }
 
-    /// A task has ended or waits for the first time, after it ran for this time in seconds.
+    /// Records that a task has ended or waits for the first time, after it ran for this time in seconds.
     fn released(&mut self, seconds: f64) -> Result<(), Failure> {
         self.employment.ran(Duration::try_from_secs_f64(seconds).unwrap_or_default());
         Ok(self.employment.want(1)?)
@@ -244,7 +245,7 @@ impl EmploymentEnd {
         Ok(self.employment.returned(task, Ok(result.to_vec()))?)
     }
 
-    /// How a task failed: `unknown`, `argument`, `cancelled`, or anything else for an exception.
+    /// Reports how a task failed: `unknown`, `argument`, `cancelled`, or anything else for an exception.
     fn failed(&mut self, task: u32, how: &str, text: &str) -> Result<(), Failure> {
         let kind = match how {
             "unknown" => FailureKind::UnknownFunction,
@@ -264,7 +265,7 @@ impl EmploymentEnd {
         Ok(JoinEnd::new(handle, names))
     }
 
-    /// Sends what tasks have cancelled.
+    /// Sends the cancellations of tasks.
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.employment.flush()?)
     }

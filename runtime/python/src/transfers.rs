@@ -16,13 +16,13 @@ use crate::passing::Right;
 use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of};
 use crate::wait::Seconds;
 
-/// The kind of a buffer.
+/// Kind of rights to buffers.
 const BUFFER: u8 = 4;
 
-/// The bulk channel beside a channel of typed messages: from :meth:`Channel.open_bulk`.
+/// The bulk channel beside a channel for typed messages: from :meth:`Channel.open_bulk`.
 ///
-/// What :meth:`move_to` and :meth:`share` return are parameters of an interface, and the other end claims
-/// them::
+/// :meth:`move_to` and :meth:`share` return values for parameters of an interface, which the other end
+/// claims::
 ///
 ///    transfers = channel.open_bulk(domain, [pool])
 ///    with stubs.BuffersClient(channel) as client:
@@ -35,7 +35,7 @@ pub(crate) struct Transfers {
     transfers: Mutex<Option<tombolo::bulk::Transfers>>,
 }
 
-/// A buffer that is not there is the peer's fault; what else went wrong is not.
+/// Converts an error: a buffer that does not exist is the peer's fault, other errors are not.
 fn refused(error: Error) -> Failure {
     match error {
         Error::Bulk(BulkError::NoTransfer { .. } | BulkError::OtherVerb) => {
@@ -45,7 +45,7 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// See [`Channel::open_bulk`](crate::channel::Channel).
+/// Implements [`Channel::open_bulk`](crate::channel::Channel).
 pub(crate) fn open(
     py: Python<'_>,
     channel: &mut tombolo::Channel,
@@ -70,8 +70,8 @@ impl Transfers {
 
 #[pymethods]
 impl Transfers {
-    /// Moves a buffer, or several as one transfer, to the other end: a :class:`Right` for a ``move buffer``,
-    /// or a list of them.
+    /// Moves a buffer, or several in one transfer, to the other end: returns a :class:`Right` for a ``move
+    /// buffer``, or a list of them.
     #[pyo3(signature = (buffers, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, timeout=30.0)")]
     fn move_to<'py>(
@@ -106,8 +106,8 @@ impl Transfers {
         }
     }
 
-    /// Lends a buffer to the other end to read: a :class:`Right` for a ``copy buffer``, and the
-    /// :class:`Shared` that stays here.
+    /// Shares a buffer with the other end: returns a :class:`Right` for a ``copy buffer``, and the
+    /// :class:`Shared` that this side keeps.
     #[pyo3(signature = (buffer, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffer, timeout=30.0)")]
     fn share<'py>(
@@ -133,9 +133,9 @@ impl Transfers {
         }
     }
 
-    /// Claims the buffer that a message names, once: a :class:`Buffer` of one that was moved, a
-    /// :class:`Shared` of one that was lent. ``RightRefused`` when there is none; a handler that lets that
-    /// pass refuses the call.
+    /// Claims the buffer that a message refers to, once: a :class:`Buffer` if it was moved, a :class:`Shared`
+    /// if it was shared. Raises ``RightRefused`` if there is none; a handler that does not catch this refuses
+    /// the call.
     #[pyo3(signature = (right, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, right, timeout=30.0)")]
     fn claim<'py>(
@@ -160,14 +160,14 @@ impl Transfers {
         }
     }
 
-    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers to
-    /// come back.
+    /// Handles what has arrived, without waiting, and returns dropped buffers. For programs that wait for
+    /// buffers to come back.
     fn settle(&self, py: Python<'_>) -> Result<(), Failure> {
         let transfers = self.get()?;
         Ok(py.detach(|| transfers.settle())?)
     }
 
-    /// Closes it. Doing it again does nothing.
+    /// Closes the bulk channel. Closing again has no effect.
     fn close(&self, py: Python<'_>) {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(transfers));

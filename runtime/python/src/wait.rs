@@ -1,4 +1,4 @@
-//! Waiting without keeping Python from anything else.
+//! Waiting, during which other Python threads can run.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -11,13 +11,13 @@ use tombolo::Error;
 
 use crate::failure::Failure;
 
-/// How long a wait goes on before Python is asked whether a signal, such as that of Ctrl-C, is to be handled.
+/// Duration of a wait before Python checks for signals, for example that of Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
-/// How long is waited where nothing is said.
+/// Default timeout, in seconds.
 pub(crate) const DEFAULT_TIMEOUT: f64 = 30.0;
 
-/// Seconds, as Python says them.
+/// Duration in seconds, as given by Python.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seconds(pub(crate) Duration);
 
@@ -28,7 +28,7 @@ impl Seconds {
                 "a timeout of {seconds} s: give seconds from 0 to math.inf"
             )));
         }
-        // What is too long to be counted is as good as for ever: some 584 years.
+        // A longer duration is limited to the longest that can be counted, some 584 years.
         let longest = Duration::from_nanos(u64::MAX);
         Ok(Seconds(Duration::try_from_secs_f64(seconds).map_or(longest, |duration| duration.min(longest))))
     }
@@ -42,7 +42,7 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
     }
 }
 
-/// When a wait ends.
+/// Deadline of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Until {
     timeout: Duration,
@@ -54,7 +54,7 @@ impl Until {
         Until { timeout, end: Instant::now().checked_add(timeout) }
     }
 
-    /// As what is left of a timeout, as errors say it.
+    /// Reports `timeout` in errors, for a wait that is the rest of a longer one.
     pub(crate) fn of(self, timeout: Duration) -> Until {
         Until { timeout, ..self }
     }
@@ -68,7 +68,7 @@ impl Until {
     }
 }
 
-/// Waits in slices, other Python threads running meanwhile. `once` waits as long as it is told, or ends with
+/// Waits in slices while other Python threads run. `once` waits as long as its argument says, or returns
 /// [`Error::TimedOut`].
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn wait<T: Send>(
     }
 }
 
-/// Wakes the thread that waits for a future.
+/// Waker for the thread that waits for a future.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
@@ -97,8 +97,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future, other Python threads running meanwhile. When a signal raises an exception the future
-/// is dropped, and with it what it asked for.
+/// Waits for a future while other Python threads run. If a signal raises an exception, the future is dropped,
+/// which cancels its request.
 pub(crate) fn wait_on<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = Result<T, Error>> + Send,
@@ -120,16 +120,15 @@ pub(crate) fn wait_on<T: Send>(
     }
 }
 
-/// Does work that neither is a future nor can be cut into slices on a thread of its own, and waits for it.
-/// When a signal raises an exception meanwhile, the caller does not take the result, and it is dropped when
-/// it comes.
+/// Runs work that is neither a future nor divisible into slices on a separate thread, and waits for it. If a
+/// signal raises an exception meanwhile, the result is dropped when it arrives.
 pub(crate) fn wait_apart<T: Send + 'static, E: Into<Failure> + Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Failure> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let started = thread::Builder::new().name("tombolo-wait".into()).spawn(move || {
-        // The waiting thread may be gone.
+        // The waiting thread may have ended.
         let _ = sender.send(work());
     });
     started.map_err(|error| Failure::new("System", format!("cannot start a thread to wait on: {error}")))?;

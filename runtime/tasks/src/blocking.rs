@@ -1,7 +1,7 @@
-//! Tasks that block: each has a thread for its stack, and runs when its worker has it run.
+//! Blocking tasks: each has a thread for its stack, and runs when its worker schedules it.
 //!
-//! The thread of the worker and that of the task take turns: one of the two runs. So a worker runs one of its
-//! tasks at a time, whatever these are made of, and measures them alike.
+//! The thread of the worker and that of the task take turns; only one of the two runs. So a worker runs one
+//! of its tasks at a time, blocking or not, and measures all of them in the same way.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,20 +12,20 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// How long to wait at a time for something to happen.
+/// Timeout of a wait that is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// What a function returned: bytes of its result, or what went wrong.
+/// Return value of a function: the encoded result, or an error message.
 type Returned = Result<Vec<u8>, String>;
 
-/// Runs a task on a thread, and says how it ended, and to whom.
+/// Runs a task on a thread; returns how it ended, and the turns to report that to.
 type Work = Box<dyn FnOnce() -> (Arc<Turns>, thread::Result<Returned>) + Send>;
 
-/// A task was cancelled: it is to return soon, and what it returns is of no interest.
+/// Error in a task that was cancelled: it should return soon, and its result is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cancelled;
 
-/// Threads of tasks that have ended, for others to come.
+/// Pool of idle threads, kept for further tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     idle: Mutex<Vec<Sender<Option<Work>>>>,
@@ -36,7 +36,7 @@ impl Threads {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a thread do this.
+    /// Runs `work` on a thread.
     fn run(self: &Arc<Self>, work: Work) -> Result<(), std::io::Error> {
         if let Some(idle) = self.lock().pop() {
             // An idle thread receives until it is told to end.
@@ -49,7 +49,7 @@ impl Threads {
         let serve = move || {
             while let Ok(Some(work)) = receiver.recv() {
                 let (turns, end) = work();
-                // Idle before the worker goes on, so that the next task finds it.
+                // Idle before the worker continues, so that the next task finds this thread.
                 if let Some(threads) = threads.upgrade() {
                     threads.lock().push(of_thread.clone());
                 }
@@ -71,11 +71,11 @@ impl Drop for Threads {
 }
 
 thread_local! {
-    /// The task that this thread runs.
+    /// Task that this thread runs.
     static CURRENT: RefCell<Option<Arc<Turns>>> = const { RefCell::new(None) };
 }
 
-/// Whose turn it is: the worker's or the task's.
+/// Handover between the thread of the worker and that of the task.
 #[derive(Debug, Default)]
 struct Turns {
     state: Mutex<State>,
@@ -86,7 +86,7 @@ struct Turns {
 struct State {
     is_tasks: bool,
     cancelled: bool,
-    /// How it ended, with its panic if that was how.
+    /// How the task ended; with the payload if it panicked.
     end: Option<thread::Result<Returned>>,
     waker: Option<Waker>,
 }
@@ -101,14 +101,14 @@ impl Turns {
         self.changed.wait_while(state, other).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of the worker's thread: has the task run until it waits for something or ends.
+    /// Called by the worker's thread: lets the task run until it waits or ends.
     fn give<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.is_tasks = true;
         self.changed.notify_one();
         self.until(state, false)
     }
 
-    /// Of the task's thread: has the worker run until it resumes the task.
+    /// Called by the task's thread: lets the worker run until it resumes the task.
     fn give_back(&self) {
         let mut state = self.lock();
         state.is_tasks = false;
@@ -116,7 +116,7 @@ impl Turns {
         drop(self.until(state, true));
     }
 
-    /// Of the task's thread: the task has ended.
+    /// Called by the task's thread: ends the task.
     fn end(&self, end: thread::Result<Returned>) {
         let mut state = self.lock();
         state.end = Some(end);
@@ -125,13 +125,13 @@ impl Turns {
     }
 }
 
-/// A task that blocks, as a light thread: polled, its thread runs until it waits or ends. Dropped before it
-/// has ended, it is cancelled, and runs until it returns.
+/// Future of a blocking task: polling it runs its thread until it waits or ends. Dropping it before it has
+/// ended cancels the task and runs it until it returns.
 pub(crate) struct Blocking<F> {
     threads: Arc<Threads>,
     body: Option<F>,
     turns: Arc<Turns>,
-    /// Nothing of it runs any more.
+    /// Set once the task has ended, or its thread could not be started.
     over: bool,
 }
 
@@ -182,11 +182,11 @@ impl<F> Drop for Blocking<F> {
     }
 }
 
-/// Waits for a future. On the thread of a task, other tasks of the worker run meanwhile; elsewhere the thread
-/// waits.
+/// Waits for a future. On the thread of a task, other tasks of the worker run meanwhile; on any other thread
+/// it blocks.
 ///
 /// # Errors
-/// [`Cancelled`], when the task of this thread was.
+/// [`Cancelled`] if the task of this thread was cancelled.
 pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
     let mut future = pin!(future);
     let current = CURRENT.with(|current| current.borrow().clone());
@@ -206,7 +206,7 @@ pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
     }
 }
 
-/// Whether this thread runs a task of a worker, which [`block_on`] lets others run for.
+/// Whether this thread runs a task of a worker, for which [`block_on`] lets other tasks run.
 #[must_use]
 pub fn is_task() -> bool {
     CURRENT.with(|current| current.borrow().is_some())
@@ -225,7 +225,7 @@ fn wait_alone<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
-            // What it waits for has a deadline of its own.
+            // The future has a deadline of its own.
             Poll::Pending => thread::park_timeout(AWHILE),
         }
     }
@@ -276,9 +276,9 @@ mod tests {
             }
         }
         assert_eq!(most.load(Ordering::SeqCst), 1);
-        // Those that come later find the threads of those that have ended.
+        // Later tasks reuse the threads of tasks that have ended.
         let before = threads.lock().len();
-        // The first had ended before the second began.
+        // The first task had ended before the second began.
         assert_eq!(before, 19);
         assert_eq!(poll(&mut Box::pin(task(&threads, || Ok(vec![])))), Poll::Ready(Ok(vec![])));
         assert_eq!(threads.lock().len(), before);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(poll(&mut waits), Poll::Pending);
         drop(waits);
         assert_eq!(returned.load(Ordering::SeqCst), 1);
-        // One that has not begun does not.
+        // A task that has not begun never runs.
         let counts = Arc::clone(&returned);
         drop(task(&threads, move || {
             counts.fetch_add(1, Ordering::SeqCst);

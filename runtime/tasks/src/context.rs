@@ -1,4 +1,4 @@
-//! What a task knows of its worker.
+//! Context of a task: its worker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,10 +13,10 @@ use crate::TaskError;
 use crate::handle::{JoinHandle, Slot, Starts};
 use crate::signature::{Function, Signature};
 
-/// How long a blocking join of a task that a task has started waits.
+/// Timeout of a blocking join of a task started by a task.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The worker of a task: its domain, its hubs, and how it starts other tasks.
+/// Worker of a task: its domain, its hubs, and starting of further tasks.
 #[derive(Clone, Debug)]
 pub struct Context {
     worker: Arc<Worker>,
@@ -27,12 +27,12 @@ pub struct Context {
 struct Worker {
     domain: Domain,
     hubs: OnceLock<Task>,
-    /// Names and numbers of nodes.
+    /// Nodes of the machine, queried on first use.
     nodes: OnceLock<Vec<tombolo::nodes::NodeInfo>>,
     children: Arc<Children>,
 }
 
-/// The tasks that the tasks of a worker have started, and what is to be sent about them.
+/// Tasks started by the tasks of a worker, and the messages to send about them.
 #[derive(Debug)]
 pub(crate) struct Children {
     state: Mutex<State>,
@@ -56,12 +56,12 @@ impl Children {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent to the starter.
+    /// Takes the messages to send to the starter.
     pub(crate) fn take_outbox(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.lock().outbox)
     }
 
-    /// One of them has ended; false when it was not one.
+    /// Records that a task has ended; returns false for an unknown task.
     pub(crate) fn ended(&self, number: u32, end: End) -> bool {
         let slot = self.lock().slots.remove(&number);
         slot.map(|slot| slot.settle(end)).is_some()
@@ -87,7 +87,7 @@ impl Starts for Children {
         let mut message = Vec::new();
         Message::Cancel(task).encode(&mut message);
         self.lock().outbox.push(message);
-        // The worker's own thread looks at its outbox after each task.
+        // The worker's own thread checks its outbox after each task.
         if std::thread::current().id() != self.thread {
             self.waker.wake();
         }
@@ -100,21 +100,21 @@ impl Context {
         Context { worker: Arc::new(Worker { domain, hubs, nodes, children }), node: None }
     }
 
-    /// The domain of the worker.
+    /// Domain of the worker.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.worker.domain
     }
 
-    /// The node of the worker.
+    /// Name of the node that the worker runs on.
     #[must_use]
     pub fn node_name(&self) -> &str {
         self.worker.domain.node_name()
     }
 
-    /// Hubs, which all tasks of the worker use as one task of `tombolo-hubs`: by futures, each of which waits
-    /// for itself. A resource is owned by the worker; a task that locks one against others of its worker
-    /// attaches a [`Task`] of its own.
+    /// Returns the hubs, which all tasks of the worker use as one task of `tombolo-hubs`, through futures
+    /// that wait independently. A resource is owned by the worker; to exclude other tasks of the same worker,
+    /// attach a separate [`Task`].
     ///
     /// # Errors
     /// [`HubError::Tombolo`].
@@ -126,10 +126,10 @@ impl Context {
         self.worker.hubs.get().ok_or_else(|| HubError::from(Error::WouldBlock))
     }
 
-    /// The same, which starts tasks on this node.
+    /// Returns the same context, which starts tasks on this node only.
     ///
     /// # Errors
-    /// [`TaskError::Tombolo`]: no such node.
+    /// [`TaskError::Tombolo`] if the node does not exist.
     pub fn on(&self, node: &str) -> Result<Context, TaskError> {
         let worker = &self.worker;
         if worker.nodes.get().is_none() {
@@ -140,7 +140,7 @@ impl Context {
         Ok(Context { worker: Arc::clone(worker), node: Some(nodes[position].id.0) })
     }
 
-    /// Starts a task on any worker, this one included. When it cannot be, its end says so.
+    /// Starts a task on any worker, including this one. If that fails, joining it returns the error.
     ///
     /// # Errors
     /// [`TaskError::TooLong`].
@@ -153,7 +153,7 @@ impl Context {
         Ok(self.start(function.name(), function.number(), &argument))
     }
 
-    /// Starts a task of a function that is known by its signature, with the bytes of its argument.
+    /// Starts a task of a function identified by its signature, with an encoded argument.
     ///
     /// # Errors
     /// [`TaskError::TooLong`], [`TaskError::BadValue`].

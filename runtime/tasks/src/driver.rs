@@ -1,4 +1,4 @@
-//! The thread of a starter: it hands tasks to workers and hears how they end.
+//! Thread of a starter: assigns tasks to workers and receives their results.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use crate::handle::{Slot, Starts};
 use crate::restart::{Place, RESTARTS, Restarter};
 use crate::starter::end_all;
 
-/// How long to wait at a time for something to happen.
+/// Timeout of a wait that is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// The most messages of one worker that are handled before others have their turn.
+/// Maximum number of messages of one worker that are handled before the others get a turn.
 const TURN: usize = 64;
 
-/// How long the exit of a worker is waited for whose channel has ended: it says how it died.
+/// Timeout for the exit of a worker whose channel has ended, which tells how it died.
 const EXIT: Duration = Duration::from_millis(100);
 
-/// How long workers that were asked to end are waited for, together.
+/// Timeout for all workers to end after they were asked to.
 const GONE: Duration = Duration::from_secs(5);
 
-/// A worker that has connected.
+/// Worker that has connected.
 #[derive(Debug)]
 pub(crate) struct Employed {
     pub(crate) child: Child,
@@ -38,7 +38,7 @@ pub(crate) struct Employed {
     pub(crate) speed: u32,
 }
 
-/// What the threads of the program and the driver share.
+/// State shared by the threads of the program and the driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -49,9 +49,9 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    /// The tasks of this program that have not ended.
+    /// Tasks of this program that have not ended.
     slots: HashMap<u32, Arc<Slot>>,
-    /// The driver waits, or is about to: it has to be woken.
+    /// Set while the driver waits, or is about to: it has to be woken.
     idle: bool,
     stopped: bool,
 }
@@ -113,9 +113,9 @@ impl Starts for Shared {
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     set: WaitSet<Link<WorkerId>>,
-    /// The channel of each worker that lives.
+    /// Channel of each worker that is alive.
     tokens: Vec<Option<Token>>,
-    /// Every worker that there was, with the index of its place.
+    /// All workers so far, each with the index of its place.
     children: Vec<(Child, usize)>,
     places: Vec<Place>,
     restarter: Restarter,
@@ -123,7 +123,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// With these workers; others of the service that `listener` has come in their places when they die.
+    /// Starts a driver with these workers. When one dies, a new one that connects to `listener` takes its
+    /// place.
     pub(crate) fn start(
         workers: Vec<Employed>,
         domain: &Domain,
@@ -170,7 +171,7 @@ impl Driver {
         for slot in slots.into_values() {
             slot.settle(End::Failed(Failure::new(FailureKind::Lost).with_text(why.clone())));
         }
-        // Workers end with their channels; one that computes is killed.
+        // Workers end with their channels; one that is computing is killed.
         drop(self.set);
         end_all(self.children.iter().map(|(child, _)| child));
         self.restarter.end();
@@ -180,7 +181,7 @@ impl Driver {
         }
     }
 
-    /// Until it is stopped.
+    /// Runs until it is stopped.
     fn serve(&mut self) -> Result<(), Error> {
         loop {
             let (now, mut ended) = (self.shared.now(), Vec::new());
@@ -270,7 +271,7 @@ impl Driver {
         self.message = message;
     }
 
-    /// Takes in workers that were started again.
+    /// Adds the workers that were restarted.
     fn take_in_workers(&mut self) -> Result<(), Error> {
         while let Some((index, started)) = self.restarter.take() {
             let shared = Arc::clone(&self.shared);
@@ -294,7 +295,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A worker has ended, or is to be left. Another one comes in its place, unless too many have.
+    /// Handles the end of a worker, or drops one that misbehaves. A new one is started in its place, unless
+    /// the limit of restarts is reached.
     fn end(&mut self, token: Token, why: &dyn std::fmt::Display) {
         let Some(link) = self.set.remove(token) else { return };
         let worker = link.of;
@@ -304,7 +306,7 @@ impl Driver {
         let why = match child.wait(EXIT) {
             Ok(exit) => format!("domain {}: {exit}", child.id()),
             Err(_) => {
-                // It lives, and breaks the protocol, or its node is lost.
+                // It is alive but broke the protocol, or its node is lost.
                 let _ = child.kill();
                 format!("domain {}: {why}", child.id())
             }

@@ -1,4 +1,4 @@
-//! What a worker is to its starter: the channel between them, and the count of the tasks that it has at hand.
+//! A worker's connection to its starter: the channel, and the number of tasks at hand.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,16 +14,16 @@ use crate::context::{Children, Context};
 use crate::executor::ended_with;
 use crate::{STARTER_VARIABLE, options};
 
-/// Work that a worker has at hand, so that it does not wait for the next task: for this long, and this many
-/// tasks.
+/// Amount of work that a worker requests in advance, so that it does not wait for its next task: a duration,
+/// and limits for the number of tasks.
 const AT_HAND: Duration = Duration::from_micros(200);
 const TASKS_AT_HAND: std::ops::RangeInclusive<u32> = 2..=64;
 
-/// A channel with what it had no room for yet.
+/// Channel with the messages that it had no room for.
 #[derive(Debug)]
 pub(crate) struct Link<K> {
     pub(crate) channel: Channel,
-    /// What the program knows of its other end.
+    /// State of the program for the other end.
     pub(crate) of: K,
     pub(crate) outbox: VecDeque<Vec<u8>>,
 }
@@ -40,8 +40,8 @@ impl<K> Waited for Link<K> {
     }
 }
 
-/// Sends, or keeps for when there is room. Both sides go on receiving meanwhile, so that neither waits for
-/// the other for ever; what is kept is bounded by the number of tasks.
+/// Sends a message, or queues it until there is room. Both sides continue to receive meanwhile, so that they
+/// do not deadlock; the number of tasks bounds the queue.
 pub(crate) fn send<K>(set: &mut WaitSet<Link<K>>, token: Token, message: Vec<u8>) -> Result<(), Error> {
     match set.get(token) {
         None => return Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn send<K>(set: &mut WaitSet<Link<K>>, token: Token, message: Vec<u8>
     Ok(())
 }
 
-/// Sends what was kept, as far as there is room.
+/// Sends queued messages, as far as there is room.
 pub(crate) fn flush<K>(set: &mut WaitSet<Link<K>>, token: Token) -> Result<(), Error> {
     let Some(link) = set.get_mut(token).filter(|link| !link.outbox.is_empty()) else { return Ok(()) };
     while let Some(message) = link.outbox.front() {
@@ -72,12 +72,12 @@ pub(crate) fn flush<K>(set: &mut WaitSet<Link<K>>, token: Token) -> Result<(), E
     Ok(())
 }
 
-/// Why a worker ends.
+/// Reason for the end of a worker.
 #[derive(Debug)]
 pub enum Stop {
-    /// With its starter.
+    /// The starter has ended.
     Starter,
-    /// Something failed.
+    /// An operation failed.
     Failed(Error),
 }
 
@@ -90,30 +90,30 @@ impl From<Error> for Stop {
     }
 }
 
-/// The channel to the starter. It is not borrowed while a task runs.
+/// Channel to the starter. It is not borrowed while a task runs.
 pub(crate) type SharedSet = Rc<RefCell<WaitSet<Link<()>>>>;
 
-/// What a starter has its worker do.
+/// Instruction from the starter to a worker.
 #[derive(Debug)]
 pub enum Instruction {
-    /// Begin a task.
+    /// Starts a task.
     Start {
-        /// Its number.
+        /// Number of the task.
         task: u32,
-        /// The [number](crate::Signature::number) of its function.
+        /// [Number](crate::Signature::number) of its function.
         function: u64,
-        /// Bytes of its argument.
+        /// Encoded argument.
         argument: Vec<u8>,
     },
-    /// End a task, if it is there.
+    /// Cancels a task, if it exists.
     Cancel(u32),
 }
 
-/// What a worker is to its starter, for programs that run tasks in an event loop of their own;
-/// [`Functions::run_worker`](crate::Functions::run_worker) has one.
+/// Worker side of the connection to a starter, for programs that run tasks in an event loop of their own;
+/// [`Functions::run_worker`](crate::Functions::run_worker) includes one.
 ///
-/// Each task is told of once when it has [ended](Self::ended), and each is counted as [released](Self::want)
-/// once: when it has ended, or waits for something for the first time.
+/// Report each task exactly once as [ended](Self::ended), and count it exactly once as
+/// [released](Self::want): when it has ended, or waits for the first time.
 #[derive(Debug)]
 pub struct Employment {
     set: SharedSet,
@@ -121,11 +121,11 @@ pub struct Employment {
     children: Arc<Children>,
     context: Context,
     message: Vec<u8>,
-    /// Tasks that were asked for and have neither ended nor waited.
+    /// Number of tasks that were requested and have neither ended nor waited.
     at_hand: u32,
-    /// How many these are to be.
+    /// Target for that number.
     target: u32,
-    /// How long a task runs until it ends or waits, on average.
+    /// Average time that a task runs until it ends or waits.
     mean_ns: u64,
 }
 
@@ -133,7 +133,7 @@ impl Employment {
     /// Connects to the starter, if this program was started as a worker.
     ///
     /// # Errors
-    /// [`Stop`] when the starter is gone.
+    /// [`Stop`] if the starter has ended.
     pub fn of(domain: &Domain) -> Result<Option<Employment>, Stop> {
         match std::env::var(STARTER_VARIABLE) {
             Ok(starter) => Employment::connect(domain.clone(), &starter).map(Some),
@@ -162,7 +162,7 @@ impl Employment {
         Ok(employment)
     }
 
-    /// What its tasks know of it.
+    /// Context for the tasks of this worker.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
@@ -176,7 +176,7 @@ impl Employment {
         (Rc::clone(&self.set), self.token)
     }
 
-    /// The next instruction that has come.
+    /// Returns the next instruction that has arrived.
     ///
     /// # Errors
     /// [`Stop`].
@@ -209,7 +209,7 @@ impl Employment {
         }
     }
 
-    /// A task has ended or waits, for the first time, after it ran for this long.
+    /// Records that a task has ended or waits for the first time, after it ran for this long.
     pub fn ran(&mut self, ran: Duration) {
         let ran = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
         self.mean_ns = if self.mean_ns == 0 { ran } else { self.mean_ns / 8 * 7 + ran / 8 };
@@ -218,7 +218,7 @@ impl Employment {
         self.target = u32::try_from(at_hand).unwrap_or(most).clamp(least, most);
     }
 
-    /// Tells how a task ended.
+    /// Reports how a task ended.
     ///
     /// # Errors
     /// [`Stop`].
@@ -226,7 +226,7 @@ impl Employment {
         self.tell(&Message::Ended(task, end))
     }
 
-    /// Tells how a task ended, as the bytes of its result or what went wrong.
+    /// Reports how a task ended, as its encoded result or an error.
     ///
     /// # Errors
     /// [`Stop`].
@@ -239,7 +239,7 @@ impl Employment {
         self.ended(task, ended_with(returned.map_err(failed)))
     }
 
-    /// Says how many tasks have been released, and asks for what there should be at hand.
+    /// Reports the number of tasks that were released, and requests new ones up to the target.
     ///
     /// # Errors
     /// [`Stop`].
@@ -253,7 +253,7 @@ impl Employment {
         self.tell(&Message::Want { more, released })
     }
 
-    /// Sends what its tasks have started and cancelled.
+    /// Sends the messages about tasks that its tasks have started and cancelled.
     ///
     /// # Errors
     /// [`Stop`].
@@ -264,8 +264,8 @@ impl Employment {
         Ok(())
     }
 
-    /// Waits until something has come, or a task has started another. Once it has found nothing within no
-    /// time, the [descriptor](AsRawFd) becomes readable with what comes next.
+    /// Waits until a message has arrived, or a task has started another one. Once a call with a timeout of
+    /// zero has found nothing, the [descriptor](AsRawFd) becomes readable with the next message.
     ///
     /// # Errors
     /// [`Stop`].
@@ -290,7 +290,7 @@ impl AsRawFd for Employment {
     }
 }
 
-/// The starter broke the protocol.
+/// Handles a protocol violation by the starter.
 fn broken(violation: &Violation) -> Stop {
     eprintln!("error: the starter broke the protocol: {violation}");
     Stop::Starter

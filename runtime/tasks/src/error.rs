@@ -1,40 +1,40 @@
-//! What goes wrong with tasks.
+//! Errors of tasks.
 
 use std::time::Duration;
 
 use tombolo_placement::PlacementError;
 use tombolo_task::{Failure, FailureKind, Refusal, wire};
 
-/// Why a task has no result, or was not started.
+/// Reason why a task has no result, or was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// Its function panicked; in C it returned an error, in Python it raised an exception.
+    /// The function panicked; in C it returned an error, in Python it raised an exception.
     #[error("task '{task}' on {node} failed: {message}")]
     Panicked {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// The node that it ran on.
+        /// Node that the task ran on.
         node: String,
-        /// The message of the panic or error.
+        /// Message of the panic or error.
         message: String,
     },
-    /// Its worker died. It may have run, and is not run again.
+    /// The worker died. The task may have run, and is not run again.
     #[error("task '{task}' is lost: its worker on {node} has ended ({why})")]
     Lost {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// The node of the worker; empty when the tasks of the whole program have ended.
+        /// Node of the worker; empty if the tasks of the whole program have ended.
         node: String,
-        /// The evidence.
+        /// Evidence of the death.
         why: String,
     },
-    /// It was cancelled before it had a result.
+    /// The task was cancelled before it had a result.
     #[error("task '{task}' was cancelled")]
     Cancelled {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// The node that it ran on; empty when it had not begun.
+        /// Node that the task ran on; empty if it had not begun.
         node: String,
     },
     /// The image of the worker has no such function.
@@ -43,19 +43,19 @@ pub enum TaskError {
          register it before `run_worker`, with the types that it is started with"
     )]
     UnknownFunction {
-        /// The name of the function.
+        /// Name of the function.
         task: String,
-        /// The node of the worker.
+        /// Node of the worker.
         node: String,
     },
-    /// What came is not a value of the type of the argument or the result.
+    /// The bytes are not a valid value of the argument's or result's type.
     #[error("the {what} of task '{task}' on {node} is not a value of its type; mend its `Value`")]
     BadValue {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// The node.
+        /// Node of the task.
         node: String,
-        /// `argument` or `result`.
+        /// Either `argument` or `result`.
         what: &'static str,
     },
     /// An argument or a result is too long for a message.
@@ -64,58 +64,58 @@ pub enum TaskError {
         wire::MAX_VALUE_BYTES
     )]
     TooLong {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// `argument` or `result`.
+        /// Either `argument` or `result`.
         what: &'static str,
     },
-    /// No worker that lives is on its node; it has not run.
+    /// There is no live worker on the requested node; the task has not run.
     #[error("no worker for task '{task}' lives on {node}; start workers there: `Tasks::start(…, \"NODE\")`")]
     NoWorker {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// The node, or `any node`.
+        /// Name of the node, or `any node`.
         node: String,
     },
-    /// There are as many tasks as there may be; it has not run.
+    /// The maximum number of tasks is reached; the task has not run.
     #[error("task '{task}' was not started: there are as many tasks as there may be; wait for some to end")]
     TooMany {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
     },
-    /// It has not ended in time, and goes on.
+    /// The task has not ended in time, and continues to run.
     #[error("task '{task}' has not ended in {} s; wait longer with `join_within`, or cancel it", timeout.as_secs_f64())]
     TimedOut {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// How long it was waited for.
+        /// Timeout of the wait.
         timeout: Duration,
     },
     /// A worker did not start.
     #[error("a worker on {node} did not start: {why}")]
     NotStarted {
-        /// The node.
+        /// Node of the worker.
         node: String,
-        /// Why not.
+        /// Reason of the failure.
         why: String,
     },
-    /// The text that is to name the type of an argument or a result does not.
+    /// The name of an argument's or result's type is invalid.
     #[error(
         "'{text}', the type of the {what} of task '{task}', is not a type: write u8 to u64, i8 to i64, f32, f64, bool, \
          unit, text, the name of a declared type, or a tuple of 2 to 4, such as (u64, text)"
     )]
     BadType {
-        /// The name of its function.
+        /// Name of the function.
         task: String,
-        /// `argument` or `result`.
+        /// Either `argument` or `result`.
         what: &'static str,
-        /// The text.
+        /// The invalid name.
         text: String,
     },
-    /// Workers cannot be placed.
+    /// The workers cannot be placed.
     #[error(transparent)]
     Placement(PlacementError),
-    /// Something beneath failed.
+    /// An operation of the underlying library failed.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
 }

@@ -1,4 +1,4 @@
-//! Light threads: the futures of the tasks of a worker, on its one thread.
+//! Light threads: the futures of a worker's tasks, on its single thread.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use tombolo_task::{Bytes, End, Failure, FailureKind, wire};
 
-/// A task that runs: it ends with the bytes of its result, or with what went wrong.
+/// Running task: ends with its encoded result, or with an error.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>>>>;
 
-/// What all light threads of a worker share: those that can go on.
+/// Queue of light threads that can run, shared with their wakers.
 #[derive(Debug)]
 pub(crate) struct Ready {
     queue: Mutex<VecDeque<u32>>,
-    /// The worker waits, or is about to: it has to be woken.
+    /// Set while the worker waits, or is about to: it has to be woken.
     asleep: AtomicBool,
     worker: tombolo::waitset::Waker,
 }
@@ -30,11 +30,11 @@ impl Ready {
     }
 }
 
-/// Wakes one light thread, from any thread.
+/// Waker of one light thread, usable from any thread.
 #[derive(Debug)]
 struct Signal {
     task: u32,
-    /// It is in the queue already.
+    /// Whether it is in the queue already.
     queued: AtomicBool,
     ready: Arc<Ready>,
 }
@@ -58,26 +58,26 @@ struct Light {
     future: Running,
     signal: Arc<Signal>,
     waker: Waker,
-    /// It has neither ended nor waited yet.
+    /// Whether it has neither ended nor waited yet.
     fresh: bool,
 }
 
-/// What a turn of a light thread came to.
+/// Result of one turn of a light thread.
 pub(crate) struct Turn {
     pub(crate) task: u32,
-    /// How it ended, if it did.
+    /// How the task ended, if it did.
     pub(crate) end: Option<End>,
-    /// It has ended or waits, for the first time.
+    /// Whether it has ended or waits, for the first time.
     pub(crate) released: bool,
-    /// How long it ran.
+    /// Time that it ran.
     pub(crate) ran: Duration,
 }
 
-/// The light threads of a worker.
+/// Light threads of a worker.
 pub(crate) struct Executor {
     lights: HashMap<u32, Light>,
     ready: Arc<Ready>,
-    /// The one that runs.
+    /// Task that is running.
     current: Rc<Cell<Option<u32>>>,
 }
 
@@ -87,12 +87,12 @@ impl Executor {
         Executor { lights: HashMap::new(), ready: Arc::new(ready), current: Rc::default() }
     }
 
-    /// The task that runs, whenever that is looked at.
+    /// Returns a cell with the task that is running at any time.
     pub(crate) fn current(&self) -> Rc<Cell<Option<u32>>> {
         Rc::clone(&self.current)
     }
 
-    /// Adds a light thread, which can run.
+    /// Adds a light thread, which is ready to run.
     pub(crate) fn add(&mut self, task: u32, future: Running) {
         let signal = Arc::new(Signal { task, queued: AtomicBool::new(true), ready: Arc::clone(&self.ready) });
         let waker = Waker::from(Arc::clone(&signal));
@@ -100,16 +100,17 @@ impl Executor {
         self.ready.lock().push_back(task);
     }
 
-    /// Ends a light thread where it waits; whether it was fresh, if it was there.
+    /// Cancels a light thread. Returns whether it was fresh, if it existed.
     pub(crate) fn cancel(&mut self, task: u32) -> Option<bool> {
         let light = self.lights.remove(&task)?;
         let fresh = light.fresh;
-        // What it holds may panic when it is dropped.
+        // Dropping its state may panic.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(light)));
         Some(fresh)
     }
 
-    /// Whether none can run. Then the next that can wakes the worker.
+    /// Prepares to sleep. Returns whether no light thread is ready; the next one that becomes ready then
+    /// wakes the worker.
     pub(crate) fn falls_asleep(&self) -> bool {
         self.ready.asleep.store(true, Ordering::SeqCst);
         let idle = self.ready.lock().is_empty();
@@ -119,12 +120,12 @@ impl Executor {
         idle
     }
 
-    /// The worker does not wait any more.
+    /// Records that the worker no longer sleeps.
     pub(crate) fn is_awake(&self) {
         self.ready.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Runs the next one that can, until it awaits something or ends.
+    /// Runs the next ready light thread, until it awaits or ends.
     pub(crate) fn turn(&mut self) -> Option<Turn> {
         loop {
             let task = self.ready.lock().pop_front()?;
@@ -145,7 +146,7 @@ impl Executor {
                     Some(End::Failed(failure))
                 }
             };
-            // One that only let others run goes on at once.
+            // A light thread that only yielded is ready again.
             let waits = end.is_some() || !light.signal.queued.load(Ordering::SeqCst);
             let released = waits && std::mem::replace(&mut light.fresh, false);
             if end.is_some() {
@@ -156,7 +157,7 @@ impl Executor {
     }
 }
 
-/// The end of a task with this result.
+/// Converts the result of a task to its end.
 pub(crate) fn ended_with(result: Result<Vec<u8>, Failure>) -> End {
     match result {
         Ok(bytes) if bytes.len() > wire::MAX_VALUE_BYTES => End::Failed(Failure::new(FailureKind::TooLong)),
@@ -165,14 +166,14 @@ pub(crate) fn ended_with(result: Result<Vec<u8>, Failure>) -> End {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
-/// Lets other tasks of the worker run, and messages come in: for tasks that compute for long. A task that is
-/// cancelled ends here.
+/// Yields to other tasks of the worker and to incoming messages: for tasks that compute for long. A cancelled
+/// task ends here.
 pub async fn yield_now() {
     struct Yield(bool);
 

@@ -1,4 +1,4 @@
-//! The functions of an image, by name.
+//! Functions of an image, by name.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -13,10 +13,10 @@ use crate::executor::Running;
 use crate::signature::{Function, Signature};
 use crate::{STARTER_VARIABLE, worker};
 
-/// Begins a task; `None` when the argument is not one.
+/// Starts a task; `None` if the argument is invalid.
 pub(crate) type Body = Box<dyn Fn(Context, &[u8]) -> Option<Running>>;
 
-/// The functions of an image.
+/// Set of the functions of an image.
 #[derive(Default)]
 pub struct Functions {
     bodies: HashMap<u64, Body>,
@@ -30,13 +30,13 @@ impl std::fmt::Debug for Functions {
 }
 
 impl Functions {
-    /// None yet.
+    /// Creates an empty set of functions.
     #[must_use]
     pub fn new() -> Functions {
         Functions::default()
     }
 
-    /// Adds a function; it replaces one of the same name and types. Its future stays on the thread of its
+    /// Adds a function, replacing one with the same name and types. Its future stays on the thread of its
     /// worker, so it need not be `Send`.
     #[must_use]
     pub fn register<A, R, F>(
@@ -61,9 +61,9 @@ impl Functions {
         self
     }
 
-    /// Adds a function that is known by its signature, whose argument and result are bytes of its types; it
-    /// replaces one of the same signature. Its future ends with the bytes of the result or the text of what
-    /// went wrong, which is to the starter as a panic with that message.
+    /// Adds a function identified by its signature, with encoded argument and result; replaces one with the
+    /// same signature. Its future returns the encoded result, or an error message, which the starter sees as
+    /// a panic with that message.
     #[must_use]
     pub fn register_bytes<F>(
         mut self,
@@ -86,8 +86,9 @@ impl Functions {
         self
     }
 
-    /// The same of a function that blocks: each task of it has a thread, of which one of a worker runs at a
-    /// time. While such a thread is in [`block_on`](crate::block_on), other tasks run.
+    /// Adds a blocking function, like [`register_bytes`](Self::register_bytes). Each of its tasks has a
+    /// thread, of which only one per worker runs at a time. Other tasks run while such a thread is in
+    /// [`block_on`](crate::block_on).
     #[must_use]
     pub fn register_blocking(
         self,
@@ -101,8 +102,8 @@ impl Functions {
         })
     }
 
-    /// Where this domain was started as a worker: runs tasks until the starter ends, and returns the status
-    /// that `main` is to return. `None` in every other domain.
+    /// Runs tasks until the starter ends, if this domain was started as a worker. Returns the exit status for
+    /// `main`; `None` in every other domain.
     #[must_use]
     pub fn run_worker(self) -> Option<ExitCode> {
         let starter = std::env::var(STARTER_VARIABLE).ok()?;

@@ -1,4 +1,4 @@
-//! What a task is waited for with.
+//! Handles of tasks, with which their results are awaited.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use tombolo_task::End;
 
 use crate::TaskError;
 
-/// How a task ended, once it has, and who waits for that.
+/// Result of a task, once it has ended, and the waker of the thread that waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -30,7 +30,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task has ended.
+    /// Stores the result of the task and wakes the waiters.
     pub(crate) fn settle(&self, end: End) {
         let mut state = self.lock();
         state.end = Some(end);
@@ -66,12 +66,12 @@ impl Slot {
     }
 }
 
-/// Where a task was started, and can be cancelled.
+/// Starter of a task, which can cancel it.
 pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
     fn cancel(&self, task: u32);
 }
 
-/// Cancels a task, also from other threads than the one that waits for it.
+/// Cancels a task, usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     number: u32,
@@ -79,16 +79,16 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// As [`JoinHandle::cancel`].
+    /// Cancels the task like [`JoinHandle::cancel`].
     pub fn cancel(&self) {
         self.starter.cancel(self.number);
     }
 }
 
-/// A task that was started. As a future it ends as [`join`](Self::join) does; tasks on workers use that,
-/// since one that blocks holds all others of its worker.
+/// Handle of a task. As a future it returns the result of [`join`](Self::join); tasks on workers use that,
+/// because a blocking join would block all other tasks of the worker.
 ///
-/// Dropped, the task goes on, and its result is of no interest.
+/// Dropping it detaches the task: it continues, and its result is ignored.
 #[derive(Debug)]
 #[must_use = "dropped, the task goes on, and a panic of it is not heard of"]
 pub struct JoinHandle<R> {
@@ -101,20 +101,20 @@ pub struct JoinHandle<R> {
 }
 
 impl<R> JoinHandle<R> {
-    /// Ends the task: at once, where it has not begun, and otherwise where it awaits something next.
-    /// [`join`](Self::join) then returns [`TaskError::Cancelled`], or the result that it had before. What it
-    /// has started itself goes on.
+    /// Cancels the task: immediately if it has not begun, otherwise at its next await point.
+    /// [`join`](Self::join) then returns [`TaskError::Cancelled`], or the result if the task ended before.
+    /// Tasks that it has started continue.
     pub fn cancel(&self) {
         self.canceller().cancel();
     }
 
-    /// What cancels it, apart from what waits for it.
+    /// Returns a separate handle that only cancels the task.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller { number: self.number, starter: Arc::clone(&self.starter) }
     }
 
-    /// The name of its function.
+    /// Name of the task's function.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -132,11 +132,11 @@ impl<R: Value> JoinHandle<R> {
         JoinHandle { name: name.into(), number, slot, starter, timeout, result: PhantomData }
     }
 
-    /// Waits for its result, up to the deadline of the [`Tasks`](crate::Tasks) that started it.
+    /// Waits for the result, up to the timeout of the [`Tasks`](crate::Tasks) that started the task.
     ///
     /// # Errors
     /// [`TaskError::Panicked`], [`TaskError::Lost`], [`TaskError::Cancelled`], [`TaskError::TimedOut`] and
-    /// others; each names the task, and its node where it had one.
+    /// others; each contains the name of the task, and its node if it had one.
     pub fn join(mut self) -> Result<R, TaskError> {
         let timeout = self.timeout;
         match self.join_within(timeout)? {
@@ -145,19 +145,19 @@ impl<R: Value> JoinHandle<R> {
         }
     }
 
-    /// The same with a deadline of its own; `None` when it has not ended by then, and can be waited for
-    /// again. After a result or an error there is nothing more to wait for.
+    /// Like [`join`](Self::join), with a timeout; `None` if the task has not ended by then, and can be
+    /// awaited again. After a result or an error there is nothing left to wait for.
     ///
     /// # Errors
-    /// As [`join`](Self::join).
+    /// Same as [`join`](Self::join).
     pub fn join_within(&mut self, timeout: Duration) -> Result<Option<R>, TaskError> {
         self.slot.wait(timeout).map(|end| self.result(end)).transpose()
     }
 
-    /// The same as a future.
+    /// Async version of [`join_within`](Self::join_within).
     ///
     /// # Errors
-    /// As [`join`](Self::join).
+    /// Same as [`join`](Self::join).
     pub async fn join_within_async(&mut self, timeout: Duration) -> Result<Option<R>, TaskError> {
         let mut late = pin!(tombolo::sleep(timeout));
         let ended = poll_fn(|context| match self.slot.poll(context) {

@@ -1,7 +1,8 @@
-//! Tasks: functions that a program starts on any node, as Go starts goroutines.
+//! Tasks: functions that a program starts on any node, like goroutines in Go.
 //!
 //! An image registers functions by name. Its first domain starts workers, which are further domains of the
-//! same image on nodes of its choice, and tasks on them; a task is a light thread, a future, of its worker.
+//! same image on nodes of its choice, and runs tasks on them. A task is a light thread of its worker: a
+//! future.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -34,19 +35,19 @@
 //! }
 //! ```
 //!
-//! * **Light threads.** A worker has one thread and any number of tasks. A task that awaits, a hub say
-//!   ([`Context::hubs`]), lets others run; one that computes or blocks holds its worker.
-//! * **Sharing.** Workers ask for tasks when they can run some, and the last ones are left to faster workers,
-//!   by the speeds that monitors have measured. [`Tasks::on`] starts on one node.
-//! * **Functions that block** ([`Functions::register_blocking`]) have threads, which take turns with the
+//! * **Light threads.** A worker has one thread and any number of tasks. A task that awaits, for example a
+//!   hub ([`Context::hubs`]), lets others run; one that computes or blocks holds up its worker.
+//! * **Load balancing.** Workers request tasks when they can run some, and the last tasks are left to faster
+//!   workers, by the speeds that monitors have measured. [`Tasks::on`] restricts tasks to one node.
+//! * **Blocking functions** ([`Functions::register_blocking`]) have threads, which take turns with the
 //!   worker; its other tasks run while they are in [`block_on`].
-//! * **Other languages.** C and Python register and start functions by [`Signature`], with the same bytes.
-//! * **Ends.** A task ends once: with its result, or with a [`TaskError`] that names it and its node: a panic
-//!   with its message, the death of its worker, cancellation. A task runs at most once, so what a dead worker
-//!   had is not run again.
+//! * **Other languages.** C and Python register and start functions by [`Signature`], with the same encoding.
+//! * **Ends.** A task ends once: with its result, or with a [`TaskError`] that contains its name and node: a
+//!   panic with its message, the death of its worker, cancellation. A task runs at most once, so the tasks of
+//!   a dead worker are not run again.
 //! * **Tasks start tasks**: [`Context::go`], from any worker to any.
 //!
-//! `tombolo-task` has the decisions and the messages.
+//! `tombolo-task` implements the scheduling and the messages.
 #![forbid(unsafe_code)]
 
 mod blocking;
@@ -74,10 +75,10 @@ pub use starter::Tasks;
 pub use tombolo_hubs::Value;
 pub use tombolo_task::{End, FailureKind, Refusal, WorkerUsage, wire::MAX_VALUE_BYTES};
 
-/// The variable with the name by which a worker finds its starter.
+/// Environment variable with the name by which a worker finds its starter.
 pub(crate) const STARTER_VARIABLE: &str = "TOMBOLO_TASKS_STARTER";
 
-/// What both ends say of the channel between a starter and a worker.
+/// Options of the channel between a starter and a worker, used by both ends.
 pub(crate) fn options() -> Result<tombolo::ChannelOptions, tombolo::Error> {
     let options = tombolo::ChannelOptions::default().slots(1024)?;
     Ok(options.interface_hash(tombolo_task::wire::INTERFACE_HASH))

@@ -1,5 +1,4 @@
-//! Starts workers in the place of those that died, on a thread of its own: that takes as long as a program
-//! needs to start.
+//! Restarts workers that died, on a separate thread: that takes as long as a program needs to start.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -10,23 +9,23 @@ use tombolo::{Domain, Error, Listener, SpawnOptions};
 use crate::driver::Employed;
 use crate::starter::{connected, end_all, spawn};
 
-/// How often a worker is started again in one place. One that dies with each task it gets, say, is left.
+/// Maximum number of restarts per place. A worker that dies with every task, for example, is given up.
 pub(crate) const RESTARTS: u32 = 3;
 
-/// Where a worker runs: what stays the same when it is started again.
+/// Place of a worker: the properties that stay the same after a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) node: u16,
     pub(crate) name: String,
     pub(crate) speed: u32,
-    /// How often a worker may be started here.
+    /// Number of restarts left in this place.
     pub(crate) left: u32,
 }
 
-/// A worker for a place, by its index, or why there is none.
+/// Worker that was started for a place, given by its index, or the reason of the failure.
 pub(crate) type Started = (usize, Result<Employed, String>);
 
-/// Starts workers when it is asked to.
+/// Starts workers on request.
 #[derive(Debug)]
 pub(crate) struct Restarter {
     wanted: Sender<(usize, Place)>,
@@ -35,8 +34,9 @@ pub(crate) struct Restarter {
 }
 
 impl Restarter {
-    /// Of workers of this program that connect to this service. `waker` wakes the thread that takes what was
-    /// [started](Self::take), and `stopped` says that nothing is wanted any more.
+    /// Starts the thread that starts workers of this program, which connect to this service. `waker` wakes
+    /// the thread that [takes](Self::take) the started ones, and `stopped` returns true once no more are
+    /// required.
     pub(crate) fn start(
         domain: &Domain,
         listener: Listener,
@@ -63,17 +63,17 @@ impl Restarter {
         Ok(Restarter { wanted, started, thread })
     }
 
-    /// A worker is wanted in this place.
+    /// Requests a worker for this place. Returns false if the thread has ended.
     pub(crate) fn want(&self, index: usize, place: &Place) -> bool {
         self.wanted.send((index, place.clone())).is_ok()
     }
 
-    /// What was started since the last call.
+    /// Takes the next worker that was started.
     pub(crate) fn take(&self) -> Option<Started> {
         self.started.try_recv().ok()
     }
 
-    /// Ends it, and the workers that were not taken.
+    /// Ends the thread, and the workers that were not taken.
     pub(crate) fn end(self) {
         drop(self.wanted);
         let _ = self.thread.join();

@@ -1,4 +1,4 @@
-//! What functions are known by: types of Rust, or texts for those of other languages.
+//! Identification of functions: by Rust types, or by text for programs in other languages.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use tombolo_task::{Bytes, wire};
 
 use crate::TaskError;
 
-/// The name and the types of a function that tasks run. Programs declare it as a constant, which is used both
-/// where the function is registered and where tasks are started.
+/// Name and types of a function that tasks run. Programs declare it as a constant, which is used both to
+/// register the function and to start tasks.
 pub struct Function<A, R> {
     name: &'static str,
     types: PhantomData<fn(A) -> R>,
 }
 
 impl<A, R> Function<A, R> {
-    /// The function of this name. Two of one name and other types are two functions.
+    /// Identifies the function with this name. Functions with the same name and different types are distinct.
     #[must_use]
     pub const fn new(name: &'static str) -> Function<A, R> {
         Function { name, types: PhantomData }
     }
 
-    /// Its name.
+    /// Name of the function.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -30,12 +30,12 @@ impl<A, R> Function<A, R> {
 }
 
 impl<A: Value, R: Value> Function<A, R> {
-    /// What it is called in messages.
+    /// Number of the function in messages.
     pub(crate) fn number(&self) -> u64 {
         wire::function_number(self.name, &A::type_name(), &R::type_name())
     }
 
-    /// The bytes of an argument.
+    /// Encodes an argument.
     pub(crate) fn argument(&self, argument: &A) -> Result<Bytes, TaskError> {
         let mut bytes = Vec::new();
         argument.encode(&mut bytes);
@@ -60,8 +60,9 @@ impl<A, R> std::fmt::Debug for Function<A, R> {
     }
 }
 
-/// The name of a function and the types of its argument and result, as texts: what programs in other
-/// languages have for [`Function`]. With the same texts, one can be started where the other is registered.
+/// Name of a function and the types of its argument and result as text: the equivalent of [`Function`] for
+/// other languages. A function registered under a signature can be started from any language with the same
+/// texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signature {
     name: Arc<str>,
@@ -70,7 +71,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The function of this name, whose types are called as [`Value::TYPE`] has it: `u64`, `(u64, text)`.
+    /// Identifies the function with this name and types, written as in [`Value::TYPE`]: `u64`, `(u64, text)`.
     ///
     /// # Errors
     /// [`TaskError::BadType`].
@@ -86,19 +87,19 @@ impl Signature {
         })
     }
 
-    /// Its name.
+    /// Name of the function.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is called in messages.
+    /// Number of the function in messages.
     #[must_use]
     pub fn number(&self) -> u64 {
         wire::function_number(&self.name, &self.argument.to_string(), &self.result.to_string())
     }
 
-    /// Whether these bytes can be its argument.
+    /// Checks that the bytes are a valid argument.
     ///
     /// # Errors
     /// [`TaskError::BadValue`], [`TaskError::TooLong`].
@@ -106,7 +107,7 @@ impl Signature {
         self.check(&self.argument, "argument", bytes)
     }
 
-    /// Whether these bytes can be its result.
+    /// Checks that the bytes are a valid result.
     ///
     /// # Errors
     /// [`TaskError::BadValue`], [`TaskError::TooLong`].
@@ -114,7 +115,8 @@ impl Signature {
         self.check(&self.result, "result", bytes)
     }
 
-    /// The result that a function returned, or what to tell its starter.
+    /// Checks the result that a function returned; returns the error message for its starter if it is
+    /// invalid.
     pub(crate) fn checked_result(&self, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
         if self.result.fits(&bytes) {
             return Ok(bytes);

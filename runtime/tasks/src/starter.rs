@@ -1,4 +1,4 @@
-//! The program that starts tasks.
+//! Starter: the program that starts tasks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,14 +16,14 @@ use crate::handle::{JoinHandle, Starts};
 use crate::signature::{Function, Signature};
 use crate::{STARTER_VARIABLE, TaskError, options};
 
-/// How long workers may take until they have connected.
+/// Timeout for workers to connect.
 const STARTING: Duration = Duration::from_secs(60);
 
-/// How long a join waits, unless the program says otherwise.
+/// Default timeout of a join.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Workers of this image, and the tasks on them. Clones share both; with the last of them the workers end,
-/// and tasks that run then are cancelled.
+/// Workers of this image, and the tasks on them. Clones share both; dropping the last one ends the workers
+/// and cancels their tasks.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     inner: Arc<Inner>,
@@ -39,28 +39,28 @@ struct Inner {
 }
 
 impl Tasks {
-    /// Starts workers of the image of this program, and waits until they have connected. `on` says where, as
-    /// `--on` of `tombolo run`: `host:2,arm0` for two workers on one node and one on another, `auto:4` for
-    /// the four best processors by measured speed. A worker has one thread.
+    /// Starts workers of this program's image, and waits until they have connected. `on` selects their nodes
+    /// like `--on` of `tombolo run`: `host:2,arm0` for two workers on one node and one on another, `auto:4`
+    /// for the four best processors by measured speed. A worker has one thread.
     ///
     /// # Errors
-    /// [`TaskError::Placement`]; [`TaskError::NotStarted`] with the node of the worker, when the image has no
-    /// build for it say.
+    /// [`TaskError::Placement`]; [`TaskError::NotStarted`] with the node of the worker, for example if the
+    /// image has no build for it.
     pub fn start(domain: &Domain, on: &str) -> Result<Tasks, TaskError> {
         let program = if domain.was_spawned() {
             SpawnOptions::this_image()
         } else {
-            // Started by hand: the program itself will do, on nodes that can run it.
+            // Started by hand: use the executable itself, on nodes that can run it.
             SpawnOptions::image(std::env::current_exe().unwrap_or_default())
         };
         Tasks::start_program(domain, &program, on)
     }
 
-    /// The same with workers of another program, in whatever language, which registers the functions; the
-    /// node of `program` is replaced.
+    /// Like [`start`](Self::start), with workers of another program in any language, which registers the
+    /// functions. The node in `program` is replaced.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub fn start_program(domain: &Domain, program: &SpawnOptions, on: &str) -> Result<Tasks, TaskError> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let (nodes, facts) = (domain.nodes()?, Facts::ask(domain, &Needs::default())?);
@@ -97,23 +97,23 @@ impl Tasks {
         Ok(Tasks { inner: Arc::new(inner), node: None, timeout: TIMEOUT })
     }
 
-    /// The same, which starts tasks on workers of this node only.
+    /// Returns the same tasks, restricted to workers on this node.
     ///
     /// # Errors
-    /// [`TaskError::Tombolo`]: no such node.
+    /// [`TaskError::Tombolo`] if the node does not exist.
     pub fn on(&self, node: &str) -> Result<Tasks, TaskError> {
         let position = tombolo_placement::position(&self.inner.nodes, node)?;
         let node = Some((self.inner.nodes[position].id.0, node.to_owned()));
         Ok(Tasks { node, ..self.clone() })
     }
 
-    /// The same, whose handles join within this time: 30 s unless set.
+    /// Returns the same tasks with this timeout for joins; the default is 30 s.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Tasks {
         Tasks { timeout, ..self.clone() }
     }
 
-    /// Starts a task. It runs when a worker asks for it.
+    /// Starts a task. It runs when a worker requests it.
     ///
     /// # Errors
     /// [`TaskError::NoWorker`], [`TaskError::TooMany`] (1,048,576), [`TaskError::TooLong`].
@@ -125,10 +125,10 @@ impl Tasks {
         self.begin(function.name(), function.number(), function.argument(&argument)?)
     }
 
-    /// Starts a task of a function that is known by its signature, with the bytes of its argument.
+    /// Starts a task of a function identified by its signature, with an encoded argument.
     ///
     /// # Errors
-    /// As [`go`](Self::go); [`TaskError::BadValue`] when the bytes are not an argument.
+    /// Same as [`go`](Self::go); [`TaskError::BadValue`] if the argument is invalid.
     pub fn go_bytes(&self, signature: &Signature, argument: &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError> {
         signature.check_argument(argument)?;
         self.begin(signature.name(), signature.number(), argument.into())
@@ -150,7 +150,7 @@ impl Tasks {
         Ok(JoinHandle::new(function, number, slot, starter, self.timeout))
     }
 
-    /// What is known of each worker.
+    /// Returns the usage of each worker.
     #[must_use]
     pub fn workers(&self) -> Vec<WorkerUsage> {
         self.inner.shared.workers()
@@ -161,14 +161,14 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.shared.stop();
         let driver = self.driver.get_mut().map(Option::take).unwrap_or_default();
-        // A waker of the program may drop the last of its tasks on the driver's own thread.
+        // A waker of the program may drop the last `Tasks` on the driver's own thread.
         if let Some(driver) = driver.filter(|driver| driver.thread().id() != thread::current().id()) {
             let _ = driver.join();
         }
     }
 }
 
-/// The node of each worker.
+/// Returns the node of each worker, as an index.
 fn places(on: &str, nodes: &[NodeInfo], facts: &Facts) -> Result<Vec<usize>, TaskError> {
     let parsed: Result<Vec<Placement>, String> = on.split(',').map(str::parse).collect();
     let placements = parsed.map_err(PlacementError::Count)?;
@@ -185,7 +185,8 @@ pub(crate) fn spawn(
     domain.spawn(&program.clone().on(node).env(STARTER_VARIABLE, service))
 }
 
-/// A channel from each of them, which are named with their nodes, in their order.
+/// Waits for a channel from each child; `children` includes the names of their nodes, and the result has the
+/// same order.
 pub(crate) fn connected(
     listener: &Listener,
     children: &[(&Child, &str)],
@@ -229,10 +230,10 @@ pub(crate) fn end_all<'c>(children: impl Iterator<Item = &'c Child>) {
     }
 }
 
-/// How fast nodes are, as their monitors have measured.
+/// Speeds of nodes, as measured by their monitors.
 struct Speeds<'f> {
     facts: &'f Facts,
-    /// Of nodes without a measure: the slowest of the others.
+    /// Speed of nodes without a measurement: the slowest of the others.
     otherwise: u64,
 }
 

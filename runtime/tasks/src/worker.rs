@@ -1,4 +1,4 @@
-//! A worker: a domain that runs the tasks of its starter.
+//! Worker: a domain that runs the tasks of its starter.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::employment::{Employment, Instruction, Stop};
 use crate::executor::Executor;
 use crate::function::Functions;
 
-/// How long to wait at a time for something to happen.
+/// Timeout of a wait that is repeated.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// The most messages, and the most turns of tasks, before the other has its turn.
+/// Maximum number of messages, and of turns of tasks, that are handled before the other gets a turn.
 const TURN: usize = 64;
 
 /// Runs tasks until the starter ends.
@@ -32,8 +32,8 @@ pub(crate) fn run(functions: Functions, starter: &str) -> Result<(), Error> {
     }
 }
 
-/// In programs that end with a panic (`panic = "abort"`): tells the starter which task it was, before the
-/// worker dies with all others.
+/// In programs that abort on a panic (`panic = "abort"`): reports to the starter which task panicked, before
+/// the worker dies with all of its tasks.
 mod last_words {
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
@@ -55,7 +55,7 @@ mod last_words {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
-            // A panic outside a task, or while the channel is in use, has no task to tell of.
+            // A panic outside of a task, or while the channel is in use, is not reported.
             let _ = WAY.try_with(|way| {
                 let Ok(way) = way.try_borrow() else { return };
                 let Some((set, token, current)) = &*way else { return };
@@ -121,7 +121,7 @@ impl Worker {
                 }
             }
             Instruction::Cancel(task) => {
-                // One that has ended was told of.
+                // A task that has ended was reported already.
                 if let Some(fresh) = self.executor.cancel(task) {
                     self.employment.ended(task, End::Failed(Failure::new(FailureKind::Cancelled)))?;
                     self.employment.want(u32::from(fresh))?;

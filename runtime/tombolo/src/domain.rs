@@ -245,7 +245,7 @@ impl ChannelOptions {
     /// Like [`Domain::export`], with these options.
     ///
     /// # Errors
-    /// Like [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
         domain.listen_as(name, self.clone(), ())
     }
@@ -253,7 +253,7 @@ impl ChannelOptions {
     /// Like [`Domain::connect`], with these options.
     ///
     /// # Errors
-    /// Like [`Domain::connect`]; with a [request](Self::request) also [`Error::OpeningRefused`] with the
+    /// Same as [`Domain::connect`]; with a [request](Self::request) also [`Error::OpeningRefused`] with the
     /// listener's reason.
     pub fn connect(&self, domain: &Domain, to: impl Into<Address>) -> Result<Channel, Error> {
         let deadline = Deadline::after(domain.timeout());

@@ -81,7 +81,7 @@ impl Domain {
     /// [endpoint](Listener::endpoint). The name is not secret, because names can be listed.
     ///
     /// # Errors
-    /// As [`export`](Self::export).
+    /// Same as [`export`](Self::export).
     pub fn listen(&self) -> Result<Listener, Error> {
         ChannelOptions::default().listen(self)
     }
@@ -91,7 +91,7 @@ impl ChannelOptions {
     /// Like [`Domain::listen`], with these options.
     ///
     /// # Errors
-    /// Like [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn listen(&self, domain: &Domain) -> Result<Listener, Error> {
         loop {
             // `RandomState` is seeded by the system each time.

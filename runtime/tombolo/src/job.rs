@@ -1,4 +1,4 @@
-//! The job that a program was started in.
+//! Job that a program belongs to.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::domain::Domain;
 use crate::error::Error;
 use crate::options::ChannelOptions;
 
-/// The domains that one `tombolo run` or `tombolo mpirun` started, with ranks from 0, and this one's place
-/// among them.
+/// Job of this program: the domains started by one `tombolo run` or `tombolo mpirun`, with ranks from 0, and
+/// the rank of this domain.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -30,10 +30,10 @@ pub struct Job {
 }
 
 impl Domain {
-    /// The job that this program was started in.
+    /// Returns the job that this program was started in.
     ///
     /// # Errors
-    /// [`Error::Job`] when it was not started as one of a job.
+    /// [`Error::Job`] if it was not started as part of a job.
     pub fn job(&self) -> Result<Job, Error> {
         let membership = Membership::from_variables(|name| std::env::var(name).ok())?;
         Ok(Job::new(self, membership))
@@ -53,11 +53,11 @@ impl Job {
         Job { domain: domain.clone(), membership }
     }
 
-    /// Opens the channel between this domain and another of the job, which does the same. It is one channel
-    /// for each pair; more have [names](Membership::name).
+    /// Opens the channel between this domain and another rank of the job, which has to make the same call.
+    /// There is one such channel per pair of ranks; further channels need [names](Membership::name).
     ///
     /// # Errors
-    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and
+    /// [`Error::Job`] if the rank does not exist or is this one. Otherwise like [`Domain::connect`] and
     /// [`Listener::accept`](crate::Listener::accept).
     pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
@@ -69,10 +69,10 @@ impl Job {
         }
     }
 
-    /// [`channel_to`](Self::channel_to) as a future; one that is dropped leaves no channel behind.
+    /// Async [`channel_to`](Self::channel_to). Dropping the future leaves no channel open.
     ///
     /// # Errors
-    /// As [`channel_to`](Self::channel_to).
+    /// Same as [`channel_to`](Self::channel_to).
     pub async fn channel_to_async(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
         let options = ChannelOptions::default();
@@ -84,17 +84,18 @@ impl Job {
         }
     }
 
-    /// The same job for an operation that waits up to `timeout`.
+    /// Returns the same job with `timeout` for its operations.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Job {
         Job { domain: self.domain.within(timeout), membership: self.membership.clone() }
     }
 
-    /// Opens the channels to several others, each of which opens one to this domain: in the order of ranks,
-    /// so that domains do not wait for each other in a circle. The channels are in the order of `ranks`.
+    /// Opens channels to several other ranks, each of which opens one to this domain. Connects in the order
+    /// of the ranks, so that no cycle of domains waits for each other. The channels are returned in the order
+    /// of `ranks`.
     ///
     /// # Errors
-    /// As [`channel_to`](Self::channel_to).
+    /// Same as [`channel_to`](Self::channel_to).
     pub fn channels_to(&self, ranks: &[u32]) -> Result<Vec<Channel>, Error> {
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
@@ -105,10 +106,10 @@ impl Job {
         Ok(channels.into_iter().flatten().collect())
     }
 
-    /// As [`channel_to`](Self::channel_to), for bulk data.
+    /// Like [`channel_to`](Self::channel_to), for bulk data.
     ///
     /// # Errors
-    /// As [`channel_to`](Self::channel_to) and [`Domain::connect_bulk`].
+    /// Same as [`channel_to`](Self::channel_to) and [`Domain::connect_bulk`].
     pub fn bulk_channel_to(&self, rank: u32) -> Result<BulkChannel, Error> {
         let name = self.membership.name_between("bulk", rank)?;
         let options = BulkOptions::default();

@@ -1,4 +1,4 @@
-//! What a monitor hands out to join the two ends of a channel.
+//! Descriptors from a monitor that connect the two ends of a channel.
 
 use std::os::fd::OwnedFd;
 
@@ -7,18 +7,18 @@ use tombolo_link::TransportKind;
 use tombolo_platform::{Errno, OsError};
 use tombolo_transport::{ChannelError, Joint, window};
 
-/// Tells the peer that a channel is not opened after all: its future was dropped. Otherwise the peer would
-/// take the end for a death.
+/// Informs the peer that the channel will not be opened, because its future was dropped. Otherwise the peer
+/// would report a death.
 pub(crate) fn withdraw(grant: &Grant, fds: Vec<OwnedFd>) {
-    // Without a usable grant there is no way to tell the peer.
+    // Without a usable grant there is no way to inform the peer.
     if let Ok(joint) = joint(grant, fds) {
         joint.withdraw(grant.side);
     }
 }
 
-/// What joins the two ends of a channel.
+/// Converts a grant and its descriptors to the object that connects the two ends.
 pub(crate) fn joint(grant: &Grant, fds: Vec<OwnedFd>) -> Result<Joint, ChannelError> {
-    // The kernel drops those that a process has no room for.
+    // The kernel drops descriptors that exceed the process's limit.
     let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
     let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
     let mut fds = fds.into_iter();

@@ -1,4 +1,4 @@
-//! Options for threads whose answers must not be late.
+//! Scheduling options for threads with tight response times.
 
 use std::marker::PhantomData;
 
@@ -9,11 +9,11 @@ pub use tombolo_platform::thread::Scheduling;
 
 use crate::error::Error;
 
-/// Where a thread runs, and before whom: for answers that come in time under load too.
+/// Processors and scheduling policy of a thread, for low response times under load.
 ///
-/// A thread that shares its processors with others waits for them, now and then and unpredictably; the mean
-/// hardly shows it, the slowest in a thousand do. `tombolo bench latency` shows the whole distribution on
-/// your host.
+/// A thread that shares its processors with others has to wait for them occasionally and unpredictably. The
+/// mean response time hardly shows this, but the 99.9th percentile does. `tombolo bench latency` shows the
+/// distribution on your host.
 ///
 /// ```no_run
 /// use tombolo::latency::{LatencyOptions, Scheduling};
@@ -31,25 +31,25 @@ pub struct LatencyOptions {
 }
 
 impl LatencyOptions {
-    /// Only on these processors; on those of now if none are named.
+    /// Restricts the thread to these processors; an empty list keeps the current set.
     #[must_use]
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// Scheduled so; as now unless said. A real-time thread that never sleeps takes its processor for itself:
-    /// let it spin only on one that nothing else needs.
+    /// Sets the scheduling policy; the default keeps the current one. A real-time thread that never sleeps
+    /// monopolizes its processor, so let it spin only on a processor that nothing else needs.
     #[must_use]
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
         self.scheduling = Some(scheduling);
         self
     }
 
-    /// Applies them to the calling thread, until what this returns is dropped.
+    /// Applies the options to the calling thread, until the returned value is dropped.
     ///
     /// # Errors
-    /// [`Error::Scheduling`] says what is missing. Nothing has changed then.
+    /// [`Error::Scheduling`] with the limit or permission that is missing. Nothing has changed then.
     pub fn apply(&self) -> Result<Placed, Error> {
         let mut placed = Placed { cpus: None, policy: None, _not_send: PhantomData };
         if !self.cpus.is_empty() {
@@ -66,19 +66,19 @@ impl LatencyOptions {
     }
 }
 
-/// A thread as [`LatencyOptions`] said; as before again when this is dropped, on the same thread.
+/// Applied [`LatencyOptions`]. Dropping it on the same thread restores the previous state.
 #[derive(Debug)]
 #[must_use = "the thread is as before when this is dropped"]
 pub struct Placed {
     cpus: Option<Vec<usize>>,
     policy: Option<Policy>,
-    /// It belongs to the thread that it is about.
+    /// Not [`Send`]: it belongs to the thread that it changed.
     _not_send: PhantomData<*const ()>,
 }
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // Lowering a priority and widening a set that was allowed before are always permitted.
+        // Lowering a priority and returning to a previous set of processors are always permitted.
         if let Some(policy) = self.policy.take() {
             let _ = thread::set_policy(policy);
         }
@@ -122,7 +122,7 @@ fn explain_priority(error: OsError, scheduling: Scheduling) -> Error {
 mod tests {
     use super::*;
 
-    /// On a thread of its own, for its scheduling is what is tested.
+    /// Runs a test on a separate thread, because it changes the thread's scheduling.
     fn apart(test: impl FnOnce() + Send + 'static) {
         std::thread::spawn(test).join().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Message passing between programs on unlike processors.
+//! Message passing between programs on heterogeneous processors.
 //!
 //! A *machine* is a set of *nodes*: this host, Arm programs under emulation, virtual machines behind a
 //! shared-memory window. A running program on a node is a *domain*. Two domains exchange messages over a
@@ -19,12 +19,12 @@
 //!
 //! A [`WaitSet`] waits for many channels, timers and descriptors at once. Every operation that waits has an
 //! async variant for any executor, such as [`Channel::recv_into_async`].
-//! [`LatencyOptions`](latency::LatencyOptions) bound the time of an answer.
+//! [`LatencyOptions`](latency::LatencyOptions) help to bound response times.
 //!
-//! * Every wait has a deadline, and ends early with [`Error::PeerDied`] when the peer dies. The default is 30
-//!   seconds; the domain, the channel or [`within`](Channel::within) can set another.
-//! * A failed send returns an error, and you keep the message.
-//! * On a plain host no set-up is needed: the first program starts a monitor.
+//! * Every wait has a deadline, and ends early with [`Error::PeerDied`] if the peer dies. The default timeout
+//!   is 30 seconds; the domain, the channel or [`within`](Channel::within) can set another one.
+//! * A failed send returns an error, and the message remains yours.
+//! * On a plain host no setup is needed: the first program starts a monitor.
 //!
 //! The crate `tombolo-admin` operates and observes machines.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Names and services of this domain, and what is accepted there.
+//! Listeners for names and services of this domain, and the connections that they accept.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,11 +16,10 @@ use crate::error::Error;
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
 
-/// How long a client that was accepted has to open its end, at least: an emulated node on a busy host is
-/// slow.
+/// Minimum time for an accepted client to open its end: an emulated node on a busy host is slow.
 const TO_OPEN: Duration = Duration::from_secs(10);
 
-/// What a [`Listener`] accepts: a [`Channel`], a [`BulkChannel`](crate::BulkChannel), or an
+/// Type that a [`Listener`] accepts: a [`Channel`], a [`BulkChannel`](crate::BulkChannel), or an
 /// [`Opening`](crate::Opening).
 pub trait Accepted: sealed::Accepted {}
 
@@ -34,7 +33,7 @@ pub(crate) mod sealed {
     use crate::error::Error;
 
     pub trait Accepted: Sized + Send + 'static {
-        /// What this side says of it beside the options of the channel.
+        /// Terms of this side in addition to the options of the channel.
         type Terms: Clone + Send + Sync + std::fmt::Debug;
 
         fn over(
@@ -54,15 +53,15 @@ impl sealed::Accepted for Channel {
     }
 }
 
-/// A name that this domain has taken up, or a [service without one](Domain::serve). Clones are of the same
-/// one; dropping the last gives it back.
+/// Name claimed by this domain, or a [service without one](Domain::serve), that accepts connections. Clones
+/// refer to the same listener; dropping the last one releases the name.
 pub struct Listener<T: Accepted = Channel> {
     taken: Arc<Taken<T::Terms>>,
     timeout: Duration,
     accepts: PhantomData<fn() -> T>,
 }
 
-/// What clones have in common.
+/// State shared by the clones.
 #[derive(Debug)]
 struct Taken<S> {
     domain: Domain,
@@ -73,7 +72,8 @@ struct Taken<S> {
 }
 
 impl<T: Accepted> Listener<T> {
-    /// The listener of that number; of one that is reached by capability alone the name is empty.
+    /// Creates a listener with the monitor's number for it; the name is empty if only a capability leads to
+    /// it.
     pub(crate) fn new(
         domain: &Domain,
         (number, name): (u32, String),
@@ -85,13 +85,13 @@ impl<T: Accepted> Listener<T> {
         Listener { taken: Arc::new(taken), timeout, accepts: PhantomData }
     }
 
-    /// The name; empty for one that is reached by capability alone.
+    /// Name of the listener; empty if only a capability leads to it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.taken.name
     }
 
-    /// The same listener, which waits up to `timeout`.
+    /// Returns the same listener with the timeout `timeout`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Listener<T> {
         Listener { timeout, ..self.clone() }
@@ -116,19 +116,18 @@ impl<T: Accepted> Listener<T> {
     /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, and of bulk
-    /// channels [`Error::Bulk`]. An [`Opening`](crate::Opening) needs a request of the listener's kind:
-    /// [`Error::TimedOut`] also for none in 10 s, [`Error::Violation`] for something else. Others can still
-    /// be accepted after each of them.
+    /// [`Error::TimedOut`] if no domain connected; [`Error::Refused`] if the two sides are incompatible, and
+    /// [`Error::Bulk`] for bulk channels. An [`Opening`](crate::Opening) needs a request of the listener's
+    /// kind: also [`Error::TimedOut`] if none arrives within 10 s, and [`Error::Violation`] for any other
+    /// message. The listener can accept further connections after each of these.
     pub fn accept(&self) -> Result<T, Error> {
         self.incoming()?.open()
     }
 
-    /// Waits for a domain to connect, and leaves it to the program whether and on which thread the channel is
-    /// opened.
+    /// Waits for a domain to connect. The program decides whether, and on which thread, to open the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did.
+    /// [`Error::TimedOut`] if no domain connected.
     pub fn incoming(&self) -> Result<Incoming<T>, Error> {
         let deadline = Deadline::after(self.timeout);
         let number = self.number();
@@ -138,7 +137,7 @@ impl<T: Accepted> Listener<T> {
         Ok(self.connected(grant, fds, deadline))
     }
 
-    /// What it waits for.
+    /// Describes the awaited event in errors.
     pub(crate) fn awaits(&self) -> String {
         match self.name() {
             "" => "that a domain connects by a capability".into(),
@@ -146,9 +145,9 @@ impl<T: Accepted> Listener<T> {
         }
     }
 
-    /// Tells the monitor that a connection was accepted.
+    /// Acknowledges an accepted connection to the monitor.
     pub(crate) fn connected(&self, grant: Grant, fds: Vec<OwnedFd>, deadline: Deadline) -> Incoming<T> {
-        // Room for one more; if the monitor is gone, the channel may still come to be.
+        // Frees one place in the backlog. If the monitor is gone, the channel can still be opened.
         let _ = self.link().tell(Request::Accepted { count: 1 });
         Incoming { listener: self.clone(), grant, fds, deadline }
     }
@@ -172,8 +171,8 @@ impl<S> Drop for Taken<S> {
     }
 }
 
-/// A domain that has connected to a [`Listener`], whose channel is not open yet. Dropped, it sees its channel
-/// end.
+/// Connection from a domain to a [`Listener`] whose channel is not open yet. If it is dropped, the domain
+/// sees its channel end.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -195,16 +194,16 @@ pub struct Incoming<T: Accepted = Channel> {
 }
 
 impl<T: Accepted> Incoming<T> {
-    /// The domain that has connected, as the monitor has it.
+    /// Domain that connected, as reported by the monitor.
     #[must_use]
     pub fn peer(&self) -> DomainId {
         self.grant.peer
     }
 
-    /// Opens the channel: within what is left of the listener's timeout, or 10 seconds if that is longer.
+    /// Opens the channel within the rest of the listener's timeout, or 10 seconds if that is longer.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// Same as [`Listener::accept`].
     pub fn open(self) -> Result<T, Error> {
         let Incoming { listener, grant, fds, deadline } = self;
         let Taken { domain, options, terms, .. } = &*listener.taken;

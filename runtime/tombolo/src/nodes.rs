@@ -1,6 +1,6 @@
-//! The nodes and windows of a machine, and what is known of them: what a program chooses from.
+//! Nodes and windows of a machine and their properties, for programs that choose between them.
 //!
-//! The crate `tombolo-admin` has what tools need to operate and observe a machine.
+//! The crate `tombolo-admin` contains what tools need to operate and observe a machine.
 
 use tombolo_control::{Reply, Request, all_pages};
 use tombolo_naming::parse_query;
@@ -14,7 +14,7 @@ use crate::monitor::{ANSWER_TIMEOUT, unexpected};
 use crate::names::Record;
 
 impl Domain {
-    /// The machine's nodes, by id.
+    /// Returns the nodes of the machine, by id.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -28,8 +28,8 @@ impl Domain {
         })
     }
 
-    /// The machine's windows, by number: first those between a node and the host, then those that several
-    /// nodes share.
+    /// Returns the windows of the machine, by number: first those between a node and the host, then those
+    /// that several nodes share.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -43,9 +43,9 @@ impl Domain {
         })
     }
 
-    /// What the root knows of nodes and of the ways between them, as the records that a query matches:
-    /// `node/NAME` and `link/NAME/NAME`, the lower-numbered node first. An attribute whose value is not known
-    /// is absent. `docs/specs/facts.md` lists the attributes.
+    /// Returns the root's facts about nodes and the links between them, as the records that a query matches:
+    /// `node/NAME` and `link/NAME/NAME`, with the lower-numbered node first. An attribute whose value is
+    /// unknown is absent. `docs/specs/facts.md` lists the attributes.
     ///
     /// # Errors
     /// [`Error::Text`] for a malformed query; [`Error::Monitor`] for an invalid or too costly pattern.

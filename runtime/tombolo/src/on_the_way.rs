@@ -1,4 +1,4 @@
-//! Rights that may be on their way over a channel.
+//! Rights in flight over a channel.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tombolo_control::Request;
 
 use crate::monitor::MonitorLink;
 
-/// What may be on its way over a channel, and is let go with it if it was not taken up.
+/// Rights granted over a channel by its peer; those not taken up when the channel ends are released.
 #[derive(Debug)]
 pub(crate) struct OnTheWay {
     link: Weak<MonitorLink>,
@@ -22,7 +22,7 @@ impl OnTheWay {
         OnTheWay { link, channel, peer, expected: false.into() }
     }
 
-    /// Rights may come.
+    /// Records that rights may arrive.
     pub(crate) fn expect(&self) {
         self.expected.store(true, Ordering::Relaxed);
     }
@@ -33,7 +33,7 @@ impl Drop for OnTheWay {
         if *self.expected.get_mut()
             && let Some(link) = self.link.upgrade()
         {
-            // If the monitor is gone, so is what this program holds.
+            // If the monitor is gone, so are the rights of this program.
             let _ = link.tell(Request::CapabilityForget { channel: self.channel, granter: self.peer });
         }
     }

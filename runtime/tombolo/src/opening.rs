@@ -26,9 +26,10 @@
 //! }
 //! ```
 //!
-//! Request and answer are the first message each way over the channel, so this works over every transport.
-//! What the request is takes part in the hash of the interface, so a program that connects without a request,
-//! or with one of another kind, is refused when the channel opens. `docs/specs/channel.md` has the bytes.
+//! Request and answer are the first message in each direction on the channel, so this works over every
+//! transport. The kind of the request is part of the hash of the interface, so a program that connects
+//! without a request, or with one of another kind, is refused when the channel opens. `docs/specs/channel.md`
+//! specifies the encoding.
 
 use std::time::Duration;
 
@@ -42,35 +43,36 @@ use crate::error::Error;
 use crate::listener::{Listener, sealed};
 use crate::options::ChannelOptions;
 
-/// The longest request, in bytes.
+/// Maximum length of a request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 1024;
 
-/// The longest reason of a refusal, in bytes; longer ones are cut.
+/// Maximum length of the reason of a refusal, in bytes; longer ones are truncated.
 pub const MAX_REASON_BYTES: usize = 512;
 
-/// "TMBLOPEN" and "TMBLANSW" read as little-endian bytes: the first words of request and answer.
+/// First words of a request and an answer: "TMBLOPEN" and "TMBLANSW" as little-endian bytes.
 const REQUEST: u64 = u64::from_le_bytes(*b"TMBLOPEN");
 const ANSWER: u64 = u64::from_le_bytes(*b"TMBLANSW");
 
-/// The bytes of a request or answer before its text.
+/// Bytes before the text of a request or answer.
 const HEAD_BYTES: usize = 16;
 
 const ACCEPTED: u64 = 0;
 const REFUSED: u64 = 1;
 
-/// How long a program that has connected may take to send its request: other programs wait meanwhile.
+/// Timeout for the request of a program that has connected: other programs wait meanwhile.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a program asks for when it opens a channel.
+/// Request that a program sends when it opens a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OpenRequest {
     kind: u64,
     bytes: Vec<u8>,
 }
 
-/// The hash of the interface of a channel that is opened by requests of a kind: never that of one without.
+/// Returns the interface hash of a channel opened with requests of a kind; it differs from that of one
+/// without.
 fn hash_with(interface_hash: u64, kind: u64) -> u64 {
-    // Multiplied by odd numbers, so that no two kinds have one hash.
+    // Multiplication by an odd number, so that no two kinds have the same hash.
     let mixed = kind.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ REQUEST;
     interface_hash.rotate_left(17) ^ mixed
 }
@@ -83,7 +85,7 @@ fn message(first: u64, second: u64, text: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The second word and the text of a message that begins with `first`.
+/// Returns the second word and the text of a message whose first word is `first`.
 fn parts(message: &[u8], first: u64) -> Option<(u64, &[u8])> {
     let (head, text) = message.split_first_chunk::<8>()?;
     let (second, text) = text.split_first_chunk::<8>()?;
@@ -91,9 +93,9 @@ fn parts(message: &[u8], first: u64) -> Option<(u64, &[u8])> {
 }
 
 impl ChannelOptions {
-    /// Connects with a request of these bytes, up to [`MAX_REQUEST_BYTES`], on which the listener decides.
-    /// `kind` stands for what they mean, such as the `HASH` of an interface; the listener must have been
-    /// [exported](Self::export_for_requests) with the same.
+    /// Connects with a request of up to [`MAX_REQUEST_BYTES`] bytes, on which the listener decides. `kind`
+    /// identifies the meaning of the bytes, for example the `HASH` of an interface; the listener must have
+    /// been [exported](Self::export_for_requests) with the same kind.
     ///
     /// # Errors
     /// [`Error::TooLong`].
@@ -105,10 +107,10 @@ impl ChannelOptions {
         Ok(self)
     }
 
-    /// Takes up a name under which programs connect with [requests](Self::request) of a kind.
+    /// Claims a name under which programs connect with [requests](Self::request) of a kind.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export_for_requests(
         &self,
         domain: &Domain,
@@ -119,7 +121,7 @@ impl ChannelOptions {
         domain.listen_as(name, options, kind)
     }
 
-    /// These options, with the interface that a request makes of theirs.
+    /// Returns these options with the interface hash that includes the kind of the request.
     pub(crate) fn asking(&self) -> ChannelOptions {
         let hash = match &self.request {
             Some(request) => hash_with(self.interface_hash, request.kind),
@@ -155,14 +157,15 @@ fn receive(channel: &mut Channel, timeout: Duration) -> Result<Vec<u8>, Error> {
     Ok(message)
 }
 
-/// A reason, which is an allegation: as much of it as is allowed, without what a terminal would obey.
+/// Converts an untrusted reason to text: truncates it and replaces control characters, which a terminal would
+/// interpret.
 fn printable(reason: &[u8]) -> String {
     let reason = &reason[..reason.len().min(MAX_REASON_BYTES)];
     String::from_utf8_lossy(reason).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 impl sealed::Accepted for Opening {
-    /// The kind of the requests.
+    /// Kind of the requests.
     type Terms = u64;
 
     fn over(mut channel: Channel, _: &Domain, kind: &u64, _: Duration) -> Result<Opening, Error> {
@@ -177,32 +180,31 @@ impl sealed::Accepted for Opening {
     }
 }
 
-/// A program that has connected with a request and waits for the decision. Dropped without one, it is
-/// refused.
+/// Program that has connected with a request and waits for the decision. Dropping it refuses the channel.
 #[derive(Debug)]
 pub struct Opening {
-    /// Taken by the decision.
+    /// Taken when the decision is made.
     channel: Option<Channel>,
     request: Vec<u8>,
 }
 
 impl Opening {
-    /// The bytes of its request: an allegation of the program that sent it.
+    /// Returns the bytes of the request. They come from the connecting program and are untrusted.
     #[must_use]
     pub fn request(&self) -> &[u8] {
         &self.request
     }
 
-    /// The domain that asks.
+    /// Domain that sent the request.
     #[must_use]
     pub fn peer(&self) -> Option<DomainId> {
         self.channel.as_ref().map(Channel::peer)
     }
 
-    /// Accepts: the channel is open.
+    /// Accepts the request and returns the open channel.
     ///
     /// # Errors
-    /// The end of the program that asked.
+    /// The end of the program that sent the request.
     pub fn accept(mut self) -> Result<Channel, Error> {
         match self.channel.take() {
             Some(mut channel) => {
@@ -213,10 +215,10 @@ impl Opening {
         }
     }
 
-    /// Refuses, and closes the channel. Of the reason up to [`MAX_REASON_BYTES`] are sent.
+    /// Refuses the request and closes the channel. At most [`MAX_REASON_BYTES`] of the reason are sent.
     ///
     /// # Errors
-    /// The end of the program that asked.
+    /// The end of the program that sent the request.
     pub fn refuse(mut self, reason: &str) -> Result<(), Error> {
         match self.channel.take() {
             Some(channel) => refuse(channel, reason),
@@ -227,7 +229,7 @@ impl Opening {
 
 fn refuse(mut channel: Channel, reason: &str) -> Result<(), Error> {
     let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
-    // The other side receives what was sent before this end closes.
+    // The other side receives the answer before the end of the channel.
     channel.send(&message(ANSWER, REFUSED, reason.as_bytes()))
 }
 

@@ -1,4 +1,4 @@
-//! How channels and domains are opened.
+//! Options for opening channels.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use tombolo_ring::{SlotSize, Variant};
 use crate::error::Error;
 use crate::opening::OpenRequest;
 
-/// How a channel is opened. Both sides must agree on the slot size and the interface; the rings' depth and
-/// variant are the connecting side's choice.
+/// Options of a channel. Both sides must agree on the slot size and the interface; the connecting side
+/// chooses the depth and the variant of the rings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
     pub(crate) spin_ns: u64,
-    /// The domain's, where it is not given.
+    /// Timeout of the channel, if it differs from the domain's.
     pub(crate) timeout: Option<Duration>,
-    /// With a socket beside it, for descriptors, where both ends are on one kernel.
+    /// Whether to open a socket for descriptors beside the channel, if both ends are on one kernel.
     pub(crate) companion: bool,
-    /// What the listener is asked.
+    /// Request to the listener.
     pub(crate) request: Option<OpenRequest>,
 }
 
 impl Default for ChannelOptions {
-    /// 64 slots of 64 bytes each way (messages of up to 3,584 bytes), no interface, spinning for about the
-    /// cost of a wake before sleeping.
+    /// 64 slots of 64 bytes in each direction (messages of up to 3,584 bytes), no interface, and spinning for
+    /// about the cost of a wake-up before sleeping.
     fn default() -> Self {
         ChannelOptions {
             config: ChannelConfig::default(),
@@ -41,7 +41,8 @@ impl Default for ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// Bytes of a slot: 32, 64 or 128; each carries 8 less. A message may take many slots.
+    /// Sets the size of a slot in bytes: 32, 64 or 128; 8 of them are the control word. A message may span
+    /// many slots.
     ///
     /// # Errors
     /// [`Error::BadOption`] for another size.
@@ -54,7 +55,8 @@ impl ChannelOptions {
         Ok(self)
     }
 
-    /// Slots of each ring: a power of two from 2 to 65,536. A message can be as long as what a ring carries.
+    /// Sets the number of slots of each ring: a power of two from 2 to 65,536. The capacity of the ring
+    /// limits the length of a message.
     ///
     /// # Errors
     /// [`Error::BadOption`] for another number.
@@ -69,29 +71,29 @@ impl ChannelOptions {
         Ok(self)
     }
 
-    /// Returns slots by a flag in the slot rather than by credit: for coherent memory only.
+    /// Returns slots with a flag in the slot instead of credits: for coherent memory only.
     #[must_use]
     pub fn used_flag(mut self) -> Self {
         self.config.variant = Variant::UsedFlag;
         self
     }
 
-    /// A hash that stands for what the messages mean; both sides must have the same. 0 for none.
+    /// Sets a hash that identifies the meaning of the messages; both sides must use the same. 0 means none.
     #[must_use]
     pub fn interface_hash(mut self, hash: u64) -> Self {
         self.interface_hash = hash;
         self
     }
 
-    /// How long the channel's operations wait, where [`Channel::within`](crate::Channel::within) does not say
-    /// otherwise: as long as the domain's, by default.
+    /// Sets the timeout of the channel's operations, which [`Channel::within`](crate::Channel::within)
+    /// overrides; by default the domain's.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long to spin before sleeping, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
+    /// Sets how long to spin before sleeping, in nanoseconds; 0 sleeps at once, `u64::MAX` never.
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = spin_ns;
@@ -99,8 +101,8 @@ impl ChannelOptions {
     }
 }
 
-/// How a channel for bulk data is opened. Trust must be the same on both sides; of everything else the lower
-/// holds.
+/// Options of a bulk channel. Trust must be the same on both sides; of all other values the lower one
+/// applies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkOptions {
     pub(crate) channel: ChannelOptions,
@@ -110,7 +112,7 @@ pub struct BulkOptions {
 }
 
 impl Default for BulkOptions {
-    /// Trust, 32 pools of up to 4 GiB each, 32 pieces in a transfer, 2,048 bytes of metadata.
+    /// Full trust, 32 pools of up to 4 GiB each, 32 pieces per transfer, 2,048 bytes of metadata.
     fn default() -> Self {
         BulkOptions {
             channel: ChannelOptions::default(),
@@ -126,11 +128,11 @@ impl Default for BulkOptions {
     }
 }
 
-/// Descriptors that travel together: one packet of a socket.
+/// Maximum number of descriptors in one packet of a socket.
 const PIECES_WITHOUT_TRUST: u8 = tombolo_platform::socket::MAX_FDS as u8;
 
 impl BulkOptions {
-    /// How far the peer is trusted. Without full trust a transfer has up to 8 pieces.
+    /// Sets how far the peer is trusted. Without full trust a transfer has up to 8 pieces.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.terms.trust = trust;
@@ -140,7 +142,7 @@ impl BulkOptions {
         self
     }
 
-    /// How many pools the channel can have, both sides' together: 1 to 32.
+    /// Sets the maximum number of pools on the channel, of both sides together: 1 to 32.
     ///
     /// # Errors
     /// [`Error::BadOption`] for another number.
@@ -152,7 +154,7 @@ impl BulkOptions {
         Ok(self)
     }
 
-    /// The most metadata that a transfer carries, in bytes: up to 2,048.
+    /// Sets the maximum size of a transfer's metadata in bytes: up to 2,048.
     ///
     /// # Errors
     /// [`Error::BadOption`] for more.
@@ -165,30 +167,29 @@ impl BulkOptions {
         Ok(self)
     }
 
-    /// The largest pool to take from the peer, in bytes.
+    /// Sets the maximum size of a pool to accept from the peer, in bytes.
     #[must_use]
     pub fn max_pool_bytes(mut self, bytes: u64) -> Self {
         self.max_pool_bytes = bytes;
         self
     }
 
-    /// Pools that the peer offers are not taken by themselves, but told as
-    /// [`Arrival::Offered`](crate::Arrival::Offered).
+    /// Reports pools that the peer offers as [`Arrival::Offered`](crate::Arrival::Offered) instead of
+    /// accepting them automatically.
     #[must_use]
     pub fn ask_before_taking_pools(mut self) -> Self {
         self.asks = true;
         self
     }
 
-    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces and
-    /// requests does not count.
+    /// Sets the slots and timeouts of the underlying channel. Its interface and request are ignored.
     #[must_use]
     pub fn channel(mut self, options: ChannelOptions) -> Self {
         self.channel = options;
         self
     }
 
-    /// How the channel underneath is opened.
+    /// Returns the options of the underlying channel.
     pub(crate) fn underneath(&self) -> ChannelOptions {
         let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
         options.companion = self.terms.trust.brings_memory();
@@ -197,5 +198,5 @@ impl BulkOptions {
     }
 }
 
-// What errors say is allowed.
+// The limits stated in error messages.
 const _: () = assert!(MAX_POOLS == 32 && MAX_METADATA_BYTES == 2048);

@@ -1,7 +1,7 @@
-//! One thread that sleeps for all futures of this program and wakes those that can go on.
+//! Reactor: one thread that sleeps for all futures of this program, and wakes those that can continue.
 //!
-//! It is started by the first future that has to wait and ends with the last thing that may. It reads no
-//! channel and runs nothing of the program's but its wakers.
+//! The first future that has to wait starts it, and it ends with the last object that may wait. It reads no
+//! channels, and runs no code of the program except its wakers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -12,14 +12,14 @@ use tombolo_platform::epoll::{Epoll, Events, Trigger};
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 use tombolo_platform::{Deadline, OsError};
 
-/// The key of the counter that interrupts the thread.
+/// Key of the event counter that interrupts the thread.
 const BELL: u64 = 0;
 
-/// Whom to wake for a key.
+/// Waker registered under a key.
 #[derive(Debug)]
 struct Sleeper {
     waker: Waker,
-    /// Not only the next time.
+    /// Whether it is woken every time, rather than only the next time.
     always: bool,
 }
 
@@ -28,7 +28,7 @@ struct State {
     sleepers: HashMap<u64, Sleeper>,
     deadlines: BTreeSet<(u64, u64)>,
     last_key: u64,
-    /// Until when the thread sleeps, if nothing happens.
+    /// Deadline of the thread's current sleep.
     sleeps_until_ns: u64,
     stopped: bool,
 }
@@ -42,7 +42,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under the lock.
+        // Nothing that can panic runs while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,11 +59,10 @@ impl Shared {
                 next_ns.map(Deadline::at_ns)
             };
             if self.epoll.wait(&mut events, deadline).is_err() {
-                // It cannot fail with descriptors that are open. Were it to, the deadlines must still be
-                // kept.
+                // Cannot fail with open descriptors. If it did, deadlines would still have to be handled.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            // Outside the lock: a waker may do anything, such as drop a future.
+            // Outside the lock: a waker can run arbitrary code, for example drop a future.
             self.happened(&events).into_iter().for_each(Waker::wake);
         }
     }
@@ -98,7 +97,7 @@ impl State {
     }
 }
 
-/// The thread. It ends when this is dropped.
+/// The reactor's thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reactor {
     shared: Arc<Shared>,
@@ -107,10 +106,10 @@ pub(crate) struct Reactor {
 static RUNNING: Mutex<Weak<Reactor>> = Mutex::new(Weak::new());
 
 impl Reactor {
-    /// The one of this program.
+    /// Returns the reactor of this program, starting it if necessary.
     ///
     /// # Errors
-    /// `EMFILE`, or `EAGAIN` when there are too many threads.
+    /// `EMFILE`, or `EAGAIN` if there are too many threads.
     pub(crate) fn running() -> Result<Arc<Reactor>, OsError> {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reactor) = running.upgrade() {
@@ -132,12 +131,12 @@ impl Reactor {
 impl Drop for Reactor {
     fn drop(&mut self) {
         self.shared.state().stopped = true;
-        // Not joined: what drops it may run on that thread.
+        // Not joined: the last owner may be dropped on that thread.
         let _ = signal(&self.shared.bell);
     }
 }
 
-/// A place in the reactor: some descriptors, a deadline, and whom to wake for them.
+/// Registration with the reactor: descriptors, a deadline, and the waker for them.
 #[derive(Debug)]
 pub(crate) struct Registration {
     reactor: Arc<Reactor>,
@@ -148,7 +147,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// # Errors
-    /// As [`Reactor::running`].
+    /// Same as [`Reactor::running`].
     pub(crate) fn new() -> Result<Registration, OsError> {
         let reactor = Reactor::running()?;
         let key = {
@@ -159,11 +158,11 @@ impl Registration {
         Ok(Registration { reactor, key, known: Vec::new(), due_ns: None })
     }
 
-    /// Wakes `waker` once, when one of `sources` is ready, also if it is by now, or at `deadline`. The
-    /// sources are the same ones at every call.
+    /// Wakes `waker` once when one of `sources` is ready, immediately if it is ready already, or at
+    /// `deadline`. The sources must be the same at every call.
     ///
     /// # Errors
-    /// As [`Epoll::add`].
+    /// Same as [`Epoll::add`].
     pub(crate) fn arm(
         &mut self,
         sources: &[(BorrowedFd<'_>, Interest)],
@@ -194,20 +193,20 @@ impl Registration {
         Ok(())
     }
 
-    /// Wakes `waker` whenever something happens on `source`, until this is dropped, and before the source is.
+    /// Wakes `waker` on every event of `source`, until this is dropped. Drop it before the source.
     ///
     /// # Errors
-    /// As [`Epoll::add`].
+    /// Same as [`Epoll::add`].
     pub(crate) fn watch(&mut self, source: impl AsFd, waker: Waker) -> Result<(), OsError> {
         let shared = &self.reactor.shared;
         shared.state().sleepers.insert(self.key, Sleeper { waker, always: true });
         shared.epoll.add(source, Interest::ReadWrite, Trigger::Edge, self.key)
     }
 
-    /// Wakes no task any more, until armed again.
+    /// Wakes no task until armed again.
     pub(crate) fn disarm(&mut self) {
         let mut state = self.reactor.shared.state();
-        // Dropped after the lock: what belongs to a waker may do anything.
+        // Dropped after the lock is released: dropping a waker can run arbitrary code.
         let sleeper = state.sleepers.remove(&self.key);
         if let Some(due_ns) = self.due_ns.take() {
             state.deadlines.remove(&(due_ns, self.key));
@@ -216,7 +215,7 @@ impl Registration {
         drop(sleeper);
     }
 
-    /// Forgets a source that goes on without it.
+    /// Removes a source that outlives the registration.
     pub(crate) fn forget(&self, source: impl AsFd) {
         self.reactor.shared.epoll.remove(source);
     }

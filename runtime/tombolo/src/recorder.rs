@@ -1,4 +1,4 @@
-//! What counts and traces the channels of a domain.
+//! Recorders of counters and traces for the channels of a domain.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,16 +11,17 @@ use tombolo_trace::layout::HEAD_BYTES;
 use tombolo_trace::snapshot::Head;
 use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 
-/// The domain that this program attached as first, which is who its spans are of.
+/// Recorder of the first domain that this program attached as, to which its spans belong.
 static OWN: OnceLock<Arc<Recorder>> = OnceLock::new();
 
-/// A memory file, whatever descriptor names it: its device and inode.
+/// Identity of a memory file, independent of the descriptor: its device and inode.
 type FileId = (u64, u64);
 
-/// Recorders in use, by their page: a second connection of one domain is given the same.
+/// Recorders in use, by their page: a second connection of the same domain shares the recorder.
 static RECORDERS: Mutex<Vec<(FileId, Weak<Recorder>)>> = Mutex::new(Vec::new());
 
-/// The recorder of a domain whose page may have come along. Without one everything works, untraced.
+/// Returns the recorder for a domain's page, if the page arrived with the reply. Without one, nothing is
+/// traced.
 pub(crate) fn recorder_of(domain: DomainId, fds: Vec<OwnedFd>) -> Arc<Recorder> {
     let Some(page) = fds.into_iter().next().map(File::from) else { return Recorder::none() };
     let Ok(id) = page.metadata().map(|page| (page.dev(), page.ino())) else { return Recorder::none() };
@@ -46,7 +47,7 @@ fn open(page: &File, domain: DomainId) -> Option<Arc<Recorder>> {
     Recorder::new(memory, domain.to_bits(), Isa::current().code()).ok()
 }
 
-/// A child is there that was asked for at `ticks`.
+/// Records the start of a child that was requested at `ticks`.
 pub(crate) fn spawned(recorder: &Arc<Recorder>, ticks: u64, child: DomainId) {
     if recorder.is_on() {
         recorder.record_at(ticks, NewEvent::of(EventKind::Spawn, child.to_bits(), 0));
@@ -59,7 +60,7 @@ pub(crate) fn child_ended(recorder: &Arc<Recorder>, child: DomainId) {
     }
 }
 
-/// The recorder, while a trace is recorded.
+/// Returns the recorder while a trace is being recorded.
 #[inline]
 pub(crate) fn own() -> Option<&'static Arc<Recorder>> {
     OWN.get().filter(|recorder| recorder.is_on())

@@ -1,9 +1,9 @@
-//! The program of a relay: a domain that joins channels between nodes without a link.
+//! Main function of a relay: a domain that connects channels between nodes without a link.
 //!
-//! Monitors start it. It exports a name, which tells the root that it is ready, and then gets two ends of
-//! each channel that it is to join: one towards the domain that connected, one towards the domain that
-//! accepts. One thread forwards the messages of all channels, one takes in new ends, and each channel is
-//! opened on a thread of its own, which ends with the handshake.
+//! Monitors start it. It exports a name, which signals readiness to the root, and then receives two ends of
+//! each channel to connect: one towards the domain that connected, one towards the domain that accepts. One
+//! thread forwards the messages of all channels, one receives new ends, and each channel is opened on a
+//! separate thread, which ends after the handshake.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -25,25 +25,25 @@ use crate::error::Error;
 use crate::joint::joint;
 use crate::listener::Listener;
 
-/// How long the domain that connects may take to say hello. It has connected already.
+/// Timeout for the handshake with the domain that connects, which has connected already.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Channels that may be in their handshakes at once. Each has a thread.
+/// Maximum number of channels in the handshake at a time. Each has a thread.
 const MAX_OPENING: usize = 1024;
 
-/// The stack of a thread that performs a handshake, in bytes.
+/// Stack size of a thread that performs a handshake, in bytes.
 const OPENING_STACK_BYTES: usize = 128 * 1024;
 
-/// A wait that ends with what it waits for.
+/// Timeout of waits that end with the event that they wait for.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A route that is open, and what is beyond its hops.
+/// Open route, and what is beyond its two hops.
 type NewRoute = (Joined, [Beyond; 2]);
 
-/// Relays channels until the monitor of this node is gone.
+/// Relays channels until the monitor of this node has ended.
 ///
 /// # Errors
-/// This process is not a domain of a machine, or the kernel refused something.
+/// An error if this process is not a domain of a machine, or the kernel refused something.
 pub fn serve() -> Result<(), Error> {
     let domain = Domain::attach()?;
     let listener = domain.export(RELAY_PROGRAM)?;
@@ -53,19 +53,19 @@ pub fn serve() -> Result<(), Error> {
     let start = std::thread::Builder::new().name("ends".into());
     start
         .spawn(move || {
-            // The monitor is gone, and with it this domain.
+            // The monitor has ended, and with it this domain.
             let _ = take_ends(&listener, &routes, &waker);
             drop(routes);
             waker.wake();
         })
         .map_err(|error| OsError::from_io("start a thread", &error))?;
     let result = forward(&mut forwarder, &new_routes);
-    // Not closed in order: the ends must learn that the relay is gone.
+    // Not closed in order: the ends must detect that the relay has ended.
     forwarder.abandon();
     result
 }
 
-/// Moves messages until no new routes can come.
+/// Forwards messages until no new routes can arrive.
 fn forward(forwarder: &mut Forwarder, new_routes: &Receiver<NewRoute>) -> Result<(), Error> {
     use std::sync::mpsc::TryRecvError;
     loop {
@@ -80,13 +80,13 @@ fn forward(forwarder: &mut Forwarder, new_routes: &Receiver<NewRoute>) -> Result
     }
 }
 
-/// An end of a channel whose other end has not come yet; `None` when it cannot be used.
+/// End of a channel whose other end has not arrived yet; `joint` is `None` if it cannot be used.
 struct Waiting {
     grant: Grant,
     joint: Option<Joint>,
 }
 
-/// Takes in the ends of channels and opens each channel that has both.
+/// Receives the ends of channels and opens each channel that has both.
 fn take_ends(listener: &Listener, routes: &Sender<NewRoute>, waker: &Waker) -> Result<(), Error> {
     let mut waiting: HashMap<ChannelId, Waiting> = HashMap::new();
     let opening = Arc::new(AtomicUsize::new(0));
@@ -113,13 +113,13 @@ fn next_end(listener: &Listener) -> Result<(Grant, Vec<OwnedFd>), Error> {
         .wait(LONG, "an end of a channel to relay", |arrived| arrived.incoming.get_mut(&number)?.pop_front())
 }
 
-/// What is at the other end of a hop: the domain itself, or the first relay on the way to it.
+/// Returns what is at the other end of a hop: the domain itself, or the first relay on the way to it.
 fn beyond(grant: &Grant) -> Beyond {
     grant.via.first().map_or(Beyond::End, |relay| Beyond::Relay(relay.node))
 }
 
-/// Opens a channel on a thread of its own. Ends that cannot be opened are dropped, which shows their peers
-/// that this relay is of no use to them.
+/// Opens a channel on a separate thread. Ends that cannot be opened are dropped, so that their peers see this
+/// relay end.
 fn open(one: Waiting, other: Waiting, opening: &Arc<AtomicUsize>, routes: &Sender<NewRoute>, waker: &Waker) {
     let (near, far) = if one.grant.side == Side::B { (one, other) } else { (other, one) };
     if near.grant.side != Side::B || far.grant.side != Side::A {
@@ -135,7 +135,7 @@ fn open(one: Waiting, other: Waiting, opening: &Arc<AtomicUsize>, routes: &Sende
     let started = std::thread::Builder::new().stack_size(OPENING_STACK_BYTES).spawn(move || {
         let deadline = Deadline::after(HELLO_TIMEOUT);
         if let Ok(joined) = join((near_joint, far_joint), config, beyond, deadline) {
-            // If the other thread is gone, so is the monitor.
+            // If the other thread has ended, so has the monitor.
             let _ = routes.send((joined, beyond));
             waker.wake();
         }

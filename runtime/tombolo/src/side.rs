@@ -1,4 +1,4 @@
-//! Side streams of children: bytes both ways, beside their standard streams.
+//! Side streams of children: bytes in both directions, in addition to the standard streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,39 +10,39 @@ use tombolo_platform::Deadline;
 use crate::error::Error;
 use crate::monitor::{Arrived, MonitorLink};
 
-/// The most bytes that are sent at a time.
+/// Maximum number of bytes per message.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// This end of a child's side stream, see
+/// Parent's end of a child's side stream, see
 /// [`SpawnOptions::with_side_stream`](crate::SpawnOptions::with_side_stream).
 ///
-/// At most 64 KiB that the child has written are on their way here; then its writes wait until these are
-/// received. A piece that is sent is held by the child's monitor until the child's socket has taken it.
+/// At most 64 KiB written by the child are in flight; further writes wait until these are received. The
+/// child's monitor buffers a piece that is sent until the child's socket has accepted it.
 ///
-/// It ends both ways when this is dropped, and when the child ends or closes its descriptor: what it wrote
-/// before can still be received. A [`WaitSet`](crate::WaitSet) waits for many.
+/// The stream ends in both directions when this is dropped, and when the child ends or closes its descriptor;
+/// what it wrote before can still be received. A [`WaitSet`](crate::WaitSet) can wait for many of them.
 #[derive(Debug)]
 pub struct SideStream {
     domain: DomainId,
     link: Arc<MonitorLink>,
-    /// It was said that nothing more is sent.
+    /// Whether [`finish`](Self::finish) was called.
     finished: bool,
 }
 
 impl SideStream {
-    /// Of this child, unless it was taken before.
+    /// Takes the side stream of a child, unless it was taken before.
     pub(crate) fn take(link: &Arc<MonitorLink>, domain: DomainId) -> Option<SideStream> {
         let free = |arrived: &mut Arrived| {
             let side = arrived.sides.get_mut(&domain).filter(|side| !side.taken)?;
             side.taken = true;
             Some(())
         };
-        // Of a monitor that is gone it says that.
+        // If the monitor is gone, this reports it.
         link.peek(free).ok()??;
         Some(SideStream { domain, link: Arc::clone(link), finished: false })
     }
 
-    /// The child at the other end.
+    /// Child at the other end.
     #[must_use]
     pub fn domain(&self) -> DomainId {
         self.domain
@@ -52,7 +52,8 @@ impl SideStream {
         &self.link
     }
 
-    /// What the child wrote, if something has come; nothing in it at the end of the stream, and from then on.
+    /// Returns what the child wrote, if anything has arrived. At the end of the stream, and from then on, the
+    /// result is empty.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -63,7 +64,7 @@ impl SideStream {
         Ok(piece)
     }
 
-    /// What the child writes next; nothing in it at the end of the stream, and from then on.
+    /// Waits for what the child writes next. At the end of the stream, and from then on, the result is empty.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::MonitorLost`].
@@ -75,9 +76,9 @@ impl SideStream {
         Ok(piece)
     }
 
-    /// Looks for something among what arrived, and if it is not there, among what comes now.
+    /// Looks among the messages that have arrived, and if that finds nothing, reads more from the socket.
     fn look<T>(&self, mut look: impl FnMut(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
-        // A read is a system call.
+        // Reading needs a system call.
         if let Some(found) = self.link.peek(&mut look)? {
             return Ok(Some(found));
         }
@@ -92,20 +93,20 @@ impl SideStream {
         Some(piece)
     }
 
-    /// Others may come.
+    /// Acknowledges a received piece, so that more can follow.
     fn taken(&self, piece: Option<&[u8]>) {
         if let Some(length @ 1..) = piece.map(<[u8]>::len) {
             let (domain, stream, bytes) = (self.domain, streams::SIDE, length as u32);
-            // If the monitor is gone by now, the next read says so.
+            // If the monitor is gone by now, the next read reports it.
             let _ = self.link.tell(Request::OutputTaken { domain, stream, bytes });
         }
     }
 
-    /// Sends the first bytes of these, unless the child has not taken what was sent before, and says how many
-    /// that are. At most 8 KiB go at a time.
+    /// Sends up to 8 KiB of `bytes`, and returns the number of bytes sent: 0 while the child has not accepted
+    /// what was sent before.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] when the child has ended; [`Error::MonitorLost`].
+    /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] if the child has ended; [`Error::MonitorLost`].
     pub fn try_send(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let domain = self.domain;
         match self.look(|arrived| Self::settled(arrived, domain))? {
@@ -115,10 +116,10 @@ impl SideStream {
         if bytes.is_empty() { Ok(0) } else { self.start(bytes) }
     }
 
-    /// Sends all of these bytes, as the child takes them.
+    /// Sends all of `bytes`, as the child accepts them.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when it does not: how many it has taken is not known. As
+    /// [`Error::TimedOut`] if it does not: the number of bytes that it accepted is unknown. Otherwise like
     /// [`try_send`](Self::try_send).
     pub fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
@@ -148,7 +149,7 @@ impl SideStream {
         Ok(piece.len())
     }
 
-    /// Whether what was sent before has been taken, once it is known; so too when nothing was sent.
+    /// Returns whether the last piece was accepted, once that is known; `Ok` if there was none.
     fn settled(arrived: &mut Arrived, domain: DomainId) -> Option<Result<(), Fault>> {
         let Some(request) = arrived.sides.get(&domain).and_then(|side| side.sending) else {
             return Some(Ok(()));
@@ -163,8 +164,8 @@ impl SideStream {
         })
     }
 
-    /// Says that nothing more is sent: the child reads an end after what was sent before. What it writes
-    /// still comes.
+    /// Ends the outgoing direction: the child reads the end of the stream after what was sent before. Its own
+    /// output can still be received.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -200,7 +201,7 @@ mod tests {
 
     const CHILD: u64 = 0x0001_0001_0000_0007;
 
-    /// A child with a side stream, whose first words came before anybody looked.
+    /// Starts a child with a side stream, whose first output arrives before anything reads it.
     fn child(domain: &Domain, monitor: &Monitor) -> (Child, SideStream) {
         let child = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(side.recv(LONG).unwrap(), b"early");
         assert_eq!(next_taken(&monitor), 5);
         assert_eq!(side.try_recv().unwrap(), None);
-        // One piece at a time, and no more of it than fits.
+        // One piece at a time, of limited length.
         assert_eq!(side.try_send(&[7; PIECE_BYTES + 1]).unwrap(), PIECE_BYTES);
         assert_eq!(side.try_send(b"x").unwrap(), 0);
         let (request, bytes) = next_input(&monitor);
@@ -274,7 +275,7 @@ mod tests {
         monitor.say(request, Reply::Done, &[]);
         assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
         assert_eq!(side.try_send(b"more").unwrap(), 4);
-        // What was not received is let go, and so is what comes later.
+        // Pieces that were not received are acknowledged, and so are later ones.
         drop(side);
         assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
         say(&monitor, b"late");

@@ -1,4 +1,4 @@
-//! Starting domains on any node, and knowing how they end.
+//! Starts domains on any node, and reports their exits.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -22,14 +22,13 @@ use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, unexpected};
 use crate::region::{Capability, Extent, Rights};
 pub use crate::side::SideStream;
 
-/// The environment variable with the name under which a job's files are served. What a domain starts gets it
-/// too.
+/// Environment variable with the name under which a job's files are served. Children inherit it.
 pub const FILES_VARIABLE: &str = "TOMBOLO_FILES";
 
-/// How long a child gets between being asked to end and being killed.
+/// Time between asking a child to end and killing it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What to start, where and with what.
+/// Options for starting a domain: program, node, arguments and environment.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {
@@ -54,7 +53,7 @@ impl SpawnOptions {
         SpawnOptions { image, request }
     }
 
-    /// From an image file, or an executable of the node's instruction set.
+    /// Starts an image file, or an executable of the node's instruction set.
     #[must_use]
     pub fn image(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
@@ -62,43 +61,43 @@ impl SpawnOptions {
         Self::new(Some(path.to_owned()), name)
     }
 
-    /// From the image that this domain itself was started from: the same program, in the build that fits the
-    /// node. Only for domains that the machine started.
+    /// Starts the image that this domain was started from, in the build for the node's instruction set. Only
+    /// for domains that the machine started.
     #[must_use]
     pub fn this_image() -> Self {
         Self::new(None, String::new())
     }
 
-    /// On this node; `host` unless said.
+    /// Sets the node; the default is `host`.
     #[must_use]
     pub fn on(mut self, node: impl Into<String>) -> Self {
         self.request.node = node.into();
         self
     }
 
-    /// What it is called, in lists and as its `argv[0]`; as the image's file unless said.
+    /// Sets the name in lists, also used as `argv[0]`; the default is the name of the image file.
     #[must_use]
     pub fn called(mut self, name: impl Into<String>) -> Self {
         self.request.program.name = name.into();
         self
     }
 
-    /// Adds an argument behind those it has.
+    /// Appends one command-line argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.request.program.arguments.push(argument.into());
         self
     }
 
-    /// Adds arguments behind those it has.
+    /// Appends several command-line arguments.
     #[must_use]
     pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
         self.request.program.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// As one of a job: its rank, how many there are, and the job's id, a prefix of names that no other job
-    /// has. The child finds them by [`Domain::job`].
+    /// Makes it part of a job: its rank, the number of ranks, and the job's id, a prefix of names that is
+    /// unique to the job. The child reads them with [`Domain::job`].
     #[must_use]
     pub fn rank(mut self, rank: u32, size: u32, job: &str) -> Self {
         for (name, value) in Membership::new(rank, size, job).variables() {
@@ -114,45 +113,45 @@ impl SpawnOptions {
         self
     }
 
-    /// Works in this directory, if the node has it; the caller's unless said.
+    /// Sets the working directory, if the node has it; the default is the caller's.
     #[must_use]
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.request.program.directory = directory.as_ref().to_string_lossy().into_owned();
         self
     }
 
-    /// Only on these processors of its node, by the node's numbers; on any if none are named.
+    /// Restricts it to these processors of its node, by the node's numbers; any if the list is empty.
     ///
-    /// Starting it fails when the node has none of them.
+    /// Starting fails if the node has none of them.
     #[must_use]
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = u16>) -> Self {
         self.request.program.cpus.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// Before all programs of its node that have no such priority or a lower one, for as long as it wants to
-    /// (`SCHED_FIFO`): from 1 to 99; 0 for as every program.
+    /// Sets its real-time priority (`SCHED_FIFO`), from 1 to 99; it then runs before all programs of its node
+    /// with a lower priority or none, for as long as it can run. 0 means none.
     ///
-    /// Starting it fails when the node's monitor may not do that: it takes the capability `CAP_SYS_NICE` or a
-    /// limit `RLIMIT_RTPRIO` that high (`ulimit -r`). In a virtual machine it may.
+    /// Starting fails if the node's monitor lacks the permission: the capability `CAP_SYS_NICE`, or a limit
+    /// `RLIMIT_RTPRIO` of that value (`ulimit -r`). In a virtual machine it has it.
     #[must_use]
     pub fn real_time_priority(mut self, priority: u8) -> Self {
         self.request.program.cpus.real_time_priority = priority;
         self
     }
 
-    /// Gives it a pipe for standard input, fed by [`Child::input`]. Otherwise it reads an end at once.
+    /// Gives it a pipe for standard input, fed by [`Child::input`]. Without it, standard input is at its end.
     #[must_use]
     pub fn with_input(mut self) -> Self {
         self.request.program.stdin = true;
         self
     }
 
-    /// Gives it a side stream: a socket to this program, both ways, beside its standard streams. The program
-    /// finds the number of its descriptor in the environment variable `variable`; here it is
-    /// [`Child::side_stream`].
+    /// Gives it a side stream: a socket to this program for both directions, in addition to its standard
+    /// streams. The program finds the number of the descriptor in the environment variable `variable`; the
+    /// parent uses [`Child::side_stream`].
     ///
-    /// Starting it fails on a board, and when `variable` is no name of a variable.
+    /// Starting fails on a board, and if `variable` is not a valid name of a variable.
     #[must_use]
     pub fn with_side_stream(mut self, variable: impl Into<String>) -> Self {
         self.request.program.side = Some(variable.into());
@@ -161,15 +160,16 @@ impl SpawnOptions {
 }
 
 impl SpawnOptions {
-    /// Gives it a capability, which it takes up by [`Domain::given`]: derived from this one, with those of
-    /// its rights. This one must be held until the program is started, and give the right to grant. What the
-    /// program has goes with it, and when this one is [revoked](Capability::revoke).
+    /// Gives it a capability, which it takes up with [`Domain::given`]: derived from `capability`, with the
+    /// given subset of its rights. `capability` must include the right to grant, and be held until the
+    /// program has started. The program's capability ends with the program, and when `capability` is
+    /// [revoked](Capability::revoke).
     #[must_use]
     pub fn give(self, name: impl Into<String>, capability: &Capability, rights: Rights) -> Self {
         self.given(name.into(), capability, None, rights)
     }
 
-    /// As [`give`](Self::give), to a part, counted from the start of the capability's own.
+    /// Like [`give`](Self::give), for a part relative to the start of the capability's own.
     #[must_use]
     pub fn give_part(
         self,
@@ -194,14 +194,15 @@ impl SpawnOptions {
 }
 
 impl Domain {
-    /// Starts a domain. It is killed when this one ends.
+    /// Starts a domain. It is killed when this domain ends.
     ///
-    /// Its output goes to the program that started the whole job: `tombolo run`, or this program's own output
-    /// while it waits for something.
+    /// Its output goes to the program that started the whole job: to `tombolo run`, or to this program's own
+    /// output while this program waits for something.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, no build for its instruction set, the node is down, not startable; a
-    /// capability that it was to be given is not held, or lacks the rights. Nothing was given then.
+    /// [`Error::Monitor`] if the node does not exist or is down, there is no build for its instruction set,
+    /// the program cannot be started, or a capability to give is not held or lacks the rights. No capability
+    /// was given then.
     pub fn spawn(&self, options: &SpawnOptions) -> Result<Child, Error> {
         let file = match &options.image {
             None => None,
@@ -222,23 +223,23 @@ impl Domain {
         }
     }
 
-    /// Gives the output of children to `sink` from now on, in place of this program's own output. It is
+    /// Passes the output of children to `sink` from now on, instead of to this program's own output. It is
     /// called while this program waits for the monitor; an empty piece is the end of a stream.
     pub fn on_output(&self, sink: impl FnMut(DomainId, Stream, &[u8]) + Send + 'static) {
         self.link.set_output(Box::new(sink));
     }
 
-    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that are
-    /// not taken note of the latest 4096 are kept.
+    /// Waits until a child ends and returns its exit; exits are returned in order. Of exits that are not
+    /// taken, the latest 4096 are kept.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did.
+    /// [`Error::TimedOut`] if no child ended.
     pub fn next_exit(&self, timeout: Duration) -> Result<(DomainId, Exit), Error> {
         self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.next())
     }
 
-    /// Whether a live domain is a child of this one, or a child of such a domain and so on. The root says so,
-    /// which starts them: a server can serve the domains of its own job alone.
+    /// Whether a live domain is a child of this one, or a descendant of one. The information is the root's,
+    /// which starts all domains: a server can use it to serve only domains of its own job.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
@@ -251,7 +252,7 @@ impl Domain {
             }
         })?;
         let mut at = domain;
-        // No domain is its own ancestor; a list that says so ends here too.
+        // No domain is its own ancestor; the bound ends the loop if the list claims so.
         for _ in 0..=domains.len() {
             match domains.iter().find(|domain| domain.id == at).and_then(|domain| domain.parent) {
                 Some(parent) if parent == self.id() => return Ok(true),
@@ -263,7 +264,7 @@ impl Domain {
     }
 }
 
-/// A domain that this one started.
+/// Domain that this one started.
 #[derive(Clone, Debug)]
 pub struct Child {
     id: DomainId,
@@ -273,13 +274,13 @@ pub struct Child {
 }
 
 impl Child {
-    /// Its id.
+    /// Id of the child.
     #[must_use]
     pub fn id(&self) -> DomainId {
         self.id
     }
 
-    /// The name of its node.
+    /// Name of the node that it runs on.
     #[must_use]
     pub fn node_name(&self) -> &str {
         &self.node
@@ -293,19 +294,19 @@ impl Child {
         &self.ended
     }
 
-    /// Waits until it ends. May be asked again: the answer stays.
+    /// Waits until the child has ended. Later calls return the same exit.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when it did not in time.
+    /// [`Error::TimedOut`] if it did not end in time.
     pub fn wait(&self, timeout: Duration) -> Result<Exit, Error> {
         let what = format!("that domain {} ends", self.id);
         self.link.wait(timeout, &what, |_| self.ended.get().cloned())
     }
 
-    /// Asks it to end, and kills it two seconds later if it has not.
+    /// Asks the child to end, and kills it two seconds later if it has not.
     ///
     /// # Errors
-    /// [`Error::MonitorLost`]. That it has ended already is none.
+    /// [`Error::MonitorLost`]. It is not an error if the child has already ended.
     pub fn kill(&self) -> Result<(), Error> {
         let request = Request::Kill { domain: self.id, signal: 15, grace: GRACE };
         match self.link.ask(request, ANSWER_TIMEOUT) {
@@ -314,24 +315,26 @@ impl Child {
         }
     }
 
-    /// Feeds its standard input, at most 8 KiB at a time; nothing ends it. Waits until it has been taken.
+    /// Writes to its standard input, at most 8 KiB per call; empty input closes it. Waits until the bytes
+    /// were accepted.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it has ended or has no such pipe; [`Error::TimedOut`] when it does not read,
-    /// and then how much of it was taken is not known.
+    /// [`Error::Monitor`] if the child has ended or has no input pipe; [`Error::TimedOut`] if it does not
+    /// read: the number of bytes accepted is then unknown.
     pub fn input(&self, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let (stream, bytes) = (streams::INPUT, bytes.to_vec());
         self.link.ask(Request::Input { domain: self.id, stream, bytes }, timeout).map(|_| ())
     }
 
-    /// This end of its side stream, once; none if it was started without, or this was asked before.
+    /// Takes the parent's end of its side stream; `None` if it was started without one, or it was taken
+    /// before.
     #[must_use]
     pub fn side_stream(&self) -> Option<SideStream> {
         SideStream::take(&self.link, self.id)
     }
 }
 
-/// Files that were granted to a job are of all its domains.
+/// Files granted to a job are available to all its domains.
 fn inherit_files(environment: &mut Vec<(String, String)>) {
     if let Ok(name) = std::env::var(FILES_VARIABLE)
         && !environment.iter().any(|(variable, _)| variable == FILES_VARIABLE)
@@ -361,7 +364,7 @@ mod tests {
         let own = domain.id();
         let pages = [
             vec![info(0, None), info(1, Some(own)), info(2, Some(number(1)))],
-            // Two that say that they started each other.
+            // Two domains that claim to have started each other.
             vec![info(3, None), info(4, Some(number(5))), info(5, Some(number(4)))],
         ];
         let answered = |asked: u64| {

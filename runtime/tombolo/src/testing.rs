@@ -1,4 +1,4 @@
-//! Channels without a monitor, and a monitor that says what a test wants.
+//! Channels without a monitor, and a simulated monitor for tests.
 
 use std::future::Future;
 use std::num::NonZeroU16;
@@ -32,11 +32,11 @@ use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
 use crate::spawn::{Child, SpawnOptions};
 
-/// So that tests see what is allocated.
+/// Counts allocations for the tests.
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Longer than anything here takes on a machine that does ten other things.
+/// Longer than any step of a test takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn id(bits: u64) -> DomainId {
@@ -67,12 +67,12 @@ fn open(side: Side, transport: TransportKind, socket: OwnedFd, options: &Channel
     Channel::open(grant(side, transport), vec![socket], owner, options, LONG).unwrap()
 }
 
-/// Both ends of a channel.
+/// Opens both ends of a channel.
 pub(crate) fn pair_over(transport: TransportKind) -> (Channel, Channel) {
     pair_with(transport, &ChannelOptions::default())
 }
 
-/// As [`pair_over`], opened so.
+/// Like [`pair_over`], with these options.
 pub(crate) fn pair_with(transport: TransportKind, options: &ChannelOptions) -> (Channel, Channel) {
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ pub(crate) fn pair() -> (Channel, Channel) {
     pair_over(TransportKind::Shm)
 }
 
-/// An executor of one future.
+/// Executor of a single future.
 #[derive(Default)]
 struct Signal {
     woken: Mutex<bool>,
@@ -115,25 +115,25 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The monitor's end of a domain's connection.
+/// Monitor's end of a domain's connection.
 pub(crate) struct Monitor {
     socket: OwnedFd,
 }
 
 impl Monitor {
-    /// A domain, and its monitor.
+    /// Creates a domain and its monitor.
     pub(crate) fn with_domain() -> (Domain, Monitor) {
         let (ours, theirs) = socket::pair(SocketKind::Packet).unwrap();
         let link = Arc::new(MonitorLink::new(ours, "test".into(), Box::new(|_, _, _| {})));
         (Domain::of_link(link, domain_id()), Monitor { socket: theirs })
     }
 
-    /// Of who connected.
+    /// Wraps an accepted connection.
     pub(crate) fn of_connection(socket: OwnedFd) -> Monitor {
         Monitor { socket }
     }
 
-    /// A domain like no other of this process.
+    /// Creates a domain with an id that is unique in this process.
     pub(crate) fn another_domain() -> Domain {
         Self::with_another_domain().0
     }
@@ -145,8 +145,8 @@ impl Monitor {
         (Domain::of_link(domain.link, id(domain_id().to_bits() + number)), monitor)
     }
 
-    /// A domain like no other of this process, whose monitor makes one region, and lets any domain map it:
-    /// all of it, and with all rights.
+    /// Creates a domain with a unique id, whose monitor creates one region and lets any domain map all of it
+    /// with all rights.
     pub(crate) fn domain_with(memory: &Arc<OneRegion>) -> Domain {
         let (domain, monitor) = Self::with_another_domain();
         let memory = Arc::clone(memory);
@@ -159,7 +159,7 @@ impl Monitor {
         socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes().unwrap(), &fds).unwrap();
     }
 
-    /// The next message; its number is 0 if it wants no answer.
+    /// Returns the next message; its number is 0 if it needs no reply.
     pub(crate) fn next_message(&self) -> (u32, Request) {
         let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
         let soon = Some(Deadline::after(LONG));
@@ -169,7 +169,7 @@ impl Monitor {
         (message.request, message.body)
     }
 
-    /// The next request that wants an answer.
+    /// Returns the next request that needs a reply.
     pub(crate) fn next_request(&self) -> (u32, Request) {
         loop {
             let (request, body) = self.next_message();
@@ -179,14 +179,14 @@ impl Monitor {
         }
     }
 
-    /// The next thing about names.
+    /// Returns the next operation on names.
     pub(crate) fn next_about_names(&self) -> (u32, Operation) {
         let (request, body) = self.next_message();
         let Request::Names { operation, .. } = body else { panic!("{body:?}") };
         (request, operation)
     }
 
-    /// An export of `domain`, of number 5, and a child of it.
+    /// Creates an export of `domain`, with number 5, and a child of it.
     pub(crate) fn listener_and_child(&self, domain: &Domain) -> (Listener, Child) {
         let listener = std::thread::scope(|scope| {
             scope.spawn(|| self.export(5));
@@ -210,7 +210,7 @@ impl Monitor {
         self.connect_with(listener, ChannelOptions::default())
     }
 
-    /// As [`connect`](Self::connect), with these options.
+    /// Like [`connect`](Self::connect), with these options.
     pub(crate) fn connect_with(
         &self,
         listener: u32,
@@ -225,7 +225,7 @@ impl Monitor {
         self.say(0, Reply::Ended { domain, exit: Exit::Exited { status } }, &[]);
     }
 
-    /// Answers the next request, which must be to start a child.
+    /// Answers the next request, which must start a child.
     pub(crate) fn spawn(&self, domain: DomainId) {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Spawn { .. }));
@@ -233,28 +233,28 @@ impl Monitor {
     }
 }
 
-/// A region of which several monitors know.
+/// Region that several monitors share.
 #[derive(Default)]
 pub(crate) struct OneRegion {
     memory: Mutex<Option<(OwnedFd, u64)>>,
-    /// Whether its domains do not reach what others offer them.
+    /// Whether its domains cannot reach the memory that others offer them.
     is_far: bool,
-    /// By what means its domains keep their views of it, if it is not coherent.
+    /// Cache maintenance of its domains' views, if it is not coherent.
     caches: Option<Caches>,
 }
 
 impl OneRegion {
-    /// The region of a domain that reaches no other's.
+    /// Creates the region of a domain that reaches no other's.
     pub(crate) fn far() -> Arc<Self> {
         Arc::new(OneRegion { is_far: true, ..OneRegion::default() })
     }
 
-    /// A region of which each domain has an emulated cache that moves no line by itself.
+    /// Creates a region for which each domain has an emulated cache that never moves a line on its own.
     pub(crate) fn cached() -> Arc<Self> {
         Arc::new(OneRegion { caches: Some(Caches::Emulated(Evictions::default())), ..OneRegion::default() })
     }
 
-    /// Answers what a domain asks for, until it is gone.
+    /// Answers the requests of a domain until it ends.
     fn serve(&self, monitor: &Monitor) {
         let mut lifelines = Vec::new();
         let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
@@ -313,7 +313,7 @@ impl OneRegion {
                     let reply = Reply::CapabilityRevoke { removed: 0, killed: Vec::new() };
                     monitor.say(message.request, reply, &[]);
                 }
-                // What wants no answer.
+                // Requests that need no reply.
                 other => assert_eq!(message.request, 0, "{other:?}"),
             }
         }

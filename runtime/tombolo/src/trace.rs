@@ -1,9 +1,9 @@
-//! Tracing: what a program adds to the trace of its machine. The crate `tombolo-admin` starts and reads
+//! Tracing: adds events of a program to the trace of its machine. The crate `tombolo-admin` starts and reads
 //! traces.
 //!
-//! Channels trace by themselves what passes through them, while a recording runs (`tombolo trace record`). A
-//! program can add what it is about: spans of time, markers and values. While no recording runs each costs a
-//! load and a branch.
+//! While a recording runs (`tombolo trace record`), channels trace their messages automatically. A program
+//! can add spans of time, markers and values. While no recording runs, each of these costs a load and a
+//! branch.
 //!
 //! ```
 //! fn sort(numbers: &mut [u32]) {
@@ -21,24 +21,24 @@ use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 
 use crate::recorder::own;
 
-/// Whether a recording runs now: for values that are costly to compute and needed only for the trace.
+/// Whether a recording is running: for values that are costly to compute and needed only for the trace.
 #[inline]
 #[must_use]
 pub fn is_on() -> bool {
     own().is_some()
 }
 
-/// A span of time. It ends when this is dropped, on the thread on which it began.
+/// Span of time, which ends when this is dropped, on the thread on which it began.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
 pub struct Span {
     began: Option<(&'static Arc<Recorder>, u64)>,
-    /// Spans nest within a thread, so they do not move to another.
+    /// Spans nest within a thread, so they cannot move to another.
     _thread: PhantomData<*const ()>,
 }
 
-/// Begins a span. Spans of a thread nest. `name` should be one of few: each takes room in the trace page, and
-/// a name that finds none shows as `?`.
+/// Begins a span. Spans of a thread nest. Use few different names: each takes space in the trace page, and a
+/// name that finds none appears as `?`.
 #[inline]
 pub fn span(name: &str) -> Span {
     Span { began: own().map(|recorder| begin(recorder, name)), _thread: PhantomData }
@@ -60,7 +60,7 @@ impl Drop for Span {
     }
 }
 
-/// Notes that something happened, with a number of the program's choice. Names as of [`span`].
+/// Records an event, with a number of the program's choice. Names as for [`span`].
 #[inline]
 pub fn marker(name: &str, value: u64) {
     if let Some(recorder) = own() {
@@ -68,7 +68,8 @@ pub fn marker(name: &str, value: u64) {
     }
 }
 
-/// Notes what something is now: the length of a queue, say. Viewers draw it as a line. Names as of [`span`].
+/// Records the current value of a quantity, for example the length of a queue. Viewers draw it as a line.
+/// Names as for [`span`].
 #[inline]
 pub fn value(name: &str, value: u64) {
     if let Some(recorder) = own() {

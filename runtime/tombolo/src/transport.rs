@@ -1,4 +1,5 @@
-//! A channel is a transport: what takes any transport, such as the conformance suite, takes it as it is.
+//! Implements [`Transport`] for [`Channel`], for code that takes any transport, such as the conformance
+//! suite.
 
 use tombolo_transport::{Transport, forward_transport};
 

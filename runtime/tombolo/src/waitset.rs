@@ -1,4 +1,4 @@
-//! Waiting for many things at once.
+//! Waits for many channels, timers and descriptors at once.
 
 mod future;
 #[cfg(test)]
@@ -33,33 +33,33 @@ use crate::monitor::{Arrived, MonitorLink};
 use crate::side::SideStream;
 use crate::spawn::Child;
 
-/// What a [`WaitSet`] found ready.
+/// Object that a [`WaitSet`] found ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// What is awaited of this channel is there: a message or an end to receive, or room to send. Told again
-    /// until it is taken.
+    /// The awaited event of this channel is there: a message or the end to receive, or room to send. Reported
+    /// until it is consumed.
     Channel(Token),
-    /// A domain connected to this listener: [`Listener::accept`] does not wait for one. Also when the monitor
-    /// is gone, which it then says. Told again until it is taken.
+    /// A domain connected to this listener: [`Listener::accept`] will not wait for one. Also reported if the
+    /// monitor is gone, which `accept` then returns. Reported until it is consumed.
     Listener(Token),
-    /// This child has ended: [`Child::wait`] says how. Also when the monitor is gone, which it then says.
-    /// Told once.
+    /// This child has ended: [`Child::wait`] returns its exit. Also reported if the monitor is gone, which
+    /// `wait` then returns. Reported once.
     Child(Token),
-    /// Something came by this side stream, an end included, or what was sent by it has been taken: then
-    /// [`try_recv`](SideStream::try_recv) until it finds nothing, and [`try_send`](SideStream::try_send).
-    /// Also when the monitor is gone, which they then say. Told again until it is taken.
+    /// Bytes or the end arrived on this side stream, or what was sent has been accepted: call
+    /// [`try_recv`](SideStream::try_recv) until it returns nothing, and [`try_send`](SideStream::try_send).
+    /// Also reported if the monitor is gone, which they then return. Reported until it is consumed.
     Side(Token),
-    /// Something happened on this descriptor, told as it was added. A hint, as with `epoll`: what was done to
-    /// the descriptor since may have used it up.
+    /// There was an event on this descriptor, as selected when it was added. Only a hint, as with `epoll`:
+    /// the program may have consumed the event since.
     Descriptor(Token, DescriptorReady),
-    /// This timer expired this number of times since it was last told. A one-shot timer is then removed.
+    /// This timer has expired this number of times since the last report. A one-shot timer is removed.
     Timer(Token, u64),
     /// [`Waker::wake`] was called.
     Woken,
 }
 
 impl Ready {
-    /// What it is about; `None` for [`Woken`](Ready::Woken).
+    /// Token of the object; `None` for [`Woken`](Ready::Woken).
     #[must_use]
     pub fn token(self) -> Option<Token> {
         match self {
@@ -74,7 +74,7 @@ impl Ready {
     }
 }
 
-/// Interrupts a [`WaitSet`]'s wait, from any thread. Cloning names the same set.
+/// Interrupts the wait of a [`WaitSet`] from any thread. Clones refer to the same set.
 #[derive(Clone, Debug)]
 pub struct Waker {
     waker: waitset::Waker,
@@ -82,15 +82,15 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the wait that is under way, or else the next one, return [`Ready::Woken`]. Several calls before
-    /// that are told once.
+    /// Makes the current wait, or else the next one, return [`Ready::Woken`]. Several calls before that are
+    /// reported once.
     pub fn wake(&self) {
         self.called.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 }
 
-/// Woken when the monitor has said something, whichever thread read it.
+/// Waker for messages of the monitor, whichever thread reads them.
 #[derive(Debug)]
 struct News {
     waker: waitset::Waker,
@@ -104,10 +104,10 @@ impl std::task::Wake for News {
     }
 }
 
-/// A channel with what the program keeps beside it, for a [`WaitSet`].
+/// Channel together with the program's state for it, as a member of a [`WaitSet`].
 ///
-/// [`Channel`], [`BulkChannel`] and references to them are such. A server implements it for what it knows of
-/// a client, so that the set finds that together with the channel:
+/// Implemented by [`Channel`], [`BulkChannel`] and references to them. A server implements it for its state
+/// of a client, so that the set returns that together with the channel:
 ///
 /// ```
 /// use tombolo::{Channel, Waited};
@@ -130,13 +130,13 @@ impl std::task::Wake for News {
 /// }
 /// ```
 pub trait Waited {
-    /// [`Channel`] or [`BulkChannel`].
+    /// Type of the channel: [`Channel`] or [`BulkChannel`].
     type End: HasChannel;
 
-    /// The channel, always the same one.
+    /// Returns the channel, always the same one.
     fn end(&self) -> &Self::End;
 
-    /// The channel, always the same one.
+    /// Returns the channel mutably, always the same one.
     fn end_mut(&mut self) -> &mut Self::End;
 }
 
@@ -175,7 +175,7 @@ impl<T: Waited> Waited for &mut T {
     }
 }
 
-/// What the set below holds.
+/// Member of the underlying waitset.
 #[derive(Debug)]
 struct Member<T>(T);
 
@@ -193,7 +193,7 @@ impl<T: Waited> Endpoint for Member<T> {
     }
 }
 
-/// What a monitor tells of.
+/// Object whose events the monitor reports.
 #[derive(Debug)]
 struct Watched {
     link: Arc<MonitorLink>,
@@ -208,18 +208,17 @@ enum What {
         told: bool,
     },
     Side(DomainId),
-    /// The connection to the monitor itself.
+    /// Connection to the monitor itself.
     Link,
 }
 
-/// Channels, listeners, children, timers and descriptors to wait for, all at once, at a cost that depends on
-/// those on which something happens: ten thousand idle channels beside a busy one cost nothing.
+/// Set of channels, listeners, children, timers and descriptors to wait for. The cost of a wait depends on
+/// the number of active members: ten thousand idle channels beside a busy one cost nothing.
 ///
-/// The set holds its channels, each as the program keeps it: a [`Channel`], a [`BulkChannel`], what the
-/// program knows of a client (see [`Waited`]), or a reference to one of these. They are used in place, as
-/// `set[token]`, and [`remove`](Self::remove) gives them back. Everything else is registered and stays where
-/// it is. What is ready is told one at a time and in turn, so that a channel that is never empty starves no
-/// other.
+/// The set owns its channels, in the form that the program needs: a [`Channel`], a [`BulkChannel`], the
+/// program's state of a client (see [`Waited`]), or a reference to one of these. Use them in place as
+/// `set[token]`; [`remove`](Self::remove) returns them. Everything else is only registered. Ready members are
+/// reported one at a time and in turn, so that a channel that is never empty does not starve the others.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -249,21 +248,21 @@ enum What {
 /// # }
 /// ```
 ///
-/// **In another event loop.** The set is a descriptor ([`AsFd`]). Once [`wait`](Self::wait) with no timeout
-/// has found nothing, the descriptor becomes readable with the first thing that happens; then wait with no
-/// timeout until it finds nothing again. A set can be in a set in the same way.
+/// **In another event loop.** The set has a descriptor ([`AsFd`]). After [`wait`](Self::wait) with a timeout
+/// of zero has found nothing, the descriptor becomes readable at the first event; then call `wait` with a
+/// timeout of zero until it finds nothing again. A set can be a member of another set in the same way.
 ///
-/// **Threads.** One thread waits; others have a [`Waker`].
+/// **Threads.** One thread waits; other threads interrupt it with a [`Waker`].
 #[derive(Debug)]
 pub struct WaitSet<T = Channel> {
-    /// Of futures. It goes before the descriptor that it watches.
+    /// Registration of futures. Dropped before the descriptor that it watches.
     registration: Option<Registration>,
     set: waitset::WaitSet<Member<T>>,
     watched: HashMap<Token, Watched>,
     channels: usize,
-    /// Something a monitor tells of may have changed.
+    /// Whether the state of objects that the monitor reports may have changed.
     look_again: bool,
-    /// Told last, and of which there may be more.
+    /// Object reported last that may have further events.
     more_of: Option<Token>,
     news: Arc<News>,
     news_waker: std::task::Waker,
@@ -271,10 +270,10 @@ pub struct WaitSet<T = Channel> {
 }
 
 impl<T: Waited> WaitSet<T> {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// [`Error::Os`] with `EMFILE`: it takes three descriptors.
+    /// [`Error::Os`] with `EMFILE`: a set needs three descriptors.
     pub fn new() -> Result<Self, Error> {
         let set = waitset::WaitSet::new()?;
         let news = Arc::new(News { waker: set.waker(), arrived: AtomicBool::new(false) });
@@ -291,23 +290,23 @@ impl<T: Waited> WaitSet<T> {
         })
     }
 
-    /// How long to look at channels on which something happened lately before sleeping, in nanoseconds:
-    /// 50,000 unless said, about the cost of being woken; 0 sleeps at once, `u64::MAX` never while there are
-    /// any.
+    /// Sets how long to poll recently active channels before sleeping, in nanoseconds. The default of 50,000
+    /// is about the cost of a wake-up; 0 sleeps at once, `u64::MAX` never while there are such channels.
     pub fn set_spin_ns(&mut self, spin_ns: u64) {
         self.set.set_spin(Spin::new(spin_ns));
     }
 
-    /// Adds a channel, to be told when there is something to receive, an end included;
+    /// Adds a channel, to be reported when there is something to receive, including its end;
     /// [`set_interest`](Self::set_interest) changes that.
     ///
-    /// Of a bulk channel something may come that is for the channel alone: after [`Ready::Channel`] call
-    /// [`recv`](BulkChannel::recv) within no time until it finds nothing, and once before the first wait, for
-    /// what came while something else was awaited is not reported.
+    /// A bulk channel also receives messages that produce no event for the program, and queues arrivals that
+    /// the set does not see. After [`Ready::Channel`], call [`recv`](BulkChannel::recv) with a timeout of
+    /// zero until it finds nothing; also once before the first wait, for events that arrived while something
+    /// else was awaited.
     ///
     /// # Errors
-    /// [`Error::Os`] with `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches`
-    /// allows. The channel comes back.
+    /// [`Error::Os`] with `ENOSPC` if this user has reached the limit in
+    /// `/proc/sys/fs/epoll/max_user_watches`. Returns the channel.
     pub fn add(&mut self, channel: T) -> Result<Token, Box<NotSent<T>>> {
         match self.set.try_add(Member(channel), Interest::Read) {
             Ok(token) => {
@@ -318,14 +317,14 @@ impl<T: Waited> WaitSet<T> {
         }
     }
 
-    /// Waits for something else on a channel: for room too, say, while there is something left to send. False
-    /// when it is not in.
+    /// Changes the event that is awaited on a channel, for example to room while there is something left to
+    /// send. Returns false if the channel is not in the set.
     pub fn set_interest(&mut self, token: Token, awaited: Interest) -> bool {
         self.set.set_interest(token, awaited)
     }
 
-    /// Adds a listener, to be told when a domain connects. It need not outlive the set: nothing more is told
-    /// of one that was dropped.
+    /// Adds a listener, to be reported when a domain connects. It need not outlive the set: a listener that
+    /// was dropped is not reported any more.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -333,7 +332,7 @@ impl<T: Waited> WaitSet<T> {
         self.watch(listener.link(), What::Listener(listener.number()))
     }
 
-    /// Adds a child, to be told when it has ended.
+    /// Adds a child, to be reported when it has ended.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -341,8 +340,8 @@ impl<T: Waited> WaitSet<T> {
         self.watch(child.link(), What::Child { ended: child.ended().clone(), told: false })
     }
 
-    /// Adds a side stream, to be told when something has come by it, or what was sent has been taken. It need
-    /// not outlive the set: of one that is dropped nothing more is told.
+    /// Adds a side stream, to be reported when something has arrived, or what was sent has been accepted. It
+    /// need not outlive the set: one that was dropped is not reported any more.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -350,11 +349,11 @@ impl<T: Waited> WaitSet<T> {
         self.watch(side.link(), What::Side(side.domain()))
     }
 
-    /// Adds a descriptor of something else. The set keeps a duplicate of it.
+    /// Adds any other descriptor. The set keeps a duplicate of it.
     ///
     /// # Errors
-    /// [`Error::Os`]: `EPERM` for what is always ready, such as a file; `EMFILE`; `ENOSPC` as for
-    /// [`add`](Self::add).
+    /// [`Error::Os`] with `EPERM` for an object that is always ready, such as a file; with `EMFILE`; with
+    /// `ENOSPC` as for [`add`](Self::add).
     pub fn add_descriptor(
         &mut self,
         descriptor: impl AsFd,
@@ -364,8 +363,8 @@ impl<T: Waited> WaitSet<T> {
         Ok(self.set.add_descriptor(duplicate(descriptor.as_fd())?, interest, trigger)?)
     }
 
-    /// Waits for something else on a descriptor, or anew on one told [`Once`](Trigger::Once). False when it
-    /// is not in.
+    /// Changes the awaited events of a descriptor, or re-arms one reported [`Once`](Trigger::Once). Returns
+    /// false if it is not in the set.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -378,43 +377,43 @@ impl<T: Waited> WaitSet<T> {
         Ok(self.set.change_descriptor(token, interest, trigger)?)
     }
 
-    /// Adds a timer that goes off once, `after` from now, and is then gone.
+    /// Adds a timer that expires once, `after` from now, and is then removed.
     ///
     /// # Errors
-    /// [`Error::Os`] with `ENOSPC` when four thousand million things are in.
+    /// [`Error::Os`] with `ENOSPC` if the set has four thousand million members.
     pub fn add_timer(&mut self, after: Duration) -> Result<Token, Error> {
         Ok(self.set.add_timer(once(after))?)
     }
 
-    /// Adds a timer that goes off every `period` from now on, counted from now: being late once makes no
-    /// later one late, and what was missed is counted. A period of zero goes off once.
+    /// Adds a periodic timer, starting now. A late report does not delay later ones, and missed expiries are
+    /// counted. A period of zero expires once.
     ///
     /// # Errors
-    /// As [`add_timer`](Self::add_timer).
+    /// Same as [`add_timer`](Self::add_timer).
     pub fn add_interval(&mut self, period: Duration) -> Result<Token, Error> {
         Ok(self.set.add_timer(Schedule::every(period, now_ns()))?)
     }
 
-    /// Lets a timer go off once, `after` from now, whatever it was set to: how a deadline is put off. False
-    /// when it is not in, as one that was told and is gone.
+    /// Resets a timer to expire once, `after` from now, for example to extend a deadline. Returns false if it
+    /// is not in the set, for example because it has expired and was removed.
     pub fn reset_timer(&mut self, token: Token, after: Duration) -> bool {
         self.set.set_timer(token, once(after))
     }
 
-    /// A channel of the set; `None` when the token is not of one.
+    /// Returns a channel of the set; `None` if the token is not that of a channel.
     #[must_use]
     pub fn get(&self, token: Token) -> Option<&T> {
         self.set.get(token).map(|member| &member.0)
     }
 
-    /// A channel of the set, to do anything with. The next wait looks at it.
+    /// Returns a channel of the set for any use. The next wait polls it.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         self.set.get_mut(token).map(|member| &mut member.0)
     }
 
-    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it
-    /// was one.
+    /// Removes a member. Nothing more is reported of it, not even events that have already happened. Returns
+    /// the channel, if it was one.
     pub fn remove(&mut self, token: Token) -> Option<T> {
         if let Some(removed) = self.watched.remove(&token) {
             self.forget_link_if_unused(&removed.link);
@@ -424,31 +423,31 @@ impl<T: Waited> WaitSet<T> {
         Some(channel)
     }
 
-    /// How many channels are in.
+    /// Number of channels in the set.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// What interrupts a wait, from any thread.
+    /// Returns a waker that interrupts a wait from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { waker: self.set.waker(), called: Arc::clone(&self.called) }
     }
 
-    /// What waiting has cost so far.
+    /// Returns the counters of waits so far.
     #[must_use]
     pub fn stats(&self) -> WaitStats {
         self.set.stats()
     }
 
-    /// Waits until something is ready, and says what.
+    /// Waits until a member is ready, and returns which.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nothing was by the end of `timeout`.
+    /// [`Error::TimedOut`] if none was ready within `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<Ready, Error> {
         self.look_at_last();
-        // Looked at first, so that what is ready already costs no look at the clock.
+        // Checked first, so that members that are ready already cost no read of the clock.
         if !self.look_again
             && let Some(told) = self.set.look()?
             && let Some(ready) = self.translate(told)?
@@ -490,7 +489,7 @@ impl<T: Waited> WaitSet<T> {
         })
     }
 
-    /// What a monitor told of, if it still is so.
+    /// Reports an object if its event still holds.
     fn tell_watched(&mut self, token: Token) -> Option<Ready> {
         let watched = self.watched.get_mut(&token)?;
         if !watched.link.look(|arrived, over| is_ready(&watched.what, arrived, over)) {
@@ -515,14 +514,14 @@ impl<T: Waited> WaitSet<T> {
 
     fn watch(&mut self, link: &Arc<MonitorLink>, what: What) -> Result<Token, Error> {
         if self.token_of(link).is_none() {
-            // By edge: it may be another thread that reads what arrives.
+            // Edge-triggered, because another thread may read what arrives.
             let descriptor = duplicate(link.descriptor())?;
             let token = self.set.add_descriptor(descriptor, Interest::ReadWrite, Trigger::Edge)?;
             self.watched.insert(token, Watched { link: Arc::clone(link), what: What::Link });
         }
         let token = self.set.add_outside()?;
         self.watched.insert(token, Watched { link: Arc::clone(link), what });
-        // Also tells a program that polls the descriptor.
+        // Also wakes a program that polls the descriptor.
         self.set.tell(token);
         self.look_again = true;
         Ok(token)
@@ -543,12 +542,12 @@ impl<T: Waited> WaitSet<T> {
         }
     }
 
-    /// Reads what the monitors have said and notes what is ready by it.
+    /// Reads the messages of the monitors and marks the objects that they make ready.
     fn look_at_links(&mut self) -> Result<(), Error> {
         for watched in self.watched.values().filter(|watched| watched.what == What::Link) {
             loop {
                 watched.link.observe(&self.news_waker);
-                // What is read here is told to all observers, so they have to be put in place again.
+                // Messages read here wake all observers, so they have to be registered again.
                 if !watched.link.read_now()? {
                     break;
                 }
@@ -569,7 +568,7 @@ impl<T: Waited> WaitSet<T> {
         Ok(())
     }
 
-    /// Tells of what was told last once more, if there is more of it.
+    /// Marks the object reported last as ready again, if it has more events.
     fn look_at_last(&mut self) {
         if let Some(token) = self.more_of.take()
             && let Some(Watched { link, what }) = self.watched.get(&token)
@@ -581,12 +580,12 @@ impl<T: Waited> WaitSet<T> {
 }
 
 impl<T: Waited<End = Channel>> WaitSet<T> {
-    /// Sends on a channel of the set, if there is room. Unlike the same through [`get_mut`](Self::get_mut)
-    /// this leaves an idle channel idle, so that the next wait need not look at each of ten thousand that
-    /// were told something.
+    /// Sends on a channel of the set, if there is room. Unlike a send through [`get_mut`](Self::get_mut),
+    /// this leaves an idle channel idle: after sending to ten thousand channels, the next wait does not have
+    /// to poll each of them.
     ///
     /// # Errors
-    /// As [`Channel::try_send`]; [`Error::Os`] with `ENOENT` when the channel is not in.
+    /// Same as [`Channel::try_send`]; [`Error::Os`] with `ENOENT` if the channel is not in the set.
     pub fn try_send(&mut self, token: Token, message: &[u8]) -> Result<(), Error> {
         let sent = self.set.try_send(token, message);
         match (sent, self.get(token)) {
@@ -600,27 +599,27 @@ impl<T: Waited<End = Channel>> WaitSet<T> {
 impl<T: Waited> Index<Token> for WaitSet<T> {
     type Output = T;
 
-    /// A channel of the set.
+    /// Returns a channel of the set.
     ///
     /// # Panics
-    /// The token is not of a channel that is in. [`get`](WaitSet::get) asks.
+    /// If the token is not that of a channel in the set; use [`get`](WaitSet::get) if that is possible.
     fn index(&self, token: Token) -> &T {
         self.get(token).expect("a token of a channel in the wait set")
     }
 }
 
 impl<T: Waited> IndexMut<Token> for WaitSet<T> {
-    /// As [`get_mut`](WaitSet::get_mut).
+    /// Like [`get_mut`](WaitSet::get_mut).
     ///
     /// # Panics
-    /// The token is not of a channel that is in.
+    /// If the token is not that of a channel in the set.
     #[inline]
     fn index_mut(&mut self, token: Token) -> &mut T {
         self.get_mut(token).expect("a token of a channel in the wait set")
     }
 }
 
-/// Whether there is something to tell of it. The end of the monitor is, of everything that it would tell of.
+/// Whether an object has an event to report. The end of the monitor is one for every object that it reports.
 fn is_ready(what: &What, arrived: &Arrived, over: bool) -> bool {
     match what {
         What::Link | What::Child { told: true, .. } => false,
@@ -642,7 +641,7 @@ fn once(after: Duration) -> Schedule {
 }
 
 impl<T> AsFd for WaitSet<T> {
-    /// Readable when a wait would find something, provided that the last one found nothing.
+    /// Readable when a wait would find something, provided that the last wait found nothing.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }

@@ -1,4 +1,4 @@
-//! In a process of its own, which no other test has registered for barriers.
+//! In a separate process, in which no other test has registered for barriers.
 
 use tombolo::{Domain, Error};
 use tombolo_platform::barrier;

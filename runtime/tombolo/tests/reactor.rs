@@ -1,5 +1,5 @@
-//! The thread that wakes futures is there while something waits, and no longer. Alone in its program, so that
-//! no other test has one.
+//! The thread that wakes futures runs only while something waits. In a separate program, so that no other
+//! test starts one.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    // A thread may end between being listed and being asked for its name.
+    // A thread may end between being listed and its name being read.
     let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
     names.filter(|name| name.trim() == "tombolo-reactor").count()
 }

@@ -1,6 +1,6 @@
-//! Serves copies on a node. `tombolo copies` starts it, without arguments.
+//! Serves copies on a node. Started by `tombolo copies`, without arguments.
 //!
-//! It prints a line `ready: …` when it serves.
+//! Prints a line `ready: …` when it is ready.
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 fn serve() -> Result<Infallible, Error> {
     let domain = Domain::attach()?;
     let server = Server::start(&domain, ServerOptions::default())?;
-    // Without a reader it serves all the same.
+    // It serves even without a reader.
     let _ = writeln!(std::io::stdout(), "ready: {}", name_on(domain.node_name()));
     server.run()
 }

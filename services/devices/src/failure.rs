@@ -1,9 +1,9 @@
-//! What ends a device, or one of its channels.
+//! Errors that end a device, or one of its channels.
 
 use tombolo_platform::OsError;
 use tombolo_virtqueue::{Unanswerable, Violation};
 
-/// Why a device, or one of its channels, ends.
+/// Reason why a device, or one of its channels, ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -14,10 +14,10 @@ pub(crate) enum Failure {
     Violation(#[from] Violation),
     #[error(transparent)]
     Unanswerable(#[from] Unanswerable),
-    /// No answer in time.
+    /// No reply arrived in time.
     #[error("the server did not answer a request within its time limit")]
     Overdue,
-    /// What was served under the name before was another disk.
+    /// The disk served under this name is a different one than before.
     #[error("the disk '{0}' came back with another size or other abilities than before; attach it anew")]
     Changed(String),
     #[error("{0}")]
@@ -31,7 +31,7 @@ impl<T> From<Box<tombolo::NotSent<T>>> for Failure {
 }
 
 impl Failure {
-    /// Returns whether this node's monitor is gone, and nothing can be waited for any more.
+    /// Returns whether this node's monitor is gone, so that waiting is pointless.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Failure::Tombolo(tombolo::Error::MonitorLost { .. }))
     }

@@ -1,4 +1,4 @@
-//! One end of a channel to a device: requests out, requests in, and the buffers of both.
+//! One end of a channel to a device: outgoing and incoming requests, and the buffers of both.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -15,49 +15,49 @@ use tombolo_virtqueue::{
 
 use crate::failure::Failure;
 
-/// Room for all requests and answers of both directions, in slots of two to a message: a send finds no room
-/// only where the peer broke the protocol.
+/// Number of slots for all requests and replies of both directions, with two slots per message: a send finds
+/// no room only if the peer violated the protocol.
 const SLOTS: u32 = 1024;
 
-/// The most requests under way.
+/// Maximum number of requests in flight.
 pub(crate) const DEPTH: u16 = 64;
 
-/// How long a peer may take to open its end.
+/// Timeout for a peer to open its end.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What a peer did.
+/// Event of a peer.
 pub(crate) enum Event<T> {
-    /// It asked for something that this device does or, with an error, does not do.
+    /// A request; the error is set if this device does not support it.
     Asked(Request, Result<(), Status>, Buffer),
-    /// It answered; a read that was done brought its content.
+    /// A reply; with the content of a successful read.
     Answered(Done<T>, Option<Buffer>),
 }
 
-/// One end of a queue. `T` is what is remembered with each request of this side.
+/// One end of a queue. `T` is the context of each request of this side.
 pub(crate) struct Queue<T> {
     bulk: BulkChannel,
     requester: Requester<T>,
-    /// The device of this side, if it has one.
+    /// Device of this side, if it has one.
     server: Option<Server>,
-    /// The buffers of requests of this side, if it has any.
+    /// Buffers of requests of this side, if it makes any.
     pool: Option<Pool>,
     theirs: Option<Pool>,
     metadata: Vec<u8>,
 }
 
-/// What both ends say of the channel.
+/// Returns the channel options common to both ends.
 fn options() -> Result<BulkOptions, Error> {
     BulkOptions::default().channel(ChannelOptions::default().slots(SLOTS)?).max_pools(2)
 }
 
-/// Under what name a device is found.
+/// Returns the full name under which a device is exported.
 fn full_name(name: &str) -> String {
     format!("device/{name}")
 }
 
 impl<T> Queue<T> {
-    /// Connects to a device, waiting up to `timeout` for its name, and asks what it is. `own` is the device
-    /// of this side, if it has one too; requests have buffers of `buffer_bytes`.
+    /// Connects to a device, waiting up to `timeout` for its name, and requests its configuration. `own` is
+    /// the device of this side, if it has one too; requests have buffers of `buffer_bytes`.
     pub(crate) fn connect(
         domain: &Domain,
         name: &str,
@@ -85,7 +85,7 @@ impl<T> Queue<T> {
         Ok(queue)
     }
 
-    /// Asks the peer what its device is, and waits for the answer.
+    /// Requests the configuration of the peer's device, and waits for the reply.
     fn configured(mut self, context: T) -> Result<Queue<T>, Failure> {
         let deadline = Instant::now() + HANDSHAKE;
         let asked = self.ask((Operation::Configure, false), (0, 0), HANDSHAKE, None, context)?;
@@ -100,23 +100,22 @@ impl<T> Queue<T> {
         Ok(self)
     }
 
-    /// What the peer's device is.
+    /// Returns the configuration of the peer's device.
     pub(crate) fn configuration(&self) -> Option<Configuration> {
         self.requester.configuration()
     }
 
-    /// Who has the device.
+    /// Returns the node of the device.
     pub(crate) fn peer_node(&self) -> &str {
         self.bulk.channel().peer_node()
     }
 
-    /// Returns whether a request can be made now.
+    /// Returns whether there is room for a request.
     pub(crate) fn has_room(&self) -> bool {
         self.requester.has_room()
     }
 
-    /// Asks for something, with `content` if it brings any. What the caller gave comes back when there is no
-    /// room.
+    /// Sends a request, with `content` if it has any. Returns the caller's context if there is no room.
     pub(crate) fn ask(
         &mut self,
         what: (Operation, bool),
@@ -148,12 +147,12 @@ impl<T> Queue<T> {
             Some(_) => bulk.move_to(buffer, &message),
             None => bulk.pass(buffer, &message),
         };
-        // The channel ends, and with it all requests; this one is among those.
+        // The channel ends with all its requests; this one is among them.
         sent.inspect_err(|_| drop(self.requester.withdraw(tag)))?;
         Ok(None)
     }
 
-    /// Answers a request. Its buffer goes back, with its content if a read was done.
+    /// Replies to a request. Returns its buffer to the peer, with the content of a successful read.
     pub(crate) fn answer(
         &mut self,
         request: &Request,
@@ -172,7 +171,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// What the peer did next, if it did something.
+    /// Returns the next event of the peer, if any.
     pub(crate) fn next(&mut self) -> Result<Option<Event<T>>, Failure> {
         self.next_within(Duration::ZERO)
     }
@@ -199,13 +198,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Handles the message that came with a buffer. What asks for the configuration is answered here.
+    /// Handles the message that arrived with a buffer. Requests for the configuration are answered here.
     fn message(&mut self, moved: Option<Buffer>) -> Result<Option<Event<T>>, Failure> {
         let message = Message::decode(&self.metadata)?;
         let brought = moved.as_ref().map_or(Brought::Empty, |buffer| Brought::Content(buffer.len_bytes()));
         let is_request = matches!(message, Message::Request(_));
         let pool = if is_request { &self.theirs } else { &self.pool };
-        // A peer has buffers of both pools, and a message is about one of them.
+        // A peer has buffers of both pools, and a message refers to one of them.
         let (Some(pool), true) =
             (pool, moved.as_ref().is_none_or(|buffer| Some(&buffer.pool()) == pool.as_ref()))
         else {
@@ -215,7 +214,7 @@ impl<T> Queue<T> {
             return Ok(Some(Event::Answered(self.requester.answered(message, brought)?, moved)));
         }
         let Some(server) = &mut self.server else { return Err(Violation::Direction.into()) };
-        // What was passed is free here, and any buffer that is will do.
+        // A passed buffer is free here, and any free one is as good.
         let buffer = match moved {
             Some(buffer) => buffer,
             None => pool.take()?,
@@ -228,12 +227,12 @@ impl<T> Queue<T> {
         Ok(Some(Event::Asked(request, allowed, buffer)))
     }
 
-    /// Returns whether an answer is overdue.
+    /// Returns whether a reply is overdue.
     pub(crate) fn is_overdue(&self) -> bool {
         self.requester.overdue(now_ns())
     }
 
-    /// Closes the channel: what was remembered with each request under way.
+    /// Closes the channel and returns the contexts of all requests in flight.
     pub(crate) fn close(mut self) -> Vec<T> {
         self.requester.lost()
     }
@@ -251,16 +250,15 @@ impl<T> Waited for Queue<T> {
     }
 }
 
-/// Accepts connections to a device on a thread of its own, so that a peer that is slow to open its end delays
-/// only others that connect.
+/// Accepts connections to a device on a separate thread, so that a peer that is slow to open its end delays
+/// only other new connections.
 pub(crate) struct Acceptor<T> {
     accepted: Receiver<Result<Queue<T>, Failure>>,
 }
 
 impl<T: Clone + Send + 'static> Acceptor<T> {
-    /// Serves `own` under `name`. `waker` wakes the waitset of the caller at each connection. Where
-    /// `buffer_bytes` is not 0, this side has requests, too, and asks the peer with `context` what its device
-    /// is.
+    /// Serves `own` under `name`. `waker` wakes the caller's waitset on each connection. If `buffer_bytes` is
+    /// not 0, this side makes requests, too, and requests the peer's configuration with `context`.
     pub(crate) fn start(
         domain: &Domain,
         name: &str,
@@ -274,7 +272,7 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
             loop {
                 let queue = Self::accept(&listener, (own, buffer_bytes), &context);
                 let ended = queue.as_ref().is_err_and(Failure::is_final);
-                // One that did not come about is the peer's affair.
+                // A failed connection is ignored.
                 if (queue.is_ok() || ended) && sender.send(queue).is_err() {
                     return;
                 }

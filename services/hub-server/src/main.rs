@@ -37,7 +37,7 @@ fn serve(hubs: Vec<Description>) -> Result<(), HubError> {
     let domain = Domain::attach()?;
     let count = hubs.len();
     let server = Server::start(&domain, hubs)?;
-    // Without a reader the hubs are served all the same.
+    // The hubs are served even without a reader.
     let _ = writeln!(std::io::stdout(), "ready: {count} hubs on {}", domain.node_name());
     server.run()
 }

@@ -37,7 +37,7 @@ fn serve(group: &str, fifo_bytes: usize) -> Result<(), XipxError> {
     let name = address_of(domain.machine_name(), group, domain.node_name());
     let node = Node::join(&domain, &JoinOptions { fifo_bytes, ..JoinOptions::default() })?;
     let server = Server::new(node.clone(), &name)?;
-    // Without a reader the device is served all the same.
+    // The device is served even without a reader.
     let _ = writeln!(
         std::io::stdout(),
         "ready: node {} of {}, messages of up to {} bytes, at @{name}",

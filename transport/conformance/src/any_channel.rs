@@ -1,4 +1,4 @@
-//! A channel end of any type behind one, so that cases are compiled once and not for every transport.
+//! Type-erased channel end, so that cases are compiled once and not for every transport.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use tombolo_transport::{
     Batch, ChannelError, Description, Draft, EndError, MemoryChannel, Message, Stats, Transport,
 };
 
-/// A channel end of any type. Every method is that of the end.
+/// Channel end of any type. Every method delegates to the end.
 pub(crate) struct AnyChannel(Box<dyn Erased>);
 
 impl AnyChannel {
@@ -18,18 +18,18 @@ impl AnyChannel {
         AnyChannel(Box::new(channel))
     }
 
-    /// The end itself, if it is a `T`.
+    /// Returns the end itself, if it is a `T`.
     pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
     }
 
-    /// The end itself, if it is a `T`.
+    /// Converts to the end itself, if it is a `T`.
     pub(crate) fn into_inner<T: 'static>(self) -> Option<T> {
         self.0.into_any().downcast().ok().map(|channel| *channel)
     }
 }
 
-/// [`Transport`] without type parameters.
+/// Object-safe version of [`Transport`], without type parameters.
 trait Erased: Send {
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
@@ -127,7 +127,7 @@ impl<T: Transport + Send + 'static> Erased for T {
     }
 }
 
-/// The closure that a transport calls at most once.
+/// Takes the closure, which a transport calls at most once.
 fn take<F>(once: &mut Option<F>) -> F {
     once.take().expect("a transport calls it once")
 }

@@ -1,5 +1,5 @@
-//! The interface between the suite and a transport: how to create two ends, how to open one, and what may
-//! be done to them.
+//! Interface between the suite and a transport: how to create two ends, how to open one, and which faults can
+//! be injected.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,47 +14,48 @@ use tombolo_transport::{Capabilities, ChannelError, Transport, TransportExt};
 use crate::patience::{deadline, patience};
 use crate::peer::{Doomed, Order};
 
-/// A transport under test. Both ends implement [`Transport`] in this process; one of them may represent an
-/// end on a board or in another process.
+/// Transport under test. Both ends implement [`Transport`] in this process; one of them may represent an end
+/// on a board or in another process.
 pub trait Carrier: 'static {
-    /// An open channel end.
+    /// Open channel end.
     type Channel: Transport + Send + 'static;
-    /// What a channel end is opened from. Dropping it unopened ends it, which its peer must learn.
+    /// Resources from which a channel end is opened. Dropping them ends the channel, which its peer must
+    /// detect.
     type End: Send + 'static;
 
-    /// The name by which a child process is told what to open.
+    /// Name by which a child process is told what to open.
     const NAME: &'static str;
-    /// The abilities that its channels claim.
+    /// Capabilities that its channels claim.
     const CAPABILITIES: Capabilities;
-    /// What the suite may do to its channels.
+    /// Operations that the suite may perform on its channels besides using them.
     const RIG: &'static [Rig];
     /// Whether side B adopts the number of slots and the variant of side A.
     const SHAPE_IS_A_S: bool = false;
-    /// The most slots that a ring may have.
+    /// Maximum number of slots of a ring.
     const MAX_SLOTS: u32 = 65_536;
     /// Whether slots may return by a used flag, for which both sides write to one cache line.
     const USED_FLAG: bool = true;
-    /// Whether rings are forwarded, by a monitor or a device. A ring of the handshake may then arrive after
+    /// Whether rings are forwarded by a monitor or a device. A ring of the handshake may then arrive after
     /// the channel is open, and end a sleep without a reason.
     const FORWARDS_RINGS: bool = false;
     /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;
-    /// The percentage of messages and rounds, relative to memory of one kernel, for slow transports.
+    /// Percentage of messages and rounds, relative to memory of one kernel, for slow transports.
     const EFFORT_PERCENT: u64 = 100;
 
-    /// The name under which its cases are listed.
+    /// Returns the name under which its cases are listed.
     #[must_use]
     fn listed_as() -> String {
         Self::NAME.to_owned()
     }
 
-    /// Both ends of a channel whose memory fits the shape `config`.
+    /// Creates both ends of a channel whose memory fits the configuration `config`.
     fn ends(config: ChannelConfig) -> (Self::End, Self::End);
 
     /// Opens one side.
     ///
     /// # Errors
-    /// As for every transport: a difference between the two sides, the end of the peer, or the deadline.
+    /// Same as for every transport: a difference between the two sides, the end of the peer, or a timeout.
     fn open(
         end: Self::End,
         side: Side,
@@ -78,14 +79,14 @@ pub trait Carrier: 'static {
         unprovided::<Self, _>("doomed")
     }
 
-    /// The part of a process started by [`crate::peer::in_a_process`]: calls [`crate::peer::play`] on the
-    /// end it was sent.
+    /// Runs the part of a process started by [`crate::peer::in_a_process`]: calls [`crate::peer::play`] on
+    /// the end that it was sent.
     fn peer(descriptors: Vec<std::os::fd::OwnedFd>, order: Order) {
         let _ = (descriptors, order);
         unprovided::<Self, ()>("peer");
     }
 
-    /// Attaches to side A as a hostile peer that writes anything anywhere. Requires [`Rig::Hostile`].
+    /// Attaches to side A as a hostile peer that can write anything anywhere. Requires [`Rig::Hostile`].
     fn hostile(end: Self::End, hello: Hello) -> Hostile {
         let _ = (end, hello);
         unprovided::<Self, _>("hostile")
@@ -105,14 +106,14 @@ pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Dura
     ready.iter().any(|ready| ready.any())
 }
 
-/// How the channels of a carrier are checked.
+/// Checks applied to the channels of a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Both ends together, except in races: [`tombolo_transport::wrap::Checked::pair`].
+    /// Checks both ends together, except in races: [`tombolo_transport::wrap::Checked::pair`].
     Both,
-    /// Each end by itself.
+    /// Checks each end by itself.
     Each,
-    /// Not at all: the cases must find what is wrong.
+    /// Applies no checks: the cases must detect faults themselves.
     Nothing,
 }
 
@@ -120,14 +121,14 @@ fn unprovided<C: Carrier + ?Sized, R>(what: &str) -> R {
     panic!("{} promises what needs `{what}` and does not provide it", C::NAME)
 }
 
-/// What the suite may do to a transport, besides using it.
+/// Operation that the suite may perform on a transport, besides using it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rig {
-    /// Its two sides exchange hellos and can refuse.
+    /// The two sides exchange hellos and can refuse.
     Handshake,
-    /// Its peer can be killed.
+    /// The peer can be killed.
     Killable,
-    /// Its memory can be written directly.
+    /// The memory can be written directly.
     Hostile,
 }
 
@@ -141,26 +142,26 @@ impl fmt::Display for Rig {
     }
 }
 
-/// A side that follows no protocol.
+/// Hostile side that follows no protocol.
 pub struct Hostile {
-    /// The memory of the channel, header and rings.
+    /// Memory of the channel, header and rings.
     pub memory: SharedMemory,
     /// Rings the victim, any number of times.
     pub ring: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A valid shape of rings.
+/// Returns a valid ring configuration.
 pub(crate) fn shape(slot: SlotSize, slots: u32, variant: Variant) -> ChannelConfig {
     ChannelConfig::new(slot, slots, variant).expect("a possible shape")
 }
 
-/// The hello of the suite's programs.
+/// Returns the hello of the suite's programs.
 #[must_use]
 pub fn hello(config: ChannelConfig) -> Hello {
     Hello::new(config, 0x7075_7a7a_6c65, None)
 }
 
-/// Waits until there is something to receive: on some links a message may still be in transit.
+/// Waits until there is something to receive, because on some links a message may still be in transit.
 #[track_caller]
 pub(crate) fn until_readable<T: Transport>(channel: &mut T) {
     let deadline = deadline();

@@ -9,8 +9,7 @@ use crate::cases::all;
 use crate::peer;
 use crate::subject::Subject;
 
-/// Runs the cases selected on the command line; in a process that was started as a peer, plays that role
-/// instead.
+/// Runs the cases selected on the command line. A process that was started as a peer plays that role instead.
 #[must_use]
 pub fn run(subjects: &[Subject]) -> ExitCode {
     if let Some((name, order, descriptors)) = peer::ordered() {
@@ -25,8 +24,8 @@ pub fn run(subjects: &[Subject]) -> ExitCode {
     try_all(subjects, &Arguments::from_args())
 }
 
-/// [`run`] for carriers that cannot do two things at once: one case after the other, whatever the command
-/// line says.
+/// Like [`run`], for carriers that do not support concurrency: runs one case after the other, whatever the
+/// command line requests.
 #[must_use]
 pub fn run_one_by_one(subjects: &[Subject]) -> ExitCode {
     try_all(subjects, &Arguments { test_threads: Some(1), ..Arguments::from_args() })

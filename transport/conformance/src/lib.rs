@@ -1,4 +1,4 @@
-//! The conformance suite that every transport passes.
+//! Conformance suite that every transport must pass.
 //!
 //! A transport takes part with a file that implements [`Carrier`] and a test without a harness of its own:
 //!
@@ -28,7 +28,7 @@ pub use harness::{run, run_one_by_one};
 pub use patience::{deadline, in_time, patience, set_patience};
 pub use subject::{Subject, bare_pair};
 
-/// The `main` of a test with `harness = false`: every case for each of the carriers named.
+/// Defines the `main` of a test with `harness = false`, which runs every case for each of the carriers named.
 #[macro_export]
 macro_rules! suite {
     ($($carrier:ty),* $(,)?) => {

@@ -5,22 +5,22 @@ use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use crate::patience::{deadline, in_time, patience};
 
-/// The bytes of message `number`, `length_bytes` long.
+/// Returns the bytes of message `number`, `length_bytes` long.
 pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
     let mix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..length_bytes).map(|index| (mix >> (8 * (index % 8))) as u8 ^ index as u8).collect()
 }
 
-/// A length for message `number`: mostly one or two slots, up to `max_bytes`, and long enough to identify
-/// the message.
+/// Returns a length for message `number`: mostly one or two slots, up to `max_bytes`, and long enough to
+/// identify the message.
 pub fn some_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)
 }
 
-/// Checks that these are the bytes of message `number`.
+/// Checks that the bytes are those of message `number`.
 ///
 /// # Panics
-/// When they differ.
+/// Panics if they differ.
 #[track_caller]
 pub fn check(received: &[u8], number: u64, length_bytes: usize) {
     assert_eq!(received.len(), length_bytes, "length of message {number}");
@@ -30,7 +30,7 @@ pub fn check(received: &[u8], number: u64, length_bytes: usize) {
 /// Sends within the suite's patience.
 ///
 /// # Panics
-/// When the send fails.
+/// Panics if the send fails.
 #[track_caller]
 pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
     let result = in_time(|| wait::send(channel, &mut Spin::new(spin_ns), bytes, patience()));
@@ -40,7 +40,7 @@ pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
 /// Receives within the suite's patience.
 ///
 /// # Panics
-/// When nothing arrives.
+/// Panics if no message arrives.
 #[track_caller]
 pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
     let mut buffer = vec![0xaa; 3];
@@ -53,7 +53,7 @@ pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
 /// Receives by polling only.
 ///
 /// # Panics
-/// When nothing arrives.
+/// Panics if no message arrives.
 #[track_caller]
 pub fn recv_awake<T: Transport>(channel: &mut T) -> Vec<u8> {
     let (deadline, mut buffer) = (deadline(), Vec::new());
@@ -66,7 +66,7 @@ pub fn recv_awake<T: Transport>(channel: &mut T) -> Vec<u8> {
     }
 }
 
-/// Receives until the channel ends; returns how it ended.
+/// Receives until the channel ends. Returns how it ended.
 #[track_caller]
 pub fn recv_until_end<T: Transport>(
     channel: &mut T,

@@ -1,14 +1,14 @@
-//! How long the suite waits for what must happen. A case that waits longer has failed.
+//! Time that the suite waits for required events. A case that waits longer has failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tombolo_platform::time::Deadline;
 
-/// Longer than anything in the suite takes on a heavily loaded machine.
+/// Longer than anything in the suite takes on a heavily loaded machine, in milliseconds.
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(30_000);
 
-/// How long a case waits for what must happen.
+/// Returns the time that a case waits for a required event.
 #[must_use]
 pub fn patience() -> Duration {
     Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed))
@@ -19,11 +19,11 @@ pub fn set_patience(patience: Duration) {
     PATIENCE_MS.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Returns the result of `wait`, and checks that it was woken: a wait that slept through an event also
-/// finds it, but only when its deadline makes it poll once more.
+/// Returns the result of `wait`, and checks that it was woken: a wait that slept through an event also finds
+/// it, but only when it polls once more at its deadline.
 ///
 /// # Panics
-/// When the wait took all the time.
+/// Panics if the wait took all of the time.
 #[track_caller]
 pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
     let deadline = deadline();
@@ -32,7 +32,7 @@ pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
     found
 }
 
-/// The time at which a wait that begins now has failed.
+/// Returns the time at which a wait that starts now has failed.
 #[must_use]
 pub fn deadline() -> Deadline {
     Deadline::after(patience())

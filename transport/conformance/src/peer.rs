@@ -19,13 +19,13 @@ use crate::subject::{AnyEnd, Subject};
 
 const IS_PEER: &str = "TOMBOLO_CONFORMANCE_PEER";
 
-/// A peer that the suite kills.
+/// Peer that the suite will kill.
 pub trait Doomed: Send {
-    /// Kills it between two instructions, without notice.
+    /// Kills the peer between two instructions, without notice.
     fn kill(&mut self);
 }
 
-/// What a peer does with its end, after it has reported that it is ready, until it is killed.
+/// Activity of a peer on its end, after it has reported that it is ready, until it is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Sends messages numbered from 0.
@@ -38,24 +38,25 @@ pub enum Role {
 
 const ROLES: [Role; 3] = [Role::Sends, Role::Receives, Role::Idles];
 
-/// The instructions for a peer.
+/// Instructions for a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// What it does with its end.
+    /// Activity of the peer on its end.
     pub role: Role,
-    /// The round of a case, which determines the shape of the channel and whether the peer spins or sleeps.
+    /// Round of a case, which determines the configuration of the channel and whether the peer spins or
+    /// sleeps.
     pub round: u64,
 }
 
 impl Order {
-    /// The shape of the channel.
+    /// Returns the configuration of the channel.
     #[must_use]
     pub fn config<C: Carrier>(self) -> ChannelConfig {
         let variant = Subject::of::<C>().variant_of_round(self.round);
         shape(SlotSize::B64, [2, 16, 256][(self.round % 3) as usize], variant)
     }
 
-    /// How long the peer spins before it sleeps, in nanoseconds.
+    /// Returns how long the peer spins before it sleeps, in nanoseconds.
     #[must_use]
     pub fn spin_ns(self) -> u64 {
         if self.round.is_multiple_of(5) { 0 } else { 10_000 }
@@ -75,7 +76,7 @@ impl Order {
 /// Executes `order` on side B until the channel ends.
 ///
 /// # Errors
-/// How the channel ended.
+/// The error with which the channel ended.
 pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
     follow(&Subject::of::<C>(), Box::new(end), hello(order.config::<C>()), order)
 }
@@ -107,8 +108,8 @@ impl Doomed for Process {
     }
 }
 
-/// [`Carrier::doomed`] where ends are descriptors: the peer is this program in a process of its own, which
-/// gets its end over a socket on its standard input.
+/// Implements [`Carrier::doomed`] for ends that are descriptors: the peer is this program in a process of its
+/// own, which gets its end over a socket on its standard input.
 #[must_use]
 pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
     let (end_a, end_b) = C::ends(order.config::<C>());
@@ -123,7 +124,7 @@ pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel
     (channel, Box::new(process))
 }
 
-/// For a process that is a peer: the carrier's name, the order, and the end it was given.
+/// Returns the carrier's name, the order and the received end, in a process that is a peer.
 pub(crate) fn ordered() -> Option<(String, Order, Vec<OwnedFd>)> {
     std::env::var_os(IS_PEER)?;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");

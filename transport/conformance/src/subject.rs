@@ -1,4 +1,4 @@
-//! A carrier as a value: the cases are compiled once for all of them.
+//! Carrier as a value, so that the cases are compiled once for all carriers.
 
 use std::any::Any;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::messages::recv;
 use crate::patience::deadline;
 use crate::peer::{Doomed, Order};
 
-/// An end of any carrier that is not open.
+/// End of any carrier that is not open yet.
 pub(crate) type AnyEnd = Box<dyn Any + Send>;
 
-/// The results of both sides of a handshake.
+/// Results of both sides of a handshake.
 pub(crate) type Opened = (Result<AnyChannel, ChannelError>, Result<AnyChannel, ChannelError>);
 
 /// Both ends of a channel.
 pub(crate) type Pair = (Checked<AnyChannel>, Checked<AnyChannel>);
 
-/// A [`Carrier`] as a value.
+/// Value that represents a [`Carrier`].
 #[derive(Clone, Copy)]
 pub struct Subject {
     pub(crate) name: &'static str,
@@ -60,7 +60,7 @@ fn end_of<C: Carrier>(end: AnyEnd) -> C::End {
 }
 
 impl Subject {
-    /// The carrier `C`.
+    /// Creates the subject of the carrier `C`.
     #[must_use]
     pub fn of<C: Carrier>() -> Self {
         Subject {
@@ -116,7 +116,7 @@ impl Subject {
         (self.decline)(end, hello, reason)
     }
 
-    /// Side A of a channel whose side B has said that it is there, and executes `order`.
+    /// Opens side A of a channel whose side B has reported that it is ready, and executes `order`.
     pub(crate) fn doomed(&self, order: Order) -> (Checked<AnyChannel>, Box<dyn Doomed>) {
         let (mut channel, peer) = (self.doomed)(order);
         assert_eq!(recv(&mut channel, 0), b"here");
@@ -136,8 +136,8 @@ impl Subject {
         (self.rung)(channel.inner(), awaited, timeout)
     }
 
-    /// Every slot size and variant, with rings of `slots` slots. On transports without slots the shape only
-    /// sets the message limit, so one of them is enough.
+    /// Returns every slot size and variant, with rings of `slots` slots. On transports without slots the
+    /// configuration only sets the message limit, so one of them is enough.
     pub(crate) fn shapes(&self, slots: u32) -> impl Iterator<Item = ChannelConfig> + use<> {
         let (all, variants) = (self.counts_slots(), self.variants());
         let every = SlotSize::ALL
@@ -146,12 +146,12 @@ impl Subject {
         every.take(if all { usize::MAX } else { 1 })
     }
 
-    /// The ways in which slots may return.
+    /// Returns the ways in which slots may return.
     pub(crate) fn variants(&self) -> impl Iterator<Item = Variant> + Clone + use<> {
         [Variant::EpochCredit, Variant::UsedFlag].into_iter().take(if self.used_flag { 2 } else { 1 })
     }
 
-    /// One of the [`variants`](Self::variants), another in each round.
+    /// Returns one of the [`variants`](Self::variants), a different one in each round.
     pub(crate) fn variant_of_round(&self, round: u64) -> Variant {
         if self.used_flag && !round.is_multiple_of(2) { Variant::UsedFlag } else { Variant::EpochCredit }
     }
@@ -161,7 +161,7 @@ impl Subject {
         self.capabilities.contains(Capabilities::COUNTED_ROOM)
     }
 
-    /// `count` rounds or messages, scaled to the carrier's effort; at least one.
+    /// Scales `count` rounds or messages to the carrier's effort; at least one.
     pub(crate) fn effort(&self, count: u64) -> u64 {
         (count * self.effort_percent).div_ceil(100).max(1)
     }
@@ -178,14 +178,14 @@ impl Subject {
         })
     }
 
-    /// Both ends of a channel, unchecked.
+    /// Opens both ends of a channel, unchecked.
     fn bare_pair(&self, config: ChannelConfig) -> (AnyChannel, AnyChannel) {
         let (a, b) = self.open_both(hello(config), hello(config));
         let opened = |end: Result<_, _>, side| end.unwrap_or_else(|error| panic!("side {side}: {error}"));
         (opened(a, "A"), opened(b, "B"))
     }
 
-    /// Both ends of a channel, checked together.
+    /// Opens both ends of a channel, checked together.
     pub(crate) fn pair(&self, config: ChannelConfig) -> Pair {
         let (a, b) = self.bare_pair(config);
         match self.watch {
@@ -194,23 +194,23 @@ impl Subject {
         }
     }
 
-    /// [`pair`](Self::pair) for races: each end is checked by itself, without the lock that would order the
-    /// two.
+    /// Like [`pair`](Self::pair), for races: each end is checked by itself, without the lock that would order
+    /// the two.
     pub(crate) fn racing_pair(&self, config: ChannelConfig) -> Pair {
         let (a, b) = self.bare_pair(config);
         (self.watched(a), self.watched(b))
     }
 
-    /// An end that is checked by itself.
+    /// Returns an end that is checked by itself.
     pub(crate) fn watched(&self, channel: AnyChannel) -> Checked<AnyChannel> {
         if self.watch == Watch::Nothing { Checked::unwatched(channel) } else { Checked::new(channel) }
     }
 }
 
-/// Both ends of a channel of `C`, unchecked.
+/// Opens both ends of a channel of `C`, unchecked.
 ///
 /// # Panics
-/// When the channel does not open.
+/// Panics if the channel does not open.
 #[must_use]
 pub fn bare_pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) {
     let (a, b) = Subject::of::<C>().bare_pair(config);

@@ -1,4 +1,4 @@
-//! How each transport answers a peer, or a monitor, that does not begin as it must.
+//! Answers of each transport to a peer, or a monitor, that starts incorrectly.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, Transp
 use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
 use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
-/// The result of accepting a proposal with these bytes and descriptors.
+/// Returns the result of accepting a proposal with these bytes and descriptors.
 fn accepted(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> ChannelError {
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     socket::send(&a, bytes, fds).unwrap();
@@ -82,7 +82,7 @@ fn a_range_outside_the_window_is_refused() {
     assert!(matches!(lend(&|lent| lent.length_bytes += 1), ChannelError::TimedOut(_)));
 }
 
-/// Shapes that this side cannot lay out: the proposer must learn the reason too.
+/// Configurations that this side cannot lay out: the proposer must learn the reason too.
 #[test]
 fn a_shape_that_cannot_be_is_refused_on_both_sides() {
     let ours = hello(ChannelConfig::default());
@@ -141,7 +141,7 @@ fn garbage_on_a_stream_is_refused_or_times_out() {
     assert_eq!(error, ChannelError::Handshake(HandshakeError::Nonsense { found: 9 }));
 }
 
-/// A stream whose other end the test plays.
+/// Returns a stream whose other end is played by the test.
 fn stream() -> (OwnedFd, StreamChannel) {
     let (ours, theirs) = UnixStream::ends(ChannelConfig::default());
     let hello = hello(ChannelConfig::default());
@@ -186,7 +186,7 @@ fn an_end_inside_a_frame_or_without_a_close_is_a_death() {
     }
 }
 
-/// It reads ahead only to a limit: what a peer sends beyond that stays in the kernel.
+/// It reads ahead only up to a limit; further bytes of the peer stay in the kernel.
 #[test]
 fn a_peer_that_only_sends_cannot_fill_this_process() {
     let (raw, mut channel) = stream();

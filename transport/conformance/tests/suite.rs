@@ -1,5 +1,5 @@
-//! The transports of this workspace pass the suite. To add one, write a file that says how to open it, and
-//! name it here.
+//! The transports of this workspace pass the suite. To add one, write a file that implements how to open it,
+//! and list it here.
 
 use tombolo_conformance::carriers::{FlushedWindow, Shm, Sim, Tcp, UnixStream, Window};
 

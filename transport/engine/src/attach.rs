@@ -1,4 +1,4 @@
-//! The engine that uses the kernel to copy between this process and another that shares no memory with it.
+//! Engine that lets the kernel copy between this process and another one that shares no memory with it.
 
 use tombolo_platform::OsError;
 
@@ -23,8 +23,7 @@ impl Mover for Kernel {
     }
 
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
-        // Checked when the request was accepted: the local range lies in memory, and no address wraps
-        // around.
+        // Checked when the request was accepted: the local range lies in memory, and no address wraps around.
         let (here, length) = (at as usize, length as usize);
         if let Operation::Copy { source, target } = &request.operation {
             match (source, target) {
@@ -34,7 +33,7 @@ impl Mover for Kernel {
                 (Location::Mapped { memory, offset_bytes }, Location::Process { process, address }) => {
                     process.write(memory, offset_bytes + here, address + at, length)?;
                 }
-                // Such requests are not accepted.
+                // Other requests are not accepted.
                 _ => {}
             }
         }
@@ -45,7 +44,7 @@ impl Mover for Kernel {
 impl Attach {
     const ABILITIES: Abilities = Abilities::PROCESS.with(Abilities::BACKGROUND);
 
-    /// Starts the thread; the engine accepts `limit` requests.
+    /// Starts the thread. The engine accepts `limit` requests.
     ///
     /// # Errors
     /// The thread cannot be started.

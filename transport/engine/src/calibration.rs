@@ -9,31 +9,31 @@ use crate::contract::{Engine, WhyRejected, finish};
 use crate::request::{Failure, Location, Request};
 use tombolo_link::copy_cost::Curve;
 
-/// The lengths that are measured.
+/// Lengths that are measured.
 const LENGTHS_BYTES: [u64; 7] = [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// The most bytes copied for one point, apart from its first round.
+/// Maximum number of bytes copied for one point, apart from its first round.
 const POINT_BYTES: u64 = 16 << 20;
 
-/// What to measure an engine with.
+/// Operation to measure an engine with.
 #[derive(Clone, Debug)]
 pub enum Direction {
     /// Copies from `source` to `target`, whose contents are lost.
     Copy {
-        /// The memory to read.
+        /// Memory to read.
         source: Location,
-        /// The memory to write.
+        /// Memory to write.
         target: Location,
     },
     /// Fills `target`, whose contents are lost.
     Fill {
-        /// The memory to write.
+        /// Memory to write.
         target: Location,
     },
 }
 
 impl Direction {
-    /// A request of `length_bytes` in this direction.
+    /// Creates a request of `length_bytes` in this direction.
     #[must_use]
     pub fn request(&self, length_bytes: u64) -> Request {
         match self {
@@ -43,26 +43,27 @@ impl Direction {
     }
 }
 
-/// The effort of a measurement.
+/// Effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// The longest request, in bytes, for which both locations have room. Less than 64 counts as 64.
+    /// Length of the longest request, in bytes; both locations must have room for it. Less than 64 counts as
+    /// 64.
     pub max_bytes: u64,
-    /// Requests for each point. The lower quartile of the times counts, because other load makes times
+    /// Requests for each point. The lower quartile of the times is used, because other load makes times
     /// longer and never shorter. At least 1.
     pub rounds: u32,
-    /// The time limit for one request.
+    /// Time limit for one request.
     pub timeout: Duration,
 }
 
 impl Default for Effort {
-    /// Up to 9 requests of up to 4 MiB each, with ten seconds for each.
+    /// Returns up to 9 requests of up to 4 MiB each, with ten seconds for each.
     fn default() -> Self {
         Effort { max_bytes: 4 << 20, rounds: 9, timeout: Duration::from_secs(10) }
     }
 }
 
-/// Why a measurement gave no curve.
+/// Reason why a measurement gave no curve.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotMeasured {
@@ -79,7 +80,7 @@ pub enum NotMeasured {
     Os(#[from] OsError),
 }
 
-/// Measures the time of single requests, from submission to known completion. The engine must be idle.
+/// Measures the time of single requests, from submission to observed completion. The engine must be idle.
 ///
 /// # Errors
 /// The first failure of a request.

@@ -1,4 +1,4 @@
-//! The contract of an engine.
+//! Contract of an engine.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -11,16 +11,16 @@ use tombolo_platform::{Deadline, OsError};
 use crate::request::{Completion, Refusal, Request, RequestId};
 use tombolo_link::copy_cost::{Reach, Route};
 
-/// The optional abilities of an engine. The conformance suite tests each one claimed and skips the others.
+/// Optional abilities of an engine. The conformance suite tests those that are claimed and skips the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Abilities(u32);
 
 impl Abilities {
-    /// The empty set of abilities.
+    /// Empty set of abilities.
     pub const NONE: Abilities = Abilities(0);
     /// Fills as well as copies.
     pub const FILL: Abilities = Abilities(1);
-    /// Works while the caller does something else. Without it, a request is complete when it is accepted.
+    /// Works concurrently with the caller. Without it, a request is complete when it is accepted.
     pub const BACKGROUND: Abilities = Abilities(1 << 1);
     /// Copies between memories that this process maps.
     pub const MAPPED: Abilities = Abilities(1 << 2);
@@ -33,7 +33,7 @@ impl Abilities {
     /// Copies between memory that this process maps, or memory of a GPU, and memory of that GPU.
     pub const DEVICE: Abilities = Abilities(1 << 6);
 
-    /// Each ability with its name in reports.
+    /// Abilities with their names in reports.
     pub const NAMED: [(Abilities, &'static str); 7] = [
         (Abilities::FILL, "fills"),
         (Abilities::BACKGROUND, "works in the background"),
@@ -44,13 +44,13 @@ impl Abilities {
         (Abilities::DEVICE, "memory of a GPU"),
     ];
 
-    /// Whether all of `others` are in the set.
+    /// Whether the set contains all of `others`.
     #[must_use]
     pub const fn contains(self, others: Abilities) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// The union with `others`, usable in constants.
+    /// Returns the union with `others`. Usable in constants.
     #[must_use]
     pub const fn with(self, others: Abilities) -> Abilities {
         Abilities(self.0 | others.0)
@@ -97,47 +97,47 @@ impl fmt::Debug for Abilities {
     }
 }
 
-/// A request that was not accepted, returned to the caller.
+/// Error of a request that was not accepted. Returns the request to the caller.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Rejected {
     /// The request, unchanged.
     pub request: Request,
-    /// Why it was not accepted.
+    /// Reason why it was not accepted.
     pub why: WhyRejected,
 }
 
-/// Why a request was not accepted.
+/// Reason why a request was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WhyRejected {
-    /// The engine holds as many requests as it accepts, including completions not taken yet.
+    /// The engine holds its maximum number of requests, including completions not taken yet.
     #[error("the engine is full with {limit} requests; take completions and try again")]
     Full {
-        /// The engine's limit.
+        /// Limit of the engine.
         limit: usize,
     },
-    /// The engine cannot do such a request.
+    /// The engine cannot execute such a request.
     #[error("the engine refuses the request: {0}")]
     Refused(#[from] Refusal),
 }
 
-/// An object that copies and fills memory.
+/// Engine that copies and fills memory.
 ///
-/// Accepted requests are started in order. Each ends in exactly one [`Completion`], even if it is
-/// cancelled, its deadline passes or the far side dies. A request [conflicts](Request::conflicts) with one in
-/// progress if one of both writes bytes of the other: it is refused, unless it is [fenced](Request::fenced).
-/// Dropping an engine cancels what it has not started and waits for the piece in progress.
+/// Accepted requests are started in order. Each ends in exactly one [`Completion`], even if it is cancelled,
+/// its deadline passes or the far side dies. A request [conflicts](Request::conflicts) with one in progress
+/// if either writes bytes of the other: it is refused, unless it is [fenced](Request::fenced). Dropping an
+/// engine cancels requests that it has not started and waits for the piece in progress.
 pub trait Engine: Send {
-    /// The name in tables, unique among the engines of a manager.
+    /// Returns the name in tables, unique among the engines of a manager.
     fn name(&self) -> &str;
 
-    /// The optional abilities. Constant for the engine's lifetime.
+    /// Returns the optional abilities. Constant for the engine's lifetime.
     fn abilities(&self) -> Abilities;
 
-    /// The number of requests held before completions must be taken.
+    /// Returns the maximum number of requests held before completions must be taken.
     fn limit(&self) -> usize;
 
-    /// Checks whether the engine could do a request, apart from being full.
+    /// Checks whether the engine could execute a request, regardless of whether it is full.
     ///
     /// # Errors
     /// The reason why it cannot.
@@ -146,13 +146,13 @@ pub trait Engine: Send {
     /// Submits a request.
     ///
     /// # Errors
-    /// The engine is full or cannot do such a request. Nothing happened.
-    // The request is returned whole.
+    /// The engine is full or cannot execute such a request. Nothing happened.
+    // The request is returned by value.
     #[expect(clippy::result_large_err, reason = "the request itself, to be tried again")]
     fn submit(&mut self, request: Request) -> Result<RequestId, Rejected>;
 
-    /// Asks to cancel a request. It still completes, with [`Failure::Cancelled`] or with its result if it
-    /// was done already. False when no such request is in progress.
+    /// Requests the cancellation of a request. It still completes, with [`Failure::Cancelled`] or with its
+    /// result if it was already done. Returns false if no such request is in progress.
     ///
     /// [`Failure::Cancelled`]: crate::Failure::Cancelled
     fn cancel(&mut self, id: RequestId) -> bool;
@@ -160,30 +160,30 @@ pub trait Engine: Send {
     /// Takes the next completion, in order of completion.
     fn take(&mut self) -> Option<Completion>;
 
-    /// Accepted requests whose completions were not taken.
+    /// Returns the number of accepted requests whose completions were not taken.
     fn in_flight(&self) -> usize;
 
-    /// Accepted requests that have not ended.
+    /// Returns the number of accepted requests that have not ended.
     fn in_progress(&self) -> usize;
 
-    /// A request that has not ended and that conflicts with this one.
+    /// Returns a request in progress that conflicts with this one.
     fn conflict(&self, request: &Request) -> Option<RequestId>;
 
-    /// A descriptor for a waitset or `epoll`, readable while there are completions to take. Without a call
-    /// of this, the engine makes no system call for it.
+    /// Returns a descriptor for a waitset or `epoll`, readable while there are completions to take. If this
+    /// is never called, the engine makes no system call for it.
     ///
     /// # Errors
     /// Too many open files.
     fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError>;
 }
 
-/// How long a wait spins: about the cost of a wake-up.
+/// Duration of spinning in a wait: about the cost of a wake-up.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Spin hints between two polls, because each poll takes a lock.
 const SPINS: usize = 16;
 
-/// Waits for the next completion; `None` after `timeout`.
+/// Waits for the next completion. Returns `None` after `timeout`.
 ///
 /// # Errors
 /// An error of the kernel.

@@ -1,4 +1,4 @@
-//! Engines that copy with processors: on the caller's thread or on threads of their own.
+//! Engines that copy with the processor: on the caller's thread or on threads of their own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::contract::{Abilities, Engine, Rejected, WhyRejected};
 use crate::queue::{self, Completions, Mover, Queue, queued};
 use crate::request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
 
-/// The default limit on requests.
+/// Default limit on the number of requests.
 pub const LIMIT: usize = 64;
 
 /// Bytes copied between two checks of deadlines, cancellations and other threads.
@@ -35,14 +35,14 @@ fn work(copy_loop: Loop, request: &Request, at: u64, length: u64) -> Result<(), 
         Operation::Fill { target: Location::Mapped { memory, offset_bytes }, byte } => {
             copy::fill(memory, offset_bytes + at, length, *byte)?;
         }
-        // Such requests are not accepted.
+        // Other requests are not accepted.
         _ => {}
     }
     Ok(())
 }
 
-/// Copies on the caller's thread. A request is complete when it is accepted, which suits copies shorter
-/// than a wake-up.
+/// Engine that copies on the caller's thread. A request is complete when it is accepted, which suits copies
+/// shorter than a wake-up.
 #[derive(Debug)]
 pub struct Caller {
     copy_loop: Loop,
@@ -57,7 +57,8 @@ pub struct Caller {
 impl Caller {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL);
 
-    /// Copies with `copy_loop`; holds `limit` requests, at least one, until completions are taken.
+    /// Creates an engine that copies with `copy_loop` and holds `limit` requests, at least one, until
+    /// completions are taken.
     #[must_use]
     pub fn new(copy_loop: Loop, limit: usize) -> Caller {
         let name = if copy_loop == Loop::Best { "caller".into() } else { format!("caller-{copy_loop}") };
@@ -134,7 +135,7 @@ impl Engine for Caller {
         self.in_flight
     }
 
-    /// None: what is accepted has ended.
+    /// Always zero: accepted requests have already ended.
     fn in_progress(&self) -> usize {
         0
     }
@@ -150,13 +151,13 @@ impl Engine for Caller {
     }
 }
 
-/// Threads of this process, which divide each request among them.
+/// Engine of several threads of this process, which divide each request among them.
 pub struct Threads {
     name: String,
     queue: Queue,
 }
 
-/// A thread's part: the loop that it copies with, and the bytes that it takes at a time.
+/// State of one thread: the loop that it copies with, and the bytes that it takes at a time.
 struct Share {
     copy_loop: Loop,
     piece_bytes: u64,
@@ -175,8 +176,7 @@ impl Mover for Share {
 impl Threads {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Starts `count` threads, at least one, that copy with `copy_loop`; the engine accepts `limit`
-    /// requests.
+    /// Starts `count` threads, at least one, that copy with `copy_loop`. The engine accepts `limit` requests.
     ///
     /// # Errors
     /// A thread cannot be started.

@@ -1,4 +1,4 @@
-//! The engine that uses the copy engine of a GPU.
+//! Engine that uses the copy engine of a GPU.
 
 use std::sync::Arc;
 
@@ -9,21 +9,22 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// Bytes between two checks of deadlines and cancellations, of a copy to or from a device: the driver takes
-/// 0.6 ms if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). The bus is idle between two
-/// pieces, for some 10 µs: pieces of 8 MiB cost a tenth of the rate.
+/// Bytes between two checks of deadlines and cancellations, for copies to or from a device. The driver takes
+/// 0.6 ms for a piece if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). The bus is idle
+/// for some 10 µs between two pieces: pieces of 8 MiB cost a tenth of the rate.
 const ACROSS_PIECE_BYTES: u64 = 32 << 20;
 
-/// The same of a copy or a fill within a device, which takes 0.7 ms there.
+/// The same for a copy or a fill within a device, where a piece takes 0.7 ms.
 const WITHIN_PIECE_BYTES: u64 = 1 << 30;
 
-/// A CUDA device's copy engine, through the driver's library, which is loaded when the first engine starts.
+/// Copy engine of a CUDA device, used through the driver's library, which is loaded when the first engine
+/// starts.
 pub struct Cuda {
     name: String,
     queue: Queue,
 }
 
-/// Why the engine could not be started.
+/// Reason why the engine could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotStarted {
     /// There is no driver or no such device.
@@ -62,13 +63,13 @@ impl Mover for Driver {
                     Location::Device { memory: source, offset_bytes: from },
                     Location::Device { memory: target, offset_bytes: to },
                 ) => target.write_within(to + at, (source, from + at), length)?,
-                // Such requests are not accepted.
+                // Other requests are not accepted.
                 _ => {}
             },
             Operation::Fill { target: Location::Device { memory, offset_bytes }, byte } => {
                 memory.fill(offset_bytes + at, length, *byte)?;
             }
-            // Such requests are not accepted.
+            // Other requests are not accepted.
             Operation::Fill { .. } => {}
         }
         Ok(())
@@ -78,7 +79,7 @@ impl Mover for Driver {
 impl Cuda {
     const ABILITIES: Abilities = Abilities::DEVICE.with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Opens a device and starts the thread that drives it; the engine accepts `limit` requests. Allocate
+    /// Opens a device and starts the thread that drives it. The engine accepts `limit` requests. Allocate
     /// memory from the returned device.
     ///
     /// # Errors

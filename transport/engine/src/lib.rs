@@ -1,4 +1,4 @@
-//! Engines: different means to copy and fill memory, and a manager that chooses between them.
+//! Engines that copy and fill memory by different means, and a manager that chooses between them.
 //!
 //! An [`Engine`] accepts [requests](Request), executes them in order, and reports the completion of each
 //! exactly once. The engines are: the processor, on the calling thread ([`cpu::Caller`]) or on other threads
@@ -6,8 +6,8 @@
 //! channel, which copies itself or sends the bytes over the channel ([`far::Far`]); and the copy engine of a
 //! GPU ([`cuda::Cuda`]).
 //!
-//! A [`Manager`] has measured the cost of each engine by length, picks the cheapest that can execute a
-//! request, and explains its choice.
+//! A [`Manager`] holds the measured cost of each engine by length, picks the cheapest engine that can execute
+//! a request, and explains its choice.
 #![forbid(unsafe_code)]
 
 pub mod attach;

@@ -13,23 +13,23 @@ use crate::contract::{Abilities, Engine, WhyRejected};
 use crate::request::{Completion, Refusal, Request, RequestId};
 use tombolo_link::copy_cost::{Curve, Route};
 
-/// The expected time of a request on an engine.
+/// Expected time of a request on an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Estimate {
     /// From a measured curve.
     Measured {
-        /// In nanoseconds.
+        /// Time in nanoseconds.
         time_ns: u64,
     },
     /// Not measured: an order of magnitude for engines of this kind.
     Declared {
-        /// In nanoseconds.
+        /// Time in nanoseconds.
         time_ns: u64,
     },
 }
 
 impl Estimate {
-    /// The time, in nanoseconds.
+    /// Returns the time, in nanoseconds.
     #[must_use]
     pub const fn time_ns(self) -> u64 {
         match self {
@@ -37,70 +37,69 @@ impl Estimate {
         }
     }
 
-    /// Whether it comes from a measurement.
+    /// Whether the estimate comes from a measurement.
     #[must_use]
     pub const fn measured(self) -> bool {
         matches!(self, Estimate::Measured { .. })
     }
 }
 
-/// An engine with one of the alternative requests.
+/// Engine together with one of the alternative requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// The name of the engine.
+    /// Name of the engine.
     pub engine: String,
-    /// The index of the alternative request.
+    /// Index of the alternative request.
     pub way: usize,
-    /// The route of that request.
+    /// Route of that request.
     pub route: Route,
-    /// The expected time, or why the engine cannot do it.
+    /// Expected time, or the reason why the engine cannot execute it.
     pub estimate: Result<Estimate, Refusal>,
 }
 
-/// The chosen engine, and the alternatives.
+/// Chosen engine, and the alternatives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// All engines with all alternative requests, cheapest first, impossible ones last. The first is
+    /// All engines with all alternative requests, cheapest first, impossible ones last. The first one is
     /// chosen.
     pub candidates: Vec<Candidate>,
 }
 
 impl Choice {
-    /// The first candidate, which is the cheapest.
+    /// Returns the first candidate, which is the cheapest.
     #[must_use]
     pub fn chosen(&self) -> &Candidate {
-        // A choice is only made of at least one possible candidate.
+        // A choice is only built from at least one possible candidate.
         &self.candidates[0]
     }
 }
 
-/// Why no engine was chosen, or none accepted the request.
+/// Reason why no engine was chosen, or none accepted the request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unable {
-    /// No engine can do it; each gives its reason.
+    /// No engine can execute it; each gives its reason.
     #[error("no engine does this: {}", refusals(.candidates))]
     NoEngine {
         /// Every engine with every alternative request.
         candidates: Vec<Candidate>,
     },
-    /// All engines that can do it are full.
+    /// All engines that can execute it are full.
     #[error("all engines that do this are full; take completions and try again")]
     Busy,
-    /// A request in progress at one of the engines and this one use the same bytes, and one of both writes
-    /// them.
+    /// A request in progress at one of the engines uses the same bytes as this one, and either writes them.
     #[error(
         "{with} of engine {engine} is in progress with the same bytes: take its completion first, or fence this request"
     )]
     InUse {
-        /// The engine.
+        /// Name of the engine.
         engine: String,
-        /// The request.
+        /// Id of the request in progress.
         with: RequestId,
     },
-    /// The request is fenced, and no engine that can do it has all that is in progress.
+    /// The request is fenced, and the requests in progress are not all on one engine that can execute it.
     #[error("what the fenced request waits for is in progress at {}: take its completions first", engines.join(", "))]
     Fenced {
-        /// The engines.
+        /// Names of the engines.
         engines: Vec<String>,
     },
 }
@@ -115,30 +114,30 @@ fn refusals(candidates: &[Candidate]) -> String {
     if said.is_empty() { "there are no engines".into() } else { said.join("; ") }
 }
 
-/// Names a request and the engine that has it.
+/// Handle of a request and the engine that executes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket {
     engine: usize,
     id: RequestId,
 }
 
-/// A set of engines with their costs.
+/// Set of engines with their costs.
 #[derive(Default)]
 pub struct Manager {
     engines: Vec<Box<dyn Engine>>,
     curves: BTreeMap<(String, Route), Curve>,
-    /// Combines the descriptors of all engines; created when first needed.
+    /// Combines the descriptors of all engines; created on first use.
     epoll: Option<Epoll>,
 }
 
 impl Manager {
-    /// A manager without engines.
+    /// Creates a manager without engines.
     #[must_use]
     pub fn new() -> Manager {
         Manager::default()
     }
 
-    /// Adds an engine that requests may be given to.
+    /// Adds an engine to which requests may be submitted.
     ///
     /// # Errors
     /// Its descriptor cannot be watched: too many open files.
@@ -150,12 +149,12 @@ impl Manager {
         Ok(())
     }
 
-    /// The engines, in order of addition.
+    /// Returns the engines, in order of addition.
     pub fn engines(&self) -> impl Iterator<Item = &dyn Engine> {
         self.engines.iter().map(AsRef::as_ref)
     }
 
-    /// The measured curves of all engines and routes.
+    /// Returns the measured curves of all engines and routes.
     pub fn curves(&self) -> impl Iterator<Item = (&str, Route, &Curve)> {
         self.curves.iter().map(|((engine, route), curve)| (engine.as_str(), *route, curve))
     }
@@ -165,8 +164,8 @@ impl Manager {
         self.curves.insert((engine.to_owned(), route), curve);
     }
 
-    /// Measures in one direction every engine that supports it. The engines must be idle. Returns those
-    /// that could not be measured, with the reason; such an engine is not chosen while others are measured.
+    /// Measures every engine that supports `direction`. The engines must be idle. Returns the engines that
+    /// could not be measured, with the reason; such an engine is not chosen while others are measured.
     pub fn calibrate(&mut self, direction: &Direction, effort: Effort) -> Vec<(String, NotMeasured)> {
         let request = direction.request(0);
         let mut failed = Vec::new();
@@ -184,19 +183,19 @@ impl Manager {
         failed
     }
 
-    /// The engine that would be chosen for a request, and why.
+    /// Returns the engine that would be chosen for a request, and why.
     ///
     /// # Errors
-    /// No engine can do it.
+    /// No engine can execute it.
     pub fn choose(&self, request: &Request) -> Result<Choice, Unable> {
         self.choose_way(std::slice::from_ref(request))
     }
 
-    /// As [`choose`](Self::choose), when the same copy can be requested in several ways, such as pushing
-    /// with this side's processor or having the far side pull memory that both sides map.
+    /// Like [`choose`](Self::choose), for a copy that can be requested in several ways, such as pushing with
+    /// this side's processor or letting the far side pull memory that both sides map.
     ///
     /// # Errors
-    /// No engine can do any of them.
+    /// No engine can execute any of them.
     pub fn choose_way(&self, ways: &[Request]) -> Result<Choice, Unable> {
         self.rank(ways, |engine, request| {
             let route = request.route();
@@ -204,11 +203,11 @@ impl Manager {
         })
     }
 
-    /// As [`choose_way`](Self::choose_way) for routes alone, without memory: for a request of
+    /// Like [`choose_way`](Self::choose_way), for routes alone, without memory, and a request of
     /// `length_bytes`.
     ///
     /// # Errors
-    /// No engine can do any of them.
+    /// No engine can execute any of them.
     pub fn explain(&self, routes: &[Route], length_bytes: u64) -> Result<Choice, Unable> {
         self.rank(routes, |engine, route| {
             let reaches = engine.abilities().reaches(*route);
@@ -217,7 +216,7 @@ impl Manager {
         })
     }
 
-    /// Every engine with every alternative, cheapest first.
+    /// Ranks every engine with every alternative, cheapest first.
     fn rank<W>(
         &self,
         ways: &[W],
@@ -247,20 +246,20 @@ impl Manager {
         }
     }
 
-    /// Submits a request to the cheapest engine, or to the next cheapest if that is full. A fenced one goes
-    /// to the engine that has all that is in progress.
+    /// Submits a request to the cheapest engine, or to the next cheapest if that is full. A fenced request
+    /// goes to the engine that has all requests in progress.
     ///
     /// # Errors
-    /// No engine can do it, or all that can are full; or it conflicts with a request in progress, or cannot
-    /// be fenced from those. Nothing happened.
+    /// No engine can execute it, all that can are full, it conflicts with a request in progress, or it cannot
+    /// be fenced against those. Nothing happened.
     pub fn submit(&mut self, request: &Request) -> Result<Ticket, Unable> {
         self.submit_way(std::slice::from_ref(request))
     }
 
-    /// As [`submit`](Self::submit), when the same copy can be requested in several ways.
+    /// Like [`submit`](Self::submit), for a copy that can be requested in several ways.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit).
+    /// Same as [`submit`](Self::submit).
     pub fn submit_way(&mut self, ways: &[Request]) -> Result<Ticket, Unable> {
         let choice = self.choose_way(ways)?;
         let engines = self.engines.iter();
@@ -279,7 +278,7 @@ impl Manager {
             }
             match self.engines[index].submit(ways[candidate.way].clone()) {
                 Ok(id) => return Ok(Ticket { engine: index, id }),
-                // Full, or failed since the choice: try the next.
+                // Full, or failed since the choice was made: try the next.
                 Err(rejected) => match rejected.why {
                     WhyRejected::Full { .. } | WhyRejected::Refused(_) => {}
                 },
@@ -292,7 +291,7 @@ impl Manager {
         Err(Unable::Busy)
     }
 
-    /// A request in progress that conflicts with an unfenced one.
+    /// Returns the error if a request in progress conflicts with an unfenced one.
     fn conflict(&self, busy: &[usize], request: &Request) -> Option<Unable> {
         let mut engines = busy.iter().map(|index| &self.engines[*index]).filter(|_| !request.fence);
         engines.find_map(|engine| {
@@ -301,7 +300,7 @@ impl Manager {
         })
     }
 
-    /// Asks to cancel a request, as [`Engine::cancel`].
+    /// Requests the cancellation of a request, as [`Engine::cancel`].
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.engines.get_mut(ticket.engine).is_some_and(|engine| engine.cancel(ticket.id))
     }
@@ -314,13 +313,13 @@ impl Manager {
         })
     }
 
-    /// Accepted requests whose completions were not taken.
+    /// Returns the number of accepted requests whose completions were not taken.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.engines.iter().map(|engine| engine.in_flight()).sum()
     }
 
-    /// Readable while there are completions to take, as [`Engine::descriptor`].
+    /// Returns a descriptor that is readable while there are completions to take, as [`Engine::descriptor`].
     ///
     /// # Errors
     /// Too many open files.
@@ -344,8 +343,8 @@ fn watch(epoll: &Epoll, engine: &mut dyn Engine, index: usize) -> Result<(), OsE
     epoll.add(engine.descriptor()?, Interest::Read, Trigger::Level, index as u64)
 }
 
-/// The cost of an engine with these abilities in orders of magnitude: good enough for choosing until it is
-/// measured.
+/// Returns the cost of an engine with these abilities as orders of magnitude: good enough for choosing until
+/// it is measured.
 #[must_use]
 pub fn declared(abilities: Abilities, route: Route) -> CostCurve {
     const GB: u64 = 1_000_000_000;

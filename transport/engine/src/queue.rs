@@ -1,4 +1,4 @@
-//! The queue inside background engines: requests are cut into pieces, which threads process.
+//! Queue inside background engines. Requests are cut into pieces, which threads process.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::request::{Completion, Failure, Refusal, Request, RequestId};
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     waiting: VecDeque<Completion>,
-    /// Created when first requested.
+    /// Event counter, created when it is first requested.
     bell: Option<Arc<OwnedFd>>,
 }
 
@@ -42,7 +42,7 @@ impl Completions {
         self.waiting.len()
     }
 
-    /// The descriptor, created on first use.
+    /// Returns the descriptor, created on first use.
     pub(crate) fn bell(&mut self) -> Result<Arc<OwnedFd>, OsError> {
         if let Some(bell) = &self.bell {
             return Ok(Arc::clone(bell));
@@ -56,28 +56,27 @@ impl Completions {
     }
 }
 
-/// Processes pieces of requests; one for each thread.
+/// Processor of pieces of requests; one for each thread.
 pub(crate) trait Mover: Send + 'static {
-    /// The most bytes of a request to process between two checks of deadlines and cancellations; at least
-    /// one.
+    /// Returns the maximum number of bytes of a request to process between two checks of deadlines and
+    /// cancellations; at least one.
     fn piece_bytes(&self, request: &Request) -> u64;
 
-    /// Processes `length` bytes of a request from byte `at` on. The request was checked when it was
-    /// accepted.
+    /// Processes `length` bytes of a request from byte `at` on. The request was checked when it was accepted.
     ///
     /// # Errors
-    /// The failure with which the request ends.
+    /// Failure with which the request ends.
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure>;
 }
 
 struct Job {
     id: RequestId,
     request: Arc<Request>,
-    /// The first byte that no thread has started.
+    /// First byte that no thread has started.
     next: u64,
-    /// Whether a piece was started; a request of no bytes has one piece too.
+    /// Whether a piece was started. A request of no bytes has one piece too.
     begun: bool,
-    /// Threads that process pieces of it.
+    /// Number of threads that process pieces of it.
     busy: usize,
     failure: Option<Failure>,
 }
@@ -87,7 +86,7 @@ impl Job {
         self.failure.is_some() || (self.begun && self.next >= self.request.length_bytes)
     }
 
-    /// Ends the job early, unless it has failed before.
+    /// Ends the job early, unless it already failed.
     fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
     }
@@ -98,7 +97,7 @@ struct QueueState {
     jobs: VecDeque<Job>,
     completions: Completions,
     last_id: u64,
-    /// Why nothing more is accepted, if so.
+    /// Reason why no more requests are accepted, if so.
     lost: Option<String>,
     closing: bool,
 }
@@ -119,14 +118,14 @@ impl QueueState {
         }
     }
 
-    /// A job in progress that conflicts with a request.
+    /// Returns a job in progress that conflicts with a request.
     fn conflict(&self, request: &Request) -> Option<RequestId> {
         let conflicts = |job: &&Job| !request.fence && job.request.conflicts(request);
         self.jobs.iter().find(conflicts).map(|job| job.id)
     }
 
-    /// Claims the next piece, of the first job that has one left. A fenced job has none, and nor have those
-    /// behind it, until it is the first of all.
+    /// Claims the next piece of the first job that has one left. A fenced job, and any job behind it, has
+    /// none until the fenced job is the first of all.
     fn claim(
         &mut self,
         piece_bytes: impl Fn(&Request) -> u64,
@@ -151,7 +150,8 @@ impl QueueState {
         }
     }
 
-    /// Whether a job waits that other threads were kept from.
+    /// Whether the first job is fenced and not started, so that threads held back by the fence have work
+    /// again.
     fn is_fence_open(&self) -> bool {
         self.jobs.front().is_some_and(|job| job.request.fence && !job.begun)
     }
@@ -167,7 +167,7 @@ impl QueueState {
             }
         }
         if let Some(why) = self.lost.clone() {
-            // Jobs behind it would wait for ever.
+            // Jobs behind it would wait forever.
             let lost = |job: &&mut Job| !job.begun;
             self.jobs.iter_mut().filter(lost).for_each(|job| job.fail(Failure::Lost { why: why.clone() }));
         }
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// The queue and its threads.
+/// Queue and its threads.
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -215,7 +215,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Starts a thread for each mover. They end with the queue.
+    /// Starts a thread for each mover. The threads end with the queue.
     pub(crate) fn start<M: Mover>(name: &str, movers: Vec<M>, limit: usize) -> Result<Queue, OsError> {
         let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
         let mut queue = Queue { shared, threads: Vec::new(), limit: limit.max(1), bell: None };
@@ -377,7 +377,7 @@ macro_rules! queued {
 }
 pub(crate) use queued;
 
-/// Checks whether an engine with these abilities can do a request.
+/// Checks whether an engine with these abilities can execute a request.
 pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<(), Refusal> {
     let route = request.route();
     if !abilities.reaches(route) || !request.heeds_read_only() {
@@ -398,7 +398,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Says what it begins, and ends it when it is told how.
+    /// Mover that reports each request it starts, and ends it when told how.
     struct Held {
         begun: Sender<u64>,
         end: Arc<Mutex<Receiver<Result<(), Failure>>>>,
@@ -431,7 +431,7 @@ mod tests {
             Rig { queue, memory: SharedMemory::zeroed(4096), begun, end }
         }
 
-        /// A request that is known by its length, at a place of its own.
+        /// Returns a request identified by its length, at an offset of its own.
         fn request(&self, length_bytes: u64, offset_bytes: usize) -> Request {
             let target = Location::Mapped { memory: self.memory.clone(), offset_bytes };
             Request::fill(target, 1, length_bytes)
@@ -466,7 +466,7 @@ mod tests {
             rig.queue.submit(rig.request(length, place)).unwrap();
         }
         rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
-        // Behind a fence the order is that of any requests, and both wait.
+        // Behind a fence requests run in the usual order, and both wait.
         rig.queue.submit(rig.request(4, 256)).unwrap();
         let mut first = [rig.begins(), rig.begins()];
         first.sort_unstable();
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(rig.begins(), 4);
         rig.end.send(Ok(())).unwrap();
         assert_eq!(rig.completion(), Completion { id: other, result: Ok(()) });
-        // Nor what waited for one that was cancelled; what comes later does not wait for it.
+        // Nor requests that waited for a cancelled one; later requests do not wait for it.
         rig.queue.submit(rig.request(5, 0)).unwrap();
         let cancelled = rig.queue.submit(rig.request(6, 64)).unwrap();
         let fenced = rig.queue.submit(rig.request(7, 64).fenced()).unwrap();

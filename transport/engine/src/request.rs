@@ -14,54 +14,54 @@ use tombolo_transport::ChannelError;
 
 use crate::far::{FarRefusal, MemoryId};
 
-/// The location of bytes.
+/// Location of the bytes of a request.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// Memory that this process maps.
     Mapped {
-        /// The memory, which is mapped.
+        /// Memory, mapped by this process.
         memory: SharedMemory,
-        /// The offset in it, in bytes.
+        /// Offset in it, in bytes.
         offset_bytes: usize,
     },
-    /// Memory that this process maps for reading alone. Processors copy it to memory that is mapped.
+    /// Memory that this process maps read-only. Processors copy it to memory that is mapped.
     ReadOnly {
-        /// The mapping, which requests keep.
+        /// Mapping, which requests keep alive.
         memory: Arc<Revocable>,
-        /// The offset in it, in bytes.
+        /// Offset in it, in bytes.
         offset_bytes: usize,
     },
     /// Memory of another process under this kernel, which this process does not map.
     Process {
-        /// The process that owns the memory.
+        /// Process that owns the memory.
         process: Arc<ForeignProcess>,
-        /// The address in that process, as it reported it.
+        /// Address in that process, as reported by it.
         address: u64,
     },
     /// Memory that the far side of a channel offers.
     Far {
-        /// The id under which it is offered.
+        /// Id under which it is offered.
         memory: MemoryId,
-        /// The offset in it, in bytes.
+        /// Offset in it, in bytes.
         offset_bytes: u64,
     },
     /// Memory of a GPU.
     Device {
-        /// The memory on the GPU.
+        /// Memory on the GPU.
         memory: Arc<DeviceMemory>,
-        /// The offset in it, in bytes.
+        /// Offset in it, in bytes.
         offset_bytes: usize,
     },
 }
 
 impl Location {
-    /// The start of memory that this process maps.
+    /// Returns the start of memory that this process maps.
     #[must_use]
     pub fn mapped(memory: &SharedMemory) -> Location {
         Location::Mapped { memory: memory.clone(), offset_bytes: 0 }
     }
 
-    /// How the location can be reached.
+    /// Returns how the location can be reached.
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
@@ -72,7 +72,7 @@ impl Location {
         }
     }
 
-    /// Checks a range that starts here as far as this side can. The far side and the kernel check theirs.
+    /// Checks a range that starts here, as far as this side can. The far side and the kernel check their own.
     fn check(&self, length_bytes: u64) -> Result<(), Refusal> {
         let length = usize::try_from(length_bytes).map_err(|_| Refusal::TooLong { length_bytes })?;
         match self {
@@ -88,7 +88,7 @@ impl Location {
 }
 
 impl Location {
-    /// Where memory begins that is mapped.
+    /// Returns the address of the location, if it is mapped.
     fn address(&self) -> Option<u64> {
         match self {
             Location::Mapped { memory, offset_bytes } => {
@@ -101,8 +101,8 @@ impl Location {
         }
     }
 
-    /// Whether ranges of these lengths that start here and at `other` have a byte in common, as far as this
-    /// process can know.
+    /// Whether ranges of these lengths that start here and at `other` share a byte, as far as this process
+    /// can know.
     fn overlaps(&self, length_bytes: u64, other: &Location, other_bytes: u64) -> bool {
         if let (Some(here), Some(there)) = (self.address(), other.address()) {
             return here < there.saturating_add(other_bytes) && there < here.saturating_add(length_bytes);
@@ -126,69 +126,69 @@ impl Location {
     }
 }
 
-/// What an engine is to do.
+/// Operation of an engine.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Copy from one location to another.
     Copy {
-        /// The bytes to read.
+        /// Bytes to read.
         source: Location,
-        /// The bytes to write.
+        /// Bytes to write.
         target: Location,
     },
     /// Fill a location with one byte.
     Fill {
-        /// The bytes to write.
+        /// Bytes to write.
         target: Location,
-        /// The value of each byte.
+        /// Value of each byte.
         byte: u8,
     },
 }
 
-/// A request. It keeps the memory it names mapped until its completion is taken.
+/// Request to an engine. It keeps the memory that it names mapped until its completion is taken.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The operation to perform.
+    /// Operation to perform.
     pub operation: Operation,
-    /// The length, in bytes.
+    /// Length, in bytes.
     pub length_bytes: u64,
-    /// When to give up: pieces that are not done by then are not started.
+    /// Deadline; pieces that have not been started by then are not executed.
     pub deadline: Option<Deadline>,
-    /// Whether it starts only when everything that was accepted before it has ended.
+    /// Whether it starts only after everything accepted before it has ended.
     pub fence: bool,
 }
 
 impl Request {
-    /// A copy, without a deadline.
+    /// Creates a copy without a deadline.
     #[must_use]
     pub fn copy(source: Location, target: Location, length_bytes: u64) -> Request {
         Request { operation: Operation::Copy { source, target }, length_bytes, deadline: None, fence: false }
     }
 
-    /// A fill, without a deadline.
+    /// Creates a fill without a deadline.
     #[must_use]
     pub fn fill(target: Location, byte: u8, length_bytes: u64) -> Request {
         Request { operation: Operation::Fill { target, byte }, length_bytes, deadline: None, fence: false }
     }
 
-    /// The same request with a deadline.
+    /// Adds a deadline to the request.
     #[must_use]
     pub fn by(mut self, deadline: Deadline) -> Request {
         self.deadline = Some(deadline);
         self
     }
 
-    /// The same request behind a fence: it starts only when every request that was accepted before it has
-    /// ended, and is not done if one of these that was still in progress failed. So a copy can be followed by
-    /// what says that it is there.
+    /// Puts the request behind a fence: it starts only after every request accepted before it has ended, and
+    /// is not executed if one of these that was still in progress failed. This allows a copy to be followed
+    /// by a write that announces it.
     #[must_use]
     pub fn fenced(mut self) -> Request {
         self.fence = true;
         self
     }
 
-    /// Whether one of both writes bytes that the other reads or writes, as far as this process can know: it
-    /// compares addresses, and two mappings of the same memory have different ones.
+    /// Whether either request writes bytes that the other reads or writes, as far as this process can know.
+    /// It compares addresses, and two mappings of the same memory have different ones.
     #[must_use]
     pub fn conflicts(&self, other: &Request) -> bool {
         let meets = |written: &Location, length_bytes: u64, of: &Request| {
@@ -200,7 +200,7 @@ impl Request {
             || meets(other.locations().1, other.length_bytes, self)
     }
 
-    /// What it reads, unless that is what it writes, and what it writes.
+    /// Returns the location that is read, if any, and the location that is written.
     fn locations(&self) -> (Option<&Location>, &Location) {
         match &self.operation {
             Operation::Copy { source, target } => (Some(source), target),
@@ -208,7 +208,7 @@ impl Request {
         }
     }
 
-    /// How its source and target are reached.
+    /// Returns how its source and target are reached.
     #[must_use]
     pub fn route(&self) -> Route {
         match &self.operation {
@@ -217,7 +217,7 @@ impl Request {
         }
     }
 
-    /// Whether memory that is mapped for reading alone is at most its source, and the target mapped then.
+    /// Whether read-only memory is used at most as the source, with a mapped target.
     pub(crate) fn heeds_read_only(&self) -> bool {
         let is_read_only = |place: &Location| matches!(place, Location::ReadOnly { .. });
         let (source, target) = self.locations();
@@ -225,7 +225,7 @@ impl Request {
         !is_read_only(target) && (mapped || !source.is_some_and(is_read_only))
     }
 
-    /// Checks the ranges that this side can check, before anything is done.
+    /// Checks the ranges that this side can check, before anything is executed.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match &self.operation {
             Operation::Copy { source, target } => {
@@ -244,7 +244,7 @@ impl Request {
     }
 }
 
-/// The id of a request at its engine. Never reused.
+/// Id of a request at its engine. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub(crate) u64);
 
@@ -254,7 +254,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Why an engine cannot do a request. Nothing was done.
+/// Reason why an engine cannot execute a request. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
@@ -264,18 +264,18 @@ pub enum Refusal {
     /// A range does not lie inside its memory, or two ranges overlap.
     #[error(transparent)]
     Range(#[from] CopyError),
-    /// The length is beyond any memory.
+    /// The length is larger than any memory.
     #[error("a range of {length_bytes} bytes is longer than any memory")]
     TooLong { length_bytes: u64 },
     /// The engine has failed: its peer died, or its channel failed.
     #[error("the engine has failed: {why}")]
     Lost { why: String },
-    /// A request in progress and this one use the same bytes, and one of both writes them.
+    /// A request in progress uses the same bytes as this one, and either writes them.
     #[error("{with} is in progress with the same bytes: take its completion first, or fence this request")]
     InUse { with: RequestId },
 }
 
-/// Why an accepted request failed. The contents of the target are unspecified unless stated.
+/// Failure of an accepted request. The contents of the target are unspecified unless stated otherwise.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Failure {
@@ -285,16 +285,16 @@ pub enum Failure {
     /// The deadline passed.
     #[error("the deadline of the copy passed")]
     DeadlinePassed,
-    /// It is fenced, and a request that it waited for failed. Nothing was written.
+    /// The request is fenced, and a request that it waited for failed. Nothing was written.
     #[error("{earlier}, which the copy waited for, failed")]
     Earlier { earlier: RequestId },
-    /// A range is invalid; nothing was written.
+    /// A range is invalid. Nothing was written.
     #[error(transparent)]
     Range(#[from] CopyError),
     /// The kernel refused, or the other process is gone.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The far side refused; the refused piece was not written.
+    /// The far side refused. The refused piece was not written.
     #[error("the far side refused the copy: {0}")]
     Far(FarRefusal),
     /// The channel to the far side failed.
@@ -311,11 +311,11 @@ pub enum Failure {
     Os(#[from] OsError),
 }
 
-/// The end of a request.
+/// End of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The id of the request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Success, or the failure.
+    /// Success or failure of the request.
     pub result: Result<(), Failure>,
 }

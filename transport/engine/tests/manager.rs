@@ -1,4 +1,4 @@
-//! Which engine is chosen, why, and what becomes of a request.
+//! Choice of an engine, its explanation, and the outcome of a request.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn curve(points: &[(u64, u64)]) -> Curve {
     Curve::through(points.iter().copied()).unwrap()
 }
 
-/// The caller is cheap at once and slow in the long run; the threads the other way round.
+/// The caller is cheap for short requests and slow for long ones; the threads are the opposite.
 fn manager(limit: usize) -> Manager {
     let mut manager = Manager::new();
     manager.add(Box::new(Caller::new(Loop::Best, limit))).unwrap();
@@ -152,7 +152,7 @@ fn a_completed_copy_is_in_place() {
     }
 }
 
-/// An engine whose requests last until they are ended by the test.
+/// Engine whose requests last until the test ends them.
 struct Held {
     threads: Threads,
     requests: Arc<Mutex<Vec<(RequestId, Request)>>>,
@@ -207,7 +207,7 @@ impl Engine for Held {
     }
 }
 
-/// Engines know their own requests; the manager compares those of all.
+/// Engines know only their own requests; the manager compares the requests of all.
 #[test]
 fn conflicts_and_fences_hold_between_engines() {
     let mut manager = manager(4);
@@ -218,7 +218,7 @@ fn conflicts_and_fences_hold_between_engines() {
     let (long, target) = request(1 << 20);
     let held = manager.submit(&long).unwrap();
     let with = requests.lock().unwrap()[0].0;
-    // Short ones go to the caller, which would do this one at once.
+    // Short requests go to the caller, which would execute this one at once.
     let short = |offset_bytes| {
         let target = Location::Mapped { memory: target.clone(), offset_bytes };
         Request::copy(Location::mapped(&request(64).1), target, 64)
@@ -227,7 +227,7 @@ fn conflicts_and_fences_hold_between_engines() {
     assert_eq!(manager.submit(&long).unwrap_err(), Unable::InUse { engine: "held".into(), with });
     let (other, _) = request(64);
     manager.submit(&other).unwrap();
-    // A fenced one goes to the engine that it has to wait at.
+    // A fenced request goes to the engine whose requests it must wait for.
     let fenced = manager.submit(&short(8).fenced()).unwrap();
     assert_eq!(requests.lock().unwrap().len(), 2);
     requests.lock().unwrap().clear();
@@ -240,7 +240,7 @@ fn conflicts_and_fences_hold_between_engines() {
         ended.iter().any(|(ticket, _)| *ticket == held) && ended.iter().any(|(ticket, _)| *ticket == fenced)
     );
     assert_eq!(target.words()[1].load(std::sync::atomic::Ordering::Relaxed), 0, "the last to write it");
-    // What lies on two engines cannot be waited for at one.
+    // Requests on two engines cannot be fenced against on one.
     let second = Arc::default();
     let threads = Threads::start(Loop::Best, 1, 8).unwrap();
     let name = "held".to_owned();
@@ -251,7 +251,7 @@ fn conflicts_and_fences_hold_between_engines() {
     assert_eq!(manager.submit(&short(8).fenced()).unwrap_err(), Unable::Fenced { engines });
 }
 
-/// Memory that is mapped for reading alone is a source for processors, and nothing else.
+/// Read-only memory is a source for processors, and nothing else.
 #[test]
 fn memory_that_cannot_be_written_is_copied_from() {
     use tombolo_platform::memory::{MapOptions, Revocable, create_sealed, map};

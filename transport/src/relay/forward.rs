@@ -1,4 +1,4 @@
-//! Moving the messages of all routes of a relay.
+//! Forwards the messages of all routes of a relay.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::hop::Hop;
 use super::join::Joined;
 use crate::waitset::{Ready, Token, WaitSet, Waker};
 
-/// The routes of a relay. One thread moves the messages of all.
+/// Routes of a relay. A single thread moves the messages of all.
 ///
-/// A hop on which nothing is awaited, because the other hop has no room for more, is out of the set.
+/// A hop on which nothing is awaited, because the other hop has no room, is taken out of the set.
 #[derive(Debug)]
 pub struct Forwarder {
     set: WaitSet<Hop>,
@@ -31,20 +31,20 @@ struct Entry {
     hops: [Place; 2],
 }
 
-/// Where a hop is.
+/// Location of a hop.
 #[derive(Debug)]
 enum Place {
     InSet(Token, Interest),
     Here(Box<Hop>),
-    /// It was dropped.
+    /// The hop was dropped.
     Nowhere,
 }
 
 impl Forwarder {
-    /// No routes.
+    /// Creates a forwarder without routes.
     ///
     /// # Errors
-    /// As [`WaitSet::new`].
+    /// Same as [`WaitSet::new`].
     pub fn new() -> Result<Self, OsError> {
         Ok(Forwarder {
             set: WaitSet::new()?,
@@ -55,13 +55,13 @@ impl Forwarder {
         })
     }
 
-    /// Ends a wait of [`turn`](Self::turn) from any thread.
+    /// Returns a handle that ends a wait of [`turn`](Self::turn) from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.set.waker()
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.routes.len()
@@ -73,13 +73,13 @@ impl Forwarder {
         self.routes.is_empty()
     }
 
-    /// Messages moved so far.
+    /// Returns the number of messages moved so far.
     #[must_use]
     pub fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Takes on a route whose channels are open.
+    /// Adds a route whose channels are open.
     pub fn add(&mut self, Joined { near, far }: Joined, beyond: [Beyond; 2]) {
         let number = self.next;
         self.next += 1;
@@ -88,7 +88,7 @@ impl Forwarder {
         self.advance(number);
     }
 
-    /// Waits until there is something to do, and does it; false after `timeout` or when it was woken.
+    /// Waits until a route can make progress and advances it. Returns false after `timeout` or when woken.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -104,7 +104,7 @@ impl Forwarder {
         }
     }
 
-    /// Ends all routes without a close, so that the ends see the death of their relay.
+    /// Ends all routes without closing, so that the ends see the death of their relay.
     pub fn abandon(&mut self) {
         for (_, mut entry) in std::mem::take(&mut self.routes) {
             for hop in &mut entry.hops {
@@ -128,7 +128,7 @@ impl Forwarder {
             Some(step) if !step.over && self.place(number, &mut entry, step.needs) => {
                 self.routes.insert(number, entry);
             }
-            // Its hops end with it.
+            // Its hops are dropped with it.
             _ => self.take_out(&mut entry),
         }
     }
@@ -153,7 +153,7 @@ impl Forwarder {
         Some(step)
     }
 
-    /// Puts hops where they belong; false when the set has no room.
+    /// Moves hops to where they belong. Returns false if the set has no room.
     fn place(&mut self, number: u64, entry: &mut Entry, needs: [Needs; 2]) -> bool {
         let mut placed = true;
         for (hop, needs) in entry.hops.iter_mut().zip(needs) {

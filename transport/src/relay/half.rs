@@ -27,20 +27,20 @@ use crate::shm::{self, Proposal};
 use crate::stream::StreamChannel;
 use crate::window::{self, Lent};
 
-/// Why a side of a relay's handshake did not open.
+/// Reason why a side of a relay's handshake did not open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failed {
     /// The peer's hello differs.
     Refused,
-    /// The peer, which speaks first, said a hello with which no channel can be laid out.
+    /// The peer, which speaks first, sent a hello that allows no valid layout.
     Unusable([u64; 8]),
     /// The peer's program declined.
     Declined(u32),
     /// The peer stopped waiting.
     Withdrawn,
-    /// The peer is gone; a relay behind it may have said why.
+    /// The peer is gone. A relay behind it may have reported the reason.
     Gone(Option<FarEnd>),
-    /// The peer broke the protocol, or the kernel refused something.
+    /// The peer violated the protocol, or the kernel refused an operation.
     Broken,
 }
 
@@ -70,7 +70,7 @@ impl From<HandshakeError> for Failed {
 /// One side of a relay's handshake.
 pub(super) enum Half {
     Memory(MemoryHalf<Coherent>),
-    /// In a window whose lines are written back and invalidated.
+    /// A side in a window whose lines are written back and invalidated.
     Flushed(MemoryHalf<Flushed>),
     Stream(StreamHalf),
 }
@@ -88,12 +88,13 @@ pub(super) struct StreamHalf {
     channel: StreamChannel,
     own: Option<Hello>,
     theirs: Option<[u64; 8]>,
-    /// This side accepted, so that its peer may use the channel already.
+    /// Whether this side accepted, so that its peer may use the channel already.
     accepted: bool,
 }
 
 impl Half {
-    /// The side towards the domain that connects. Waits for that domain's memory, where it makes it.
+    /// Creates the side towards the connecting domain. Waits for that domain's memory, if the domain creates
+    /// it.
     pub(super) fn near(joint: Joint, config: ChannelConfig, deadline: Deadline) -> Result<Half, Failed> {
         let length_bytes = ChannelLayout::new(config).length_bytes();
         match joint {
@@ -129,7 +130,7 @@ impl Half {
         })
     }
 
-    /// The side towards the domain that accepts, which is told what the other domain said.
+    /// Creates the side towards the accepting domain, which receives the other domain's hello.
     pub(super) fn far(joint: Joint, hello: Hello) -> Result<Half, Failed> {
         let mut half = match joint {
             Joint::Shm(socket) => {
@@ -145,18 +146,18 @@ impl Half {
         Ok(half)
     }
 
-    /// The side towards the domain that accepts, of a channel about which this side says nothing.
+    /// Creates the side towards the accepting domain for a channel on which this side sends no hello.
     pub(super) fn silent(joint: Joint, config: ChannelConfig) -> Result<Half, Failed> {
         match joint {
             Joint::Window(lent) => Half::window(lent, Side::A, config),
             Joint::Stream(socket) => Half::stream(socket, config),
-            // Its memory is still to be made.
+            // Its memory does not exist yet.
             Joint::Shm(_) => Err(Failed::Broken),
         }
     }
 
-    /// The side of shared memory towards the domain that accepts, on which nothing but a refusal is passed
-    /// on. The memory that is sent describes a channel of this version.
+    /// Creates the shared-memory side towards the accepting domain, on which only a refusal is passed on. The
+    /// memory that is sent describes a channel of this version.
     pub(super) fn refusing(socket: OwnedFd, config: ChannelConfig) -> Result<Half, Failed> {
         let (_, memory, connection) = shm::propose(socket, Hello::new(config, 0, None), None)?;
         Ok(Half::memory(TransportKind::Shm, Side::A, memory, connection))
@@ -171,7 +172,7 @@ impl Half {
         Ok(Half::Stream(StreamHalf { channel, own: None, theirs: None, accepted: false }))
     }
 
-    /// The peer's hello, once it has come. Nothing was said by this side yet.
+    /// Returns the peer's hello, once it has arrived. This side has not sent anything yet.
     pub(super) fn peek(&mut self) -> Result<Option<[u64; 8]>, Failed> {
         match self {
             Half::Memory(half) => half.peek(),
@@ -206,7 +207,7 @@ impl Half {
         }
     }
 
-    /// The peer's hello, once it was compared with what this side said.
+    /// Returns the peer's hello, once it was compared with this side's hello.
     pub(super) fn peer_hello(&self) -> Option<[u64; 8]> {
         match self {
             Half::Memory(half) => half.opening.as_ref()?.peer_hello().copied(),
@@ -215,7 +216,7 @@ impl Half {
         }
     }
 
-    /// The open channel.
+    /// Converts the half to the open channel.
     pub(super) fn into_hop(self) -> Result<Hop, ChannelError> {
         match self {
             Half::Memory(half) => Ok(Hop::Memory(Box::new(half.into_channel()?))),
@@ -224,7 +225,7 @@ impl Half {
         }
     }
 
-    /// Tells the peer how the other side ended, and lets go.
+    /// Notifies the peer how the other side ended, and releases the half.
     pub(super) fn fail(mut self, why: &Failed, theirs: Option<[u64; 8]>, beyond: FarEnd) {
         match &mut self {
             Half::Memory(half) => half.fail(why, theirs, beyond),
@@ -233,7 +234,7 @@ impl Half {
         }
     }
 
-    /// What to sleep on.
+    /// Appends the descriptors to sleep on.
     pub(super) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         match self {
             Half::Memory(half) => half.connection.sources(sources),
@@ -251,12 +252,12 @@ impl Half {
         }
     }
 
-    /// Whether the peer, which has said all that it has to, is gone or stopped waiting.
+    /// Returns why the peer left, if it is gone or stopped waiting after sending everything it had to.
     pub(super) fn has_left(&mut self) -> Option<Failed> {
         match self {
             Half::Memory(half) => half.has_left(),
             Half::Flushed(half) => half.has_left(),
-            // A stream that brings a verdict now brings one that ends it.
+            // A verdict on a stream at this point can only end it.
             Half::Stream(half) => match half.channel.hear::<8>() {
                 Ok(None) => None,
                 Ok(Some(word)) if u64::from_le_bytes(word) == WITHDRAWN => Some(Failed::Withdrawn),
@@ -273,7 +274,7 @@ impl<C: InSlots> MemoryHalf<C> {
     }
 
     fn peek(&mut self) -> Result<Option<[u64; 8]>, Failed> {
-        // Asked first: a peer that is gone by now has written everything it ever will.
+        // Read first: a peer that is gone by now has already written everything.
         let gone = self.connection.peer_gone();
         let peeked = Handshake::peek(&self.memory, self.side).map_err(|_| Failed::Broken)?;
         match peeked? {
@@ -348,7 +349,7 @@ impl<C: InSlots> MemoryHalf<C> {
     }
 
     fn leave(&mut self, why: FarEnd) {
-        // The connection goes with this half, and its lifeline then shows the end.
+        // The connection is dropped with this half, and its lifeline then hangs up.
         let _ = far_end::tell(&self.memory, self.side, why);
         self.connection.ring();
     }
@@ -399,7 +400,7 @@ impl StreamHalf {
         self.channel.say(&ACCEPTED.to_le_bytes());
     }
 
-    /// Ends the handshake with a hello of the other side, if it has one, and a verdict.
+    /// Ends the handshake with a verdict and, if there is one, the hello of the other side.
     fn end(&mut self, hello: Option<&[u64; 8]>, verdict: u64) {
         if self.accepted {
             return match FarEnd::of_word(verdict) {
@@ -415,7 +416,7 @@ impl StreamHalf {
     }
 }
 
-/// The hello that these words are; `None` if no side of this version can have written them.
+/// Decodes a hello. Returns `None` if no side of this version can have written these words.
 pub(super) fn hello_of(words: &[u64; 8]) -> Option<Hello> {
     let config = Hello::proposed_config(words)?;
     Some(Hello::new(config, words[3], tombolo_base::DomainId::from_bits(words[4])))

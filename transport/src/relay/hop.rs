@@ -1,4 +1,4 @@
-//! A relay's end of a channel, over memory or a stream.
+//! End of a channel at a relay, over memory or a stream.
 
 use tombolo_base::coherence::Flushed;
 use tombolo_link::end::EndError;
@@ -9,7 +9,7 @@ use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 use crate::stream::StreamChannel;
 
-/// A relay's end of one of the two channels that it joins.
+/// Relay's end of one of the two channels that it joins.
 #[derive(Debug)]
 pub enum Hop {
     /// Over rings in memory.
@@ -31,7 +31,7 @@ macro_rules! on {
 }
 
 impl Hop {
-    /// Ends without a close and without a word, as the death of this process would.
+    /// Ends without closing and without a report, as the death of this process would.
     pub(super) fn abandon(&mut self) {
         on!(self, channel => channel.abandon());
     }

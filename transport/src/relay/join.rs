@@ -1,4 +1,4 @@
-//! The handshake of a channel that a relay joins.
+//! Handshake of a channel that a relay joins.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use super::half::{Failed, Half, hello_of};
 use super::hop::Hop;
 use crate::joint::Joint;
 
-/// How long a side that said hello may take to accept what the other answered.
+/// Time for a side that sent its hello to accept the other's answer.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A route whose two channels are open.
+/// Route whose two channels are open.
 #[derive(Debug)]
 pub struct Joined {
-    /// The channel to the domain that connected.
+    /// Channel to the domain that connected.
     pub near: Hop,
-    /// The channel to the domain that accepted.
+    /// Channel to the domain that accepted.
     pub far: Hop,
 }
 
-/// The two ends did not open the channel; each has been told why.
+/// Error of two ends that did not open the channel. The reason was reported to each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the two ends of a relayed channel did not open it")]
 pub struct NotJoined;
 
-/// Performs the handshake of a channel that is relayed here: `near` leads to the domain that connects, `far`
-/// to the one that accepts. Each is told what the other says, as if it were directly at the other end.
+/// Performs the handshake of a channel that is relayed here: `near` leads to the connecting domain, `far` to
+/// the accepting one. Each receives the other's hello and verdict as if they were connected directly.
 ///
-/// Waits until `deadline` for the hello of the near side, which is there at once unless that side is slow,
-/// and from then on as long as both sides live and wait.
+/// Waits until `deadline` for the hello of the near side, which is available at once unless that side is
+/// slow, and from then on as long as both sides live and wait.
 ///
 /// # Errors
-/// [`NotJoined`].
+/// [`NotJoined`], after both ends were notified.
 pub fn join(
     (near, far): (Joint, Joint),
     config: ChannelConfig,
@@ -73,8 +73,8 @@ fn hello_from(joint: Joint, config: ChannelConfig, deadline: Deadline) -> Result
             Ok(Some(words)) => match hello_of(&words).filter(|hello| fits(hello, config)) {
                 Some(hello) => return Ok((near, hello)),
                 None => {
-                    // Of another version, or larger than it told its monitor. The other side is of this
-                    // version, or will find another difference.
+                    // The hello has another version, or a larger configuration than the domain requested from
+                    // its monitor. The other side has this version, or will find another difference.
                     let own = Hello::new(config, words[3], None).to_words();
                     near.fail(&Failed::Refused, Some(own), FarEnd::Died);
                     return Err(Failed::Unusable(words));
@@ -90,12 +90,12 @@ fn hello_from(joint: Joint, config: ChannelConfig, deadline: Deadline) -> Result
     }
 }
 
-/// Whether a channel of that hello has room in memory that was lent for `config`.
+/// Whether a channel with this hello fits into memory that was lent for `config`.
 fn fits(hello: &Hello, config: ChannelConfig) -> bool {
     ChannelLayout::new(hello.config).length_bytes() <= ChannelLayout::new(config).length_bytes()
 }
 
-/// Tells a side that has not been spoken to yet why there will be no channel.
+/// Notifies a side to which nothing was sent yet why there will be no channel.
 fn tell_unopened(joint: Joint, config: ChannelConfig, why: &Failed, died: FarEnd) {
     match (why, joint) {
         (Failed::Gone(told), Joint::Shm(socket)) => {
@@ -118,7 +118,7 @@ fn tell_unopened(joint: Joint, config: ChannelConfig, why: &Failed, died: FarEnd
     }
 }
 
-/// Waits until the far side has accepted, or either has left.
+/// Waits until the far side has accepted, or either side has left.
 fn open_far(mut near: Half, mut far: Half, died: [FarEnd; 2]) -> Result<(Half, Half), NotJoined> {
     loop {
         match far.step() {
@@ -140,10 +140,10 @@ fn open_far(mut near: Half, mut far: Half, died: [FarEnd; 2]) -> Result<(Half, H
 
 /// Passes on that the far side accepted, and waits for the near side's verdict.
 fn open_near(mut near: Half, far: Half, hello: Hello, died: [FarEnd; 2]) -> Result<Joined, NotJoined> {
-    // The far side agreed with all but its own domain.
+    // The far side agreed with everything but its own domain.
     let domain = far.peer_hello().and_then(|words| tombolo_base::DomainId::from_bits(words[4]));
     let said = near.say(Hello { domain, ..hello });
-    // Its own hello is there, so its verdict is as soon as it looks.
+    // Its own hello has arrived, so its verdict follows as soon as it looks.
     let deadline = Deadline::after(VERDICT_TIMEOUT);
     let opened = said.and_then(|()| {
         loop {
@@ -158,7 +158,7 @@ fn open_near(mut near: Half, far: Half, hello: Hello, died: [FarEnd; 2]) -> Resu
     });
     let far = far.into_hop().map_err(|_| NotJoined)?;
     if opened == Err(Failed::Withdrawn) {
-        // Whether it stopped waiting or this side did: both are told.
+        // Whether it stopped waiting or this side did: notify both.
         near.fail(&Failed::Withdrawn, None, died[1]);
         leave(far, &Failed::Withdrawn, died[0]);
         return Err(NotJoined);
@@ -172,7 +172,7 @@ fn open_near(mut near: Half, far: Half, hello: Hello, died: [FarEnd; 2]) -> Resu
     }
 }
 
-/// Tells a far side that is open already how the near side ended.
+/// Notifies a far side that is already open how the near side ended.
 fn leave(mut far: Hop, why: &Failed, died: FarEnd) {
     use tombolo_link::relay::Hop as _;
     match why {
@@ -182,11 +182,11 @@ fn leave(mut far: Hop, why: &Failed, died: FarEnd) {
     }
 }
 
-/// Sleeps until something happens on one of them.
+/// Sleeps until an event occurs on one of the halves.
 fn sleep(halves: &mut [&mut Half], deadline: Option<Deadline>) {
     let mut sources = Vec::with_capacity(4);
     halves.iter().for_each(|half| half.sources(&mut sources));
-    // What cannot be polled shows when it is read.
+    // Errors of polling show up in the next read.
     let _ = poll(&sources, deadline);
     drop(sources);
     halves.iter_mut().for_each(|half| half.listen());

@@ -1,8 +1,8 @@
-//! Relays: a process between two channels that makes one of them.
+//! Relays: processes that join two channels into one.
 //!
 //! [`join()`] performs the handshake of a channel whose two ends share nothing but a relay: each side's hello
 //! and verdict reach the other as on a direct channel. [`Forwarder`] then moves the messages of any number of
-//! such routes by [`tombolo_link::relay`], on one thread.
+//! such routes on one thread, by means of [`tombolo_link::relay`].
 
 mod forward;
 mod half;

@@ -1,4 +1,4 @@
-//! A channel over a simulated link.
+//! Channels over a simulated link.
 
 use std::os::fd::BorrowedFd;
 
@@ -13,13 +13,13 @@ use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
-/// One end of a simulated channel. It stands in for a stream, with the same message limit.
+/// End of a simulated channel. It stands in for a stream, with the same message limit.
 #[derive(Debug)]
 pub struct SimChannel {
     end: SimEnd,
     max_message_bytes: usize,
     closed: bool,
-    /// How the channel ended, once that was received.
+    /// How the channel ended, once the end was received.
     ended: Option<EndError>,
     stats: Stats,
 }
@@ -61,7 +61,7 @@ pub fn decline(end: &SimEnd, hello: Hello, reason: u32) {
     end.send(Packet::Verdict(declined(reason)));
 }
 
-/// Receives the next packet of a handshake. A peer that sends none in time is sent `last`.
+/// Receives the next packet of a handshake. Sends `last` to a peer that sends none in time.
 fn exchange<P>(
     end: &SimEnd,
     deadline: Deadline,
@@ -89,13 +89,13 @@ fn max_message_bytes(config: ChannelConfig) -> usize {
 }
 
 impl SimChannel {
-    /// The link under the channel.
+    /// Returns the link below the channel.
     #[must_use]
     pub fn end(&self) -> &SimEnd {
         &self.end
     }
 
-    /// The error that keeps this end from sending, for good.
+    /// Returns the error that permanently keeps this end from sending.
     fn unsendable(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);
@@ -110,7 +110,7 @@ impl SimChannel {
         }
     }
 
-    /// The error that keeps this end from receiving, for good.
+    /// Returns the error that permanently keeps this end from receiving.
     fn unreceivable(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);

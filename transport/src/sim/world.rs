@@ -1,4 +1,4 @@
-//! The link: the packets in transit, and when they arrive.
+//! Simulated link: the packets in transit and their arrival times.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,32 +6,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tombolo_base::Random;
 use tombolo_link::Side;
 
-/// The properties of a link.
+/// Properties of a simulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conditions {
-    /// The shortest transit time, in nanoseconds of the link's own clock.
+    /// Minimum transit time, in nanoseconds of the link's own clock.
     pub latency_ns: u64,
-    /// The most that is added to it at random, in nanoseconds.
+    /// Maximum random addition to the transit time, in nanoseconds.
     pub jitter_ns: u64,
-    /// How far the clock advances with each poll, in nanoseconds.
+    /// Advance of the clock with each poll, in nanoseconds.
     pub look_ns: u64,
-    /// The bytes of messages in transit in one direction from which on there is no room for another
-    /// message. Below it, a message of any length is accepted.
+    /// Bytes of messages in transit in one direction at which there is no room for another message. Below it,
+    /// a message of any length is accepted.
     pub room_bytes: usize,
 }
 
 impl Default for Conditions {
-    /// About a microsecond of latency, a few polls long, with room for 64 KiB.
+    /// Returns about a microsecond of latency, a few polls long, with room for 64 KiB.
     fn default() -> Self {
         Conditions { latency_ns: 700, jitter_ns: 600, look_ns: 200, room_bytes: 64 * 1024 }
     }
 }
 
-/// What travels over a link.
+/// Packet that travels over a link.
 #[derive(Debug)]
 pub(super) enum Packet {
     Hello([u64; 8]),
-    /// A verdict as on a stream: see `docs/specs/channel.md`.
+    /// Verdict as on a stream, see `docs/specs/channel.md`.
     Verdict(u64),
     Message(Vec<u8>),
     Close,
@@ -42,11 +42,11 @@ pub(super) enum Packet {
 struct Direction {
     packets: VecDeque<(u64, Packet)>,
     message_bytes: usize,
-    /// When the last packet arrives; later ones do not overtake it.
+    /// Arrival time of the last packet; later ones do not overtake it.
     last_ns: u64,
 }
 
-/// The state of one side.
+/// State of one side.
 #[derive(Debug, Default)]
 struct SideState {
     closed: bool,
@@ -70,24 +70,23 @@ const fn index(side: Side) -> usize {
     }
 }
 
-/// One end of a link, before a channel is opened on it. Dropping it ends this side, which the peer can
-/// detect.
+/// End of a link, before a channel is opened on it. Dropping it ends this side, which the peer can detect.
 #[derive(Debug)]
 pub struct SimEnd {
     world: Arc<Mutex<World>>,
     side: Side,
 }
 
-/// The state of the other side as seen from here.
+/// State of the other side as seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Peer {
     There,
-    /// It closed; packets that it sent may still be in transit.
+    /// The peer closed; packets that it sent may still be in transit.
     Closed,
     Gone,
 }
 
-/// The result of polling the link.
+/// Result of polling the link.
 #[derive(Debug)]
 pub(super) enum Polled<P> {
     Arrived(P),
@@ -122,19 +121,19 @@ impl SimEnd {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The side of the channel that this end is.
+    /// Returns the side of the channel that this end is.
     #[must_use]
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// A handle that can kill this end between two calls, from elsewhere.
+    /// Returns a handle that can kill this end between two calls, from elsewhere.
     #[must_use]
     pub fn killer(&self) -> Killer {
         Killer { world: self.world.clone(), side: self.side }
     }
 
-    /// The link's own time, in nanoseconds since its creation.
+    /// Returns the link's own time, in nanoseconds since its creation.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.lock().now_ns
@@ -159,12 +158,12 @@ impl SimEnd {
         world.directions[index(self.side)].message_bytes < world.conditions.room_bytes
     }
 
-    /// Sends a packet; the caller has checked that there is room if it needs any.
+    /// Sends a packet. The caller has checked that there is room if it needs any.
     pub(super) fn send(&self, packet: Packet) {
         let mut world = self.lock();
         let (own, closes) = (index(self.side), matches!(packet, Packet::Close));
         if let Packet::Message(message) = &packet {
-            // An empty message takes room as well, to bound their number.
+            // An empty message takes room as well, to bound the number of messages.
             world.directions[own].message_bytes += message.len().max(1);
         }
         world.send(own, packet);
@@ -205,7 +204,7 @@ impl Drop for SimEnd {
     }
 }
 
-/// Kills a side without notice. What it had sent still arrives.
+/// Handle that kills a side without notice. What the side has sent still arrives.
 #[derive(Debug)]
 pub struct Killer {
     world: Arc<Mutex<World>>,

@@ -1,4 +1,4 @@
-//! The lane of the current thread.
+//! Lane of the current thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::Recorder;
 /// Events between two readings of the monotonic clock; far fewer than fit into a lane.
 const EVENTS_PER_ANCHOR: u64 = 4096;
 
-/// Most ticks between two such readings: some hundredths of a second on a fast counter, a few seconds on a
-/// slow one, whose rate is known more precisely.
+/// Maximum number of ticks between two such readings: some hundredths of a second on a fast counter, a few
+/// seconds on a slow one, whose rate is known more precisely.
 const TICKS_PER_ANCHOR: u64 = 1 << 27;
 
-/// A lane in use by this thread.
+/// Lane held by this thread.
 struct Held {
     recorder: Arc<Recorder>,
     lane: usize,
     thread: u16,
     writer: LaneWriter,
-    /// The control word when the clock was last recorded.
+    /// Control word when the clock was last recorded.
     control: u64,
     anchored_at: u64,
     anchored_ticks: u64,
@@ -39,7 +39,7 @@ thread_local! {
 
 /// Writes an event of this thread.
 pub(super) fn write(recorder: &Arc<Recorder>, event: Event) {
-    // A thread that is ending has no lane any more.
+    // A thread that is ending no longer has a lane.
     let _ = HELD.try_with(|held| {
         let Ok(mut held) = held.try_borrow_mut() else { return };
         if held.as_ref().is_none_or(|held| !Arc::ptr_eq(&held.recorder, recorder)) {
@@ -74,7 +74,7 @@ impl Held {
         self.writer.write(&Event { thread: self.thread, ..event });
     }
 
-    /// Records a reading of both clocks, for comparing the clocks of different processes later.
+    /// Records a reading of both clocks, so that the clocks of different processes can be compared later.
     #[cold]
     fn note_clock(&mut self) {
         let (ticks, ns) = self.recorder.clock.anchor();

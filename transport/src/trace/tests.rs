@@ -1,4 +1,4 @@
-//! Recorders, and what a traced channel writes.
+//! Tests of recorders and of the output of a traced channel.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
@@ -46,7 +46,7 @@ impl Traces {
         Head::from_bytes(&self.bytes()).unwrap()
     }
 
-    /// The events of a lane.
+    /// Returns the events of a lane.
     fn lane(&self, lane: usize) -> Vec<Event> {
         let (bytes, head) = (self.bytes(), self.head());
         let unread = head.unread(lane, 0);
@@ -57,7 +57,7 @@ impl Traces {
         events
     }
 
-    /// The events of a lane without readings of the clock: kind, size, subject, value.
+    /// Returns the events of a lane without clock readings: kind, size, subject, value.
     fn brief(&self, lane: usize) -> Vec<(EventKind, u32, u64, u64)> {
         let events = self.lane(lane).into_iter().filter(|event| event.kind != EventKind::Clock);
         events.map(|event| (event.kind, event.size, event.subject, event.value)).collect()
@@ -236,7 +236,7 @@ fn the_room_of_an_end_that_never_waits_is_published_now_and_then() {
         far.try_send(b"pong").unwrap();
         near.try_recv_into(&mut buffer).unwrap().unwrap();
     }
-    // One that is always in the ring, and the ping just sent.
+    // One that is always in the ring, and the ping that was just sent.
     assert_eq!(used(&traces), 2);
     assert_eq!((traces.rows()[0].rings, traces.rows()[0].stalls), (0, 0));
 }

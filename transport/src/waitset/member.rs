@@ -1,4 +1,4 @@
-//! The members of a waitset.
+//! Members of a waitset.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -10,7 +10,7 @@ use super::Token;
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Endpoint, Transport};
 
-/// Empty polls after which a channel is no longer polled.
+/// Number of empty polls after which a channel is no longer polled.
 const EMPTY_POLLS: u32 = 64;
 
 #[derive(Debug)]
@@ -20,22 +20,23 @@ pub(super) enum Member<C> {
     /// Something that the owner of the set watches itself.
     Outside,
     Timer {
-        /// When it is due, while it is set.
+        /// Due time, while the timer is set.
         due_ns: Option<u64>,
-        /// Whether it is removed after it has been reported.
+        /// Whether the timer is removed once it has been reported.
         once: bool,
     },
 }
 
-/// A channel and its state in the set.
+/// Channel and its state in the set.
 #[derive(Debug)]
 pub(super) struct ChannelMember<C> {
     pub(super) channel: C,
     pub(super) awaited: Interest,
-    /// Whether its peer rings for whatever is awaited, so that it need not be polled. Otherwise it is hot.
+    /// Whether its peer rings for the awaited condition, so that it need not be polled. Otherwise the channel
+    /// is hot.
     pub(super) armed: bool,
     looks_in_vain: u32,
-    /// What the kernel was told to watch, in the order of the transport's sources.
+    /// Descriptors and interests registered with the kernel, in the order of the transport's sources.
     registered: Vec<(RawFd, Interest)>,
 }
 
@@ -50,7 +51,7 @@ impl<C: Endpoint> ChannelMember<C> {
         self.channel.transport_mut().is_ready(self.awaited)
     }
 
-    /// Counts an empty poll; true when it makes the channel cold.
+    /// Counts an empty poll. Returns whether it makes the channel cold.
     #[inline]
     pub(super) fn count_empty_poll(&mut self) -> bool {
         self.looks_in_vain = self.looks_in_vain.saturating_add(1);
@@ -69,17 +70,18 @@ impl<C: Endpoint> ChannelMember<C> {
         if self.arms_for_free() { 1 } else { EMPTY_POLLS }
     }
 
-    /// Where each message is a system call anyway, polling costs one more and saves the peer none.
+    /// Whether the channel can be armed without cost. Where each message is a system call anyway, polling
+    /// costs one more and saves the peer none.
     pub(super) fn arms_for_free(&self) -> bool {
         !self.channel.transport().describe().capabilities.contains(Capabilities::SILENT)
     }
 
-    /// The first half of arming.
+    /// First half of arming.
     pub(super) fn announce(&mut self) -> Announced {
         self.channel.transport_mut().announce_sleep(self.awaited)
     }
 
-    /// The second half, after the barrier: false when the awaited condition already holds.
+    /// Second half of arming, after the barrier. Returns false if the awaited condition already holds.
     pub(super) fn finish_arming(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
         if !self.channel.transport_mut().may_sleep(self.awaited) {
             self.channel.transport_mut().woken(false);
@@ -94,7 +96,7 @@ impl<C: Endpoint> ChannelMember<C> {
         Ok(true)
     }
 
-    /// Tells the kernel which descriptors to watch, as far as that changed.
+    /// Updates the kernel's interest in the descriptors where it changed.
     pub(super) fn register(&mut self, epoll: &Epoll, token: Token) -> Result<(), OsError> {
         let mut sources = Vec::with_capacity(2);
         self.channel.transport().sources(self.awaited, &mut sources);
@@ -114,7 +116,7 @@ impl<C: Endpoint> ChannelMember<C> {
         Ok(())
     }
 
-    /// Withdraws an announcement. `rung` says that one of its sources was ready.
+    /// Withdraws an announcement. `rung` means that one of its sources was ready.
     pub(super) fn disarm(&mut self, rung: bool) {
         self.armed = false;
         self.channel.transport_mut().woken(rung);

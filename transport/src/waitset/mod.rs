@@ -1,18 +1,18 @@
-//! Waiting for any number of channels, at a cost that depends only on those on which something happens.
+//! Waits for any number of channels, at a cost that depends only on the number of active ones.
 //!
 //! A channel in a set is in one of two states:
 //!
 //! * **armed**: this end has announced a sleep (see [`Transport::announce_sleep`]), and the kernel watches
 //!   its bell. It is not polled and costs nothing, however many there are.
-//! * **hot**: it was ready not long ago. It is polled in memory, in turn with the other hot ones, and its
-//!   peer rings no bell. After some empty polls, or when the set sleeps, it is armed; one barrier serves
-//!   all that are armed together.
+//! * **hot**: it was ready recently. It is polled in memory, in turn with the other hot channels, and its
+//!   peer rings no bell. After some empty polls, or when the set sleeps, it is armed; one barrier serves all
+//!   channels that are armed together.
 //!
-//! Readiness is reported *by level*: a channel is reported again, in turn with the others, for as long as
-//! it is ready. [`Ready`] describes how each kind of member is reported.
+//! Readiness is *level-triggered*: a channel is reported again, in turn with the others, for as long as it is
+//! ready. [`Ready`] describes how each kind of member is reported.
 //!
 //! Members that are always ready do not starve others. Hot channels form one queue; events from the kernel,
-//! which is asked after every few answers, form another; the two are served alternately.
+//! which is queried after every few reports, form another. The two are served alternately.
 
 mod member;
 mod slab;
@@ -39,32 +39,32 @@ pub use timers::Schedule;
 use timers::Timers;
 pub use waker::Waker;
 
-/// Answers from memory between two queries of the kernel, each of which costs as much as a few of them.
+/// Reports from memory between two queries of the kernel, each of which costs as much as a few of them.
 const ANSWERS_PER_QUERY: u32 = 16;
 
 /// Rounds over the hot channels, while spinning, between two queries of the kernel.
 const ROUNDS_PER_QUERY: u32 = 64;
 
-/// Hot channels up to which a wait polls all of them some times before it reads the clock.
+/// Maximum number of hot channels for which a wait polls all of them several times before it reads the clock.
 const MAX_POLLED_BRIEFLY: usize = 4;
 
-/// Cold channels among the hot ones from which on arming them may be worth a barrier.
+/// Minimum number of cold channels among the hot ones for which arming may be worth a barrier.
 const MIN_COLD_TO_ARM: usize = 8;
 
 /// Keys that are not tokens.
 const WAKER_KEY: u64 = NO_INDEX as u64;
 const TIMER_KEY: u64 = 1 << 32 | NO_INDEX as u64;
 
-/// What a wait found ready.
+/// Event found by a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// The channel has a message or an end to receive, or room to send, as awaited. By level: reported
-    /// again until it is taken.
+    /// The channel has a message or an end to receive, or room to send, as awaited. Level-triggered: reported
+    /// again until it is handled.
     Channel(Token),
-    /// The descriptor had an event, reported as it was added: by level, by edge, or once. A hint, as with
-    /// `epoll`: operations on the descriptor since then may have consumed it.
+    /// The descriptor had an event, reported as configured when it was added: level-triggered, edge-triggered
+    /// or once. A hint, as with `epoll`: operations on the descriptor since then may have consumed it.
     Descriptor(Token, event::Ready),
-    /// The timer expired this many times since last reported. A one-shot timer is removed when it is
+    /// The timer expired this many times since it was last reported. A one-shot timer is removed when it is
     /// reported.
     Timer(Token, u64),
     /// The owner of the set called [`WaitSet::tell`].
@@ -73,31 +73,31 @@ pub enum Ready {
     Woken,
 }
 
-/// The work done for waiting so far.
+/// Work done for waiting so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitStats {
-    /// Polls of channels in memory.
+    /// Number of polls of channels in memory.
     pub looks: u64,
-    /// Queries of the kernel, sleeps included.
+    /// Number of queries of the kernel, including sleeps.
     pub questions: u64,
-    /// Channels that were armed.
+    /// Number of channels armed.
     pub armed: u64,
-    /// Barriers executed for arming.
+    /// Number of barriers executed for arming.
     pub barriers: u64,
-    /// Channels that the kernel reported.
+    /// Number of channels reported by the kernel.
     pub rung: u64,
 }
 
-/// A set of channels, descriptors and timers to wait for.
+/// Set of channels, descriptors and timers to wait for.
 ///
-/// The set owns its channels, so that none can end while it is waited for; use them in place through
-/// [`get_mut`](Self::get_mut) and get them back with [`remove`](Self::remove).
+/// The set owns its channels, so that none can be dropped while it is waited for. Use them in place through
+/// [`get_mut`](Self::get_mut) and take them out with [`remove`](Self::remove).
 #[derive(Debug)]
 pub struct WaitSet<C> {
     members: Slab<Member<C>>,
-    /// Channels that are not armed, each once, in order of polling; also tokens of some that were removed.
+    /// Channels that are not armed, each once, in polling order; also stale tokens of removed channels.
     hot: VecDeque<Token>,
-    /// How many of them had enough empty polls to be armed.
+    /// Number of hot channels with enough empty polls to be armed.
     cold: usize,
     /// Events from the kernel and the clock that were not reported yet.
     known: VecDeque<Ready>,
@@ -106,7 +106,7 @@ pub struct WaitSet<C> {
     answers: u32,
     timers: Timers,
     spin: Spin,
-    /// Whether the last wait found nothing: a program may be polling the descriptor.
+    /// Whether the last wait found nothing, so that a program may be polling the descriptor.
     parked: bool,
     stats: WaitStats,
     candidates: Vec<Token>,
@@ -121,7 +121,7 @@ fn full() -> OsError {
 }
 
 impl<C: Endpoint> WaitSet<C> {
-    /// An empty set, which spins for [`Spin::default`] before it sleeps.
+    /// Creates an empty set, which spins for [`Spin::default`] before it sleeps.
     ///
     /// # Errors
     /// `EMFILE`: the set needs three descriptors.
@@ -148,30 +148,30 @@ impl<C: Endpoint> WaitSet<C> {
         })
     }
 
-    /// Sets how long to poll hot channels before sleeping.
+    /// Sets the time to poll hot channels before sleeping.
     pub fn set_spin(&mut self, spin: Spin) {
         self.spin = spin;
     }
 
-    /// Adds a channel, waiting for `awaited`.
+    /// Adds a channel, waiting for `awaited`. Closes the channel on failure.
     ///
     /// # Errors
-    /// `ENOSPC`, see [`Epoll::add`]. The channel is closed.
+    /// `ENOSPC`; see [`Epoll::add`]. The channel is closed.
     pub fn add(&mut self, channel: C, awaited: Interest) -> Result<Token, OsError> {
         self.try_add(channel, awaited).map_err(|(error, _)| error)
     }
 
-    /// Adds a channel, waiting for `awaited`.
+    /// Adds a channel, waiting for `awaited`. Returns the channel on failure.
     ///
     /// # Errors
-    /// As [`add`](Self::add), with the channel, which is not in and not closed.
+    /// Same as [`add`](Self::add), together with the channel, which was neither added nor closed.
     pub fn try_add(&mut self, channel: C, awaited: Interest) -> Result<Token, (OsError, C)> {
         let mut member = ChannelMember::new(channel, awaited);
         let Some(token) = self.members.next_token() else { return Err((full(), member.channel)) };
         if let Err(error) = member.register(&self.epoll, token) {
             return Err((error, member.release(&self.epoll)));
         }
-        // What its bell said until now, while it was opened, is of no interest.
+        // Rings from before, while it was opened, are irrelevant.
         member.disarm(true);
         let inserted = self.members.insert(Member::Channel(member));
         debug_assert_eq!(inserted, Some(token));
@@ -183,7 +183,7 @@ impl<C: Endpoint> WaitSet<C> {
     /// Adds a descriptor, which the set then owns; pass a duplicate to keep your own.
     ///
     /// # Errors
-    /// As [`Epoll::add`]. The descriptor is closed.
+    /// Same as [`Epoll::add`]. The descriptor is closed.
     pub fn add_descriptor(
         &mut self,
         fd: OwnedFd,
@@ -204,11 +204,11 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Changes the interest in a descriptor, or rearms one that is reported [`Once`](Trigger::Once); false
-    /// when it is not in the set.
+    /// Changes the interest in a descriptor, or rearms one that is reported [`Once`](Trigger::Once). Returns
+    /// false if it is not in the set.
     ///
     /// # Errors
-    /// As [`Epoll::change`].
+    /// Same as [`Epoll::change`].
     pub fn change_descriptor(
         &mut self,
         token: Token,
@@ -230,7 +230,7 @@ impl<C: Endpoint> WaitSet<C> {
         self.members.insert(Member::Outside).ok_or_else(full)
     }
 
-    /// Makes a wait return [`Ready::Outside`] in its turn, once for any number of calls before that.
+    /// Makes a wait return [`Ready::Outside`] in its turn. Several calls before that are reported once.
     pub fn tell(&mut self, token: Token) {
         let outside = Ready::Outside(token);
         if self.members.get(token).is_some() && !self.known.contains(&outside) {
@@ -239,7 +239,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Adds a timer, which is ready at the times of `schedule`.
+    /// Adds a timer that expires at the times of `schedule`.
     ///
     /// # Errors
     /// `ENOSPC` when the set has 2³² - 1 members.
@@ -252,7 +252,7 @@ impl<C: Endpoint> WaitSet<C> {
         Ok(token)
     }
 
-    /// Sets a timer anew; false when it is not in the set, such as a one-shot timer that was reported.
+    /// Resets a timer. Returns false if it is not in the set, such as a one-shot timer that was reported.
     pub fn set_timer(&mut self, token: Token, schedule: Schedule) -> bool {
         let Some(Member::Timer { due_ns, once }) = self.members.get_mut(token) else { return false };
         if let Some(due_ns) = *due_ns {
@@ -260,14 +260,14 @@ impl<C: Endpoint> WaitSet<C> {
         }
         *due_ns = Some(schedule.first_ns);
         *once = schedule.period_ns.is_none_or(|period| period == 0);
-        // Expirations from before are no longer reported.
+        // Earlier expirations are no longer reported.
         self.known.retain(|known| !matches!(known, Ready::Timer(told, _) if *told == token));
         self.timers.set(token, schedule);
         self.changed();
         true
     }
 
-    /// The channel with this token.
+    /// Returns the channel with this token.
     #[must_use]
     pub fn get(&self, token: Token) -> Option<&C> {
         match self.members.get(token) {
@@ -276,7 +276,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// The channel with this token, for any operation. The next wait polls it.
+    /// Returns the channel with this token, for any operation. The next wait polls it.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut C> {
         self.make_hot(token, false);
@@ -286,7 +286,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Two different channels at once, for any operation. The next wait polls both.
+    /// Returns two different channels at once, for any operation. The next wait polls both.
     #[inline]
     pub fn get_two_mut(&mut self, first: Token, second: Token) -> Option<[&mut C; 2]> {
         self.make_hot(first, false);
@@ -303,10 +303,10 @@ impl<C: Endpoint> WaitSet<C> {
     /// channel idle: a program that sends to ten thousand of them need not have all of them polled
     /// afterwards.
     ///
-    /// `None` when the channel is not in the set.
+    /// Returns `None` if the channel is not in the set.
     ///
     /// # Errors
-    /// As [`Transport::try_send`].
+    /// Same as [`Transport::try_send`].
     pub fn try_send(&mut self, token: Token, message: &[u8]) -> Option<Result<(), EndError>> {
         let Some(Member::Channel(member)) = self.members.get_mut(token) else { return None };
         let transport = member.channel.transport_mut();
@@ -318,7 +318,7 @@ impl<C: Endpoint> WaitSet<C> {
         Some(sent)
     }
 
-    /// Changes what is awaited on a channel; false when it is not in the set.
+    /// Changes the awaited condition of a channel. Returns false if it is not in the set.
     pub fn set_interest(&mut self, token: Token, awaited: Interest) -> bool {
         self.make_hot(token, false);
         match self.members.get_mut(token) {
@@ -330,7 +330,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Removes a member. Nothing more is reported of it, not even past events. Returns the channel, if it
+    /// Removes a member. Nothing more is reported about it, not even past events. Returns the channel, if it
     /// was one.
     pub fn remove(&mut self, token: Token) -> Option<C> {
         match self.members.remove(token)? {
@@ -354,7 +354,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// The number of channels, descriptors and timers.
+    /// Returns the number of channels, descriptors and timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
@@ -366,25 +366,25 @@ impl<C: Endpoint> WaitSet<C> {
         self.len() == 0
     }
 
-    /// The tokens of all members, in no particular order.
+    /// Returns the tokens of all members, in no particular order.
     pub fn tokens(&self) -> impl Iterator<Item = Token> {
         self.members.tokens()
     }
 
-    /// A handle that interrupts a wait from any thread.
+    /// Returns a handle that interrupts a wait from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// The work done for waiting so far.
+    /// Returns the work done for waiting so far.
     #[must_use]
     pub fn stats(&self) -> WaitStats {
         self.stats
     }
 
-    /// Waits until a member is ready and returns it; `None` after `timeout`. After `None`, until the set is
-    /// used again, everything is armed, and the set's descriptor becomes readable with the first event.
+    /// Waits until a member is ready and returns it, or `None` after `timeout`. After `None`, until the set
+    /// is used again, everything is armed, and the set's descriptor becomes readable with the first event.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -392,10 +392,10 @@ impl<C: Endpoint> WaitSet<C> {
         self.wait_until(&mut Timeout::new(timeout))
     }
 
-    /// [`wait`](Self::wait) for one who may have to wait again, within the same time.
+    /// Same as [`wait`](Self::wait), for callers that may have to wait again within the same timeout.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub fn wait_until(&mut self, timeout: &mut Timeout) -> Result<Option<Ready>, OsError> {
         if let Some(ready) = self.look()? {
             return Ok(Some(ready));
@@ -412,7 +412,7 @@ impl<C: Endpoint> WaitSet<C> {
             }
             self.arm(true)?;
             let found = match self.poll_hot() {
-                // The last poll found one of them ready.
+                // The last poll found a ready channel.
                 Some(ready) => Some(ready),
                 None => {
                     self.query_kernel(Some(self.until(deadline)))?;
@@ -423,7 +423,7 @@ impl<C: Endpoint> WaitSet<C> {
                 return Ok(Some(self.answer(ready)));
             }
             if deadline.passed() {
-                // Bells that rang without cause left their channels hot.
+                // Spurious rings left their channels hot.
                 self.arm(true)?;
                 return match self.poll_hot() {
                     Some(ready) => Ok(Some(self.answer(ready))),
@@ -434,7 +434,7 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Returns what is ready now without arming anything, so that the peers of hot channels still ring no
-    /// bell: for programs that poll and never sleep. One in sixteen calls also finds what comes by bell.
+    /// bell: for programs that poll and never sleep. One in sixteen calls also queries the kernel.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -462,8 +462,8 @@ impl<C: Endpoint> WaitSet<C> {
         ready
     }
 
-    /// Polls the hot channels a few times without a look at the clock, if they are so few that this takes no
-    /// longer than the look.
+    /// Polls the hot channels several times without reading the clock, if they are so few that this takes no
+    /// longer than reading it.
     fn poll_briefly(&mut self) -> Option<Ready> {
         if self.hot.is_empty() || self.hot.len() > MAX_POLLED_BRIEFLY {
             return None;
@@ -474,8 +474,7 @@ impl<C: Endpoint> WaitSet<C> {
         found.map(|ready| self.answer(ready))
     }
 
-    /// Polls the hot channels, and now and then the kernel, until something is found or the budget is
-    /// spent.
+    /// Polls the hot channels, and occasionally the kernel, until something is found or the budget is spent.
     fn spin(&mut self, deadline: Deadline) -> Result<Option<Ready>, OsError> {
         if self.hot.is_empty() {
             return Ok(None);
@@ -500,12 +499,12 @@ impl<C: Endpoint> WaitSet<C> {
         found.transpose()
     }
 
-    /// When a sleep must end: at `deadline` or with the next timer.
+    /// Returns when a sleep must end: at `deadline` or with the next timer.
     fn until(&self, deadline: Deadline) -> Deadline {
         self.timers.next_ns().map_or(deadline, |due_ns| deadline.min(Deadline::at_ns(due_ns)))
     }
 
-    /// Records a change of which a program that polls the descriptor does not know.
+    /// Records a change that a program polling the descriptor does not know of.
     fn changed(&mut self) {
         if std::mem::take(&mut self.parked) {
             self.waker.nudge();
@@ -518,7 +517,7 @@ impl<C: Endpoint> WaitSet<C> {
         Ok(())
     }
 
-    /// The next event from the kernel or the clock that still applies.
+    /// Returns the next event from the kernel or the clock that is still valid.
     fn next_known(&mut self) -> Option<Ready> {
         while let Some(ready) = self.known.pop_front() {
             match ready {
@@ -565,7 +564,7 @@ impl<C: Endpoint> WaitSet<C> {
         None
     }
 
-    /// Makes an armed channel hot. `rung` says that its bell was heard.
+    /// Makes an armed channel hot. `rung` means that its bell rang.
     fn make_hot(&mut self, token: Token, rung: bool) {
         let Some(Member::Channel(member)) = self.members.get_mut(token) else { return };
         if member.armed {
@@ -582,7 +581,7 @@ impl<C: Endpoint> WaitSet<C> {
         if self.cold >= MIN_COLD_TO_ARM && 2 * self.cold >= self.hot.len() { self.arm(false) } else { Ok(()) }
     }
 
-    /// Arms the hot channels, all or only the cold ones. Those that are ready by then stay hot.
+    /// Arms the hot channels, all of them or only the cold ones. Those that are ready by then stay hot.
     fn arm(&mut self, all: bool) -> Result<(), OsError> {
         let mut candidates = std::mem::take(&mut self.candidates);
         let mut needs_barrier = false;
@@ -617,7 +616,7 @@ impl<C: Endpoint> WaitSet<C> {
         result
     }
 
-    /// Asks the kernel and the clock for events; sleeps up to `deadline` if there are none.
+    /// Queries the kernel and the clock for events. Sleeps up to `deadline` if there are none.
     fn query_kernel(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
         self.answers = 0;
         self.stats.questions += 1;
@@ -666,19 +665,19 @@ impl<C: Endpoint> WaitSet<C> {
     }
 }
 
-/// Returns whether it was armed.
+/// Arms a channel for which that is free. Returns whether it was armed.
 fn arm_for_free<C: Endpoint>(member: &mut ChannelMember<C>, epoll: &Epoll, token: Token) -> bool {
     if member.announce() == Announced::NeedsBarrier {
         barrier::everywhere();
     }
-    // If the kernel refuses, it stays hot, and the next sleep reports the error.
+    // If the kernel refuses, the channel stays hot, and the next sleep reports the error.
     member.finish_arming(epoll, token) == Ok(true)
 }
 
 impl<C> AsFd for WaitSet<C> {
-    /// Readable when a wait would find something, provided that the last one found nothing. An outer
-    /// `epoll` with this descriptor thus tells when to wait here, without a timeout, until nothing is
-    /// found.
+    /// Returns a descriptor that is readable when a wait would find something, provided that the last one
+    /// found nothing. An outer `epoll` with this descriptor thus shows when to wait here, without a timeout,
+    /// until nothing is found.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -1,8 +1,9 @@
-//! A slab whose tokens are never reused.
+//! Slab whose tokens are never reused.
 
 use std::fmt;
 
-/// Names a member of a waitset. The token of a removed member stays invalid, whatever takes its slot.
+/// Identifier of a member of a waitset. The token of a removed member stays invalid, even if its slot is
+/// reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     pub(super) index: u32,
@@ -33,7 +34,7 @@ pub(super) struct Slab<T> {
     taken: usize,
 }
 
-/// The highest index, which no slot has, so that keys with it can have other meanings.
+/// Highest index, which no slot has, so that keys with it can have other meanings.
 pub(super) const NO_INDEX: u32 = u32::MAX;
 
 impl<T> Slab<T> {
@@ -41,7 +42,7 @@ impl<T> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new(), taken: 0 }
     }
 
-    /// What [`insert`](Self::insert) is going to return.
+    /// Returns the token that [`insert`](Self::insert) is going to return.
     pub(super) fn next_token(&self) -> Option<Token> {
         match self.free.last() {
             Some(&index) => Some(Token { index, generation: self.places[index as usize].0 }),
@@ -52,7 +53,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns `None` when all slots are in use.
+    /// Inserts a value. Returns `None` if all slots are in use.
     pub(super) fn insert(&mut self, value: T) -> Option<Token> {
         let token = self.next_token()?;
         match self.free.pop() {
@@ -79,7 +80,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Two at once; `None` if they are the same, or one is not there.
+    /// Returns two values at once, or `None` if they are the same or one is missing.
     pub(super) fn get_two_mut(&mut self, tokens: [Token; 2]) -> Option<[&mut T; 2]> {
         let places = self.places.get_disjoint_mut(tokens.map(|token| token.index as usize)).ok()?;
         let [first, second] = places;
@@ -98,7 +99,7 @@ impl<T> Slab<T> {
         let (generation, place) = &mut self.places[token.index as usize];
         let value = place.take();
         self.taken -= 1;
-        // A slot whose generation counter is exhausted is not used again.
+        // A slot whose generation counter is exhausted is not reused.
         if let Some(next) = generation.checked_add(1) {
             *generation = next;
             self.free.push(token.index);

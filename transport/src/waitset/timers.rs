@@ -1,28 +1,28 @@
-//! Deadlines in order. The clock is an argument.
+//! Timers in order of their deadlines. The clock is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Token;
 
-/// When a timer expires.
+/// Expiration times of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// The first time, in nanoseconds of the monotonic clock.
+    /// First expiration, in nanoseconds of the monotonic clock.
     pub first_ns: u64,
-    /// The period in nanoseconds after that; the timer is one-shot if `None` or zero.
+    /// Period after the first expiration, in nanoseconds. The timer is one-shot if `None` or zero.
     pub period_ns: Option<u64>,
 }
 
 impl Schedule {
-    /// Once, at a point in time, in nanoseconds of the monotonic clock.
+    /// Creates a one-shot schedule, in nanoseconds of the monotonic clock.
     #[must_use]
     pub fn once(at_ns: u64) -> Self {
         Schedule { first_ns: at_ns, period_ns: None }
     }
 
-    /// Periodically, the first time one period after `now_ns`. Periods are counted from there, so a delay
-    /// does not shift later ones.
+    /// Creates a periodic schedule that first expires one period after `now_ns`. Periods are counted from
+    /// there, so a delay does not shift later ones.
     #[must_use]
     pub fn every(period: Duration, now_ns: u64) -> Self {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
@@ -30,8 +30,8 @@ impl Schedule {
     }
 }
 
-/// The timers that are set, the next one first. Setting, unsetting and expiring take logarithmic time;
-/// checking whether one is due takes constant time.
+/// Active timers, the next one first. Setting, unsetting and expiring take logarithmic time; checking whether
+/// one is due takes constant time.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     in_order: BTreeMap<(u64, Token), Option<u64>>,
@@ -42,18 +42,18 @@ impl Timers {
         self.in_order.insert((schedule.first_ns, token), schedule.period_ns.filter(|period| *period > 0));
     }
 
-    /// Unsets a timer; `due_ns` is what it was last set to.
+    /// Unsets a timer. `due_ns` must be the time that it was last set to.
     pub(super) fn unset(&mut self, token: Token, due_ns: u64) {
         self.in_order.remove(&(due_ns, token));
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.in_order.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// The next timer that is due by `now_ns`: how many times it expired since it was set or last popped,
-    /// and when it is due again.
+    /// Removes the next timer that is due by `now_ns`. Returns how many times it expired since it was set or
+    /// last popped, and when it is due again.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<(Token, u64, Option<u64>)> {
         let ((due_ns, token), period_ns) =
             self.in_order.first_key_value().map(|(key, value)| (*key, *value))?;

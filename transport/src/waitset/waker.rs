@@ -1,4 +1,4 @@
-//! Interrupting a wait from another thread.
+//! Interruption of a wait from another thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tombolo_platform::{OsError, event};
 
-/// Makes a waitset's wait return, from any thread. Clones wake the same waitset. Waking a dropped waitset
-/// does nothing.
+/// Handle that makes a waitset's wait return, from any thread. Clones wake the same waitset. Waking a dropped
+/// waitset does nothing.
 #[derive(Clone, Debug)]
 pub struct Waker {
     bell: Arc<Bell>,
@@ -25,21 +25,21 @@ impl Waker {
         Ok(Waker { bell: Arc::new(Bell { counter: event::eventfd()?, called: AtomicBool::new(false) }) })
     }
 
-    /// Makes the current or else the next wait return [`Ready::Woken`](super::Ready::Woken). Several calls
-    /// before that are reported once.
+    /// Makes the current or the next wait return [`Ready::Woken`](super::Ready::Woken). Several calls before
+    /// that are reported once.
     pub fn wake(&self) {
         if !self.bell.called.swap(true, Ordering::SeqCst) {
             self.nudge();
         }
     }
 
-    /// Makes the set's descriptor readable, nothing else.
+    /// Makes the set's descriptor readable and does nothing else.
     pub(super) fn nudge(&self) {
-        // Fails only when it is full, and then it is readable.
+        // Fails only when the counter is full, and then the descriptor is readable.
         let _ = event::signal(&self.bell.counter);
     }
 
-    /// Makes the descriptor unreadable again; returns whether `wake` was called.
+    /// Makes the descriptor unreadable again. Returns whether `wake` was called.
     pub(super) fn answer(&self) -> bool {
         event::drain(&self.bell.counter);
         self.bell.called.swap(false, Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! Injects everything that the contract allows and that a program should handle, from one seed.
+//! Injects every fault that the contract allows and that a program must handle, derived from a seed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,81 +10,82 @@ use crate::capabilities::Capabilities;
 use crate::contract::{Description, EndError, Transport};
 use crate::message::Message;
 
-/// How often each fault occurs. All zero: never.
+/// Frequency of each fault. All zero means never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// Percentage of sends that begin a streak without room.
+    /// Percentage of sends that start a streak without room.
     pub refusals_percent: u8,
-    /// Percentage of polls with a message that begin a streak in which it is hidden.
+    /// Percentage of polls with a message that start a streak in which the message is hidden.
     pub delays_percent: u8,
-    /// Percentage of sleeps that end at once without a reason, or do not begin.
+    /// Percentage of sleeps that end at once without a reason, or do not start.
     pub wake_ups_percent: u8,
-    /// The longest streak, in attempts.
+    /// Maximum length of a streak, in attempts.
     pub streak: u32,
     /// How the channel ends by itself, if it does.
     pub ending: Option<Ending>,
 }
 
 impl Faults {
-    /// The abilities that a channel with faults lacks: its room cannot be counted, and its sleeps end
-    /// without a reason.
+    /// Capabilities that a channel with faults lacks: its room cannot be counted, and its sleeps end without
+    /// a reason.
     pub const LACKS: Capabilities = Capabilities::STEADY
         .with(Capabilities::COUNTED_ROOM)
         .with(Capabilities::BELL_FOR_MESSAGES)
         .with(Capabilities::BELL_FOR_ROOM)
         .with(Capabilities::WHOLE_BATCHES);
-    /// Frequent faults of every kind that passes, and no end.
+    /// Frequent transient faults of every kind, and no end.
     pub const STORMY: Faults =
         Faults { refusals_percent: 20, delays_percent: 20, wake_ups_percent: 30, streak: 8, ending: None };
 }
 
-/// How a channel ends by itself, after a number of messages sent and received at this end.
+/// Spontaneous end of a channel, after a number of messages sent and received at this end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// As if the peer had died: what it sent and was not received is lost. The peer sees this end close.
+    /// As if the peer had died: messages that it sent and that were not received are lost. The peer sees this
+    /// end close.
     PeerDies {
-        /// Messages in both directions together.
+        /// Number of messages in both directions together.
         after: u64,
     },
     /// As if the program had closed this end: it sends and receives nothing more.
     Closes {
-        /// Messages in both directions together.
+        /// Number of messages in both directions together.
         after: u64,
     },
 }
 
-/// The faults injected so far.
+/// Faults injected so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Injected {
-    /// Sends that were refused.
+    /// Number of sends that were refused.
     pub refusals: u64,
-    /// Polls that hid a message.
+    /// Number of polls that hid a message.
     pub delays: u64,
-    /// Sleeps that ended without a reason.
+    /// Number of sleeps that ended without a reason.
     pub wake_ups: u64,
 }
 
-/// A transport that injects faults. The same seed and calls give the same faults. Messages are neither lost
-/// nor reordered.
+/// Transport that injects faults. The same seed and calls give the same faults. Messages are neither lost nor
+/// reordered.
 #[derive(Debug)]
 pub struct Faulty<T> {
     inner: T,
     faults: Faults,
     random: Random,
-    /// Sends still to refuse.
+    /// Number of sends still to refuse.
     refusing: u32,
-    /// Polls still to hide a message from.
+    /// Number of polls from which a message is still to be hidden.
     hiding: u32,
     /// Whether a message was shown, so that it cannot be hidden again.
     shown: bool,
     /// Whether room was shown, so that it cannot be refused again.
     room_shown: bool,
     passed: u64,
-    /// How it ended: an end that was seen is not hidden again.
+    /// How the channel ended: an end that was seen is not hidden again.
     ended: Option<EndError>,
-    /// Why nothing more can be sent.
+    /// Reason why nothing more can be sent.
     unsendable: Option<EndError>,
-    /// Signalled while a sleep is to end without a reason.
+    /// Event counter, signalled while a sleep is to end without a reason.
     nudge: OwnedFd,
     injected: Injected,
 }
@@ -111,13 +112,13 @@ impl<T: Transport> Faulty<T> {
         })
     }
 
-    /// The faults injected so far.
+    /// Returns the faults injected so far.
     #[must_use]
     pub fn injected(&self) -> Injected {
         self.injected
     }
 
-    /// The transport without faults.
+    /// Returns the transport without faults.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.inner
@@ -127,7 +128,7 @@ impl<T: Transport> Faulty<T> {
         percent > 0 && self.random.below(100) < u64::from(percent)
     }
 
-    /// The length of a streak that begins now.
+    /// Returns the length of a streak that starts now.
     fn streak(&mut self) -> u32 {
         let longest = u64::from(self.faults.streak.max(1));
         self.random.below(longest) as u32 + 1
@@ -139,7 +140,7 @@ impl<T: Transport> Faulty<T> {
             return false;
         }
         if self.hiding == 0 && self.happens(self.faults.delays_percent) {
-            // Plus one poll that finds it.
+            // One more for the poll that finds it.
             self.hiding = self.streak() + 1;
         }
         self.hiding = self.hiding.saturating_sub(1);
@@ -150,7 +151,7 @@ impl<T: Transport> Faulty<T> {
     /// Whether this send is refused without a reason.
     fn refuses(&mut self) -> bool {
         if self.refusing == 0 && self.happens(self.faults.refusals_percent) {
-            // Plus one attempt that succeeds.
+            // One more for the attempt that succeeds.
             self.refusing = self.streak() + 1;
         }
         self.refusing = self.refusing.saturating_sub(1);
@@ -179,7 +180,7 @@ impl<T: Transport> Faulty<T> {
         self.room_shown
     }
 
-    /// Counts a message, and ends the channel if it was the last.
+    /// Counts a message, and ends the channel after the last one.
     fn passes(&mut self) {
         self.passed += 1;
         let (after, error) = match self.faults.ending {
@@ -214,7 +215,7 @@ impl<T: Transport> Transport for Faulty<T> {
         match &sent {
             Ok(()) => self.passes(),
             Err(EndError::Full | EndError::TooLong) => {}
-            // A peer that broke the protocol ends receiving too, and at once.
+            // A peer that violated the protocol ends receiving too, and at once.
             Err(EndError::Broken) => self.ended = Some(EndError::Broken),
             Err(error) => self.unsendable = Some(*error),
         }
@@ -246,8 +247,8 @@ impl<T: Transport> Transport for Faulty<T> {
         }
     }
 
-    /// The transport's own last poll always counts: a message may be hidden from the program, never from
-    /// this one.
+    /// The transport's own last poll always counts: a message may be hidden from the program, but never from
+    /// this poll.
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         if !self.inner.may_sleep(awaited) || self.ended.is_some() {
             return false;
@@ -259,7 +260,7 @@ impl<T: Transport> Transport for Faulty<T> {
         if self.random.chance(500) {
             return false;
         }
-        // Fails only when it is full, which wakes as well.
+        // Fails only when the counter is full, which also wakes the sleeper.
         let _ = signal(&self.nudge);
         true
     }

@@ -1,10 +1,9 @@
-//! Wrappers around transports: each adds one thing to any transport and forwards the rest.
+//! Wrappers around transports: each adds one feature to any transport and forwards everything else.
 //!
-//! A wrapper is a file here, generic over `T: Transport`, and itself a [`Transport`](crate::Transport), so
-//! that wrappers nest. It implements the operations that it changes and lists the others in
-//! `forward_transport!`.
-//! Operations in place and in batches that it neither implements nor lists come from the contract, on top
-//! of the wrapper's own `try_send` and `try_recv_in_place`.
+//! Each wrapper is a module here, generic over `T: Transport`, and itself a [`Transport`](crate::Transport),
+//! so that wrappers nest. It implements the operations that it changes and lists the others in
+//! `forward_transport!`. Operations in place and in batches that it neither implements nor lists use the
+//! contract's default methods, on top of the wrapper's own `try_send` and `try_recv_in_place`.
 
 pub mod capture;
 mod checked;

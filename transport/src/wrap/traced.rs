@@ -1,4 +1,4 @@
-//! Counts and traces what passes one end of a channel.
+//! Counts and traces the traffic at one end of a channel.
 
 use std::hint::cold_path;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use crate::memory::MemoryChannel;
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{EventKind, NewEvent, Recorder};
 
-/// Messages between two publications of the room, on an end that never has to wait or wake: few enough that
-/// a reader once a second sees a busy channel as it is, many enough that their cost does not matter.
+/// Messages between two publications of the room, on an end that never has to wait or wake: few enough that a
+/// reader sampling once a second sees the state of a busy channel, many enough that their cost is negligible.
 const ROOM_EVERY: u64 = 1024;
 
-/// A channel end with public counters, whose messages are traced while tracing is on.
+/// Channel end with public counters, whose messages are traced while tracing is on.
 ///
-/// While tracing is off, an operation costs one store of two counters and two loads more than without.
+/// While tracing is off, an operation costs one additional store of two counters and two loads.
 #[derive(Debug)]
 pub struct Traced<T> {
-    /// Dropped first: its last event comes before the end of the channel.
+    /// Dropped first, so that its last event comes before the end of the channel.
     probe: Probe,
     inner: T,
 }
 
-/// The channel end that is traced.
+/// Identity of a traced channel end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedEnd {
-    /// The id of the channel.
+    /// Id of the channel.
     pub channel: u64,
     /// Whether it is the accepting end.
     pub accepting: bool,
-    /// The domain at the other end, as bits.
+    /// Domain at the other end, as bits.
     pub peer: u64,
 }
 
@@ -51,12 +51,12 @@ struct Probe {
     recorder: Arc<Recorder>,
     end: TracedEnd,
     rings: u64,
-    /// The number of messages sent at which the room is published next.
+    /// Number of sent messages at which the room is published next.
     room_due: u64,
     stalls: u64,
-    /// The number of messages sent when there was last no room.
+    /// Number of sent messages when there was last no room.
     stalled_at: Option<u64>,
-    /// Whether the start of a sleep was recorded and its end was not.
+    /// Whether the start of a sleep was recorded but not its end.
     asleep: bool,
     gone: bool,
     closed: bool,
@@ -78,7 +78,7 @@ impl Probe {
         }
     }
 
-    /// Publishes what was sent, and whether it rang the peer.
+    /// Publishes sent messages, and whether sending rang the peer.
     #[inline(always)]
     fn count_sent(&mut self, inner: &impl Transport, ticks: u64) {
         let stats = inner.stats();
@@ -90,7 +90,7 @@ impl Probe {
         }
     }
 
-    /// Publishes what was received, and whether returning slots rang the peer.
+    /// Publishes received messages, and whether returning slots rang the peer.
     #[inline(never)]
     fn count_received(&mut self, inner: &impl Transport) {
         let stats = inner.stats();
@@ -100,7 +100,7 @@ impl Probe {
         }
     }
 
-    /// Counts a lack of room: once for each message that met it, however often it was tried.
+    /// Counts a lack of room, once for each affected message however often it was retried.
     #[cold]
     fn stalled(&mut self, inner: &impl Transport) {
         let sent = Some(inner.stats().messages_sent);
@@ -123,8 +123,8 @@ impl Probe {
         self.publish_room(inner);
     }
 
-    /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so that it does not follow what it
-    /// causes; 0 for now.
+    /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so that it does not come after its
+    /// effects; 0 means the current time.
     #[cold]
     fn count_waits(&mut self, inner: &impl Transport, ticks: u64) {
         let stats = inner.stats();
@@ -139,7 +139,7 @@ impl Probe {
         self.publish_room(inner);
     }
 
-    /// Records an error that is an end.
+    /// Records an error that ends the channel.
     #[cold]
     fn failed(&mut self, error: EndError) {
         let (state, how) = match error {
@@ -171,13 +171,13 @@ impl Drop for Probe {
     }
 }
 
-/// The transport's position in [`TransportKind::ALL`].
+/// Returns the transport's position in [`TransportKind::ALL`].
 fn number_of(kind: TransportKind) -> u8 {
     TransportKind::ALL.iter().position(|one| *one == kind).unwrap_or(0) as u8
 }
 
 impl<T: Transport> Traced<T> {
-    /// Counts and traces for `recorder` what passes `inner` from now on.
+    /// Starts to count and trace the traffic of `inner` for `recorder`.
     #[must_use]
     pub fn new(inner: T, recorder: &Arc<Recorder>, end: TracedEnd) -> Self {
         let stats = inner.stats();
@@ -210,7 +210,7 @@ impl<T: Transport> Traced<T> {
         Traced { probe, inner }
     }
 
-    /// The transport that is wrapped.
+    /// Returns the transport that is wrapped.
     #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
@@ -231,8 +231,8 @@ impl<T: Transport> Traced<T> {
         }
     }
 
-    /// The time before a send, so that no receive of the same message has an earlier one. Zero while
-    /// tracing is off.
+    /// Returns the time before a send, so that no receive of the same message has an earlier timestamp. Zero
+    /// while tracing is off.
     #[inline(always)]
     fn stamp(&self) -> u64 {
         if self.probe.is_on() { self.probe.recorder.ticks() } else { 0 }
@@ -262,7 +262,7 @@ impl<T: Transport> Traced<T> {
         self.probe.count_sent(&self.inner, ticks);
     }
 
-    /// The channel in memory, while tracing is off.
+    /// Returns the channel in memory, while tracing is off.
     #[inline(always)]
     fn untraced_memory(&mut self) -> Option<&mut MemoryChannel> {
         if self.probe.is_on() {
@@ -272,19 +272,19 @@ impl<T: Transport> Traced<T> {
         self.inner.in_memory()
     }
 
-    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`].
+    /// Sends a message of the given size if stores to memory suffice; see [`Stored`].
     #[inline(always)]
     pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
         let Some(memory) = self.untraced_memory() else { return Stored::Nothing };
         let stored = memory.try_store(message, size);
         if stored != Stored::Nothing {
-            // The room is published by sends that look for it: in a ring at least once a lap.
+            // Sends that look for room publish it: in a ring, at least once per lap.
             self.probe.row.add_sent(1, message.len() as u64);
         }
         stored
     }
 
-    /// Does what [`Stored::Unfinished`] left.
+    /// Completes a send that returned [`Stored::Unfinished`].
     #[cold]
     pub fn finish(&mut self) {
         if let Some(memory) = self.inner.in_memory() {
@@ -293,7 +293,7 @@ impl<T: Transport> Traced<T> {
         self.probe.count_sent(&self.inner, 0);
     }
 
-    /// Receives the next message, if any, whatever that takes.
+    /// Slow path of receiving the next message.
     #[inline(never)]
     fn receive<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut length = 0;
@@ -318,18 +318,18 @@ impl<T: Transport> Traced<T> {
         }
     }
 
-    /// Receives up to `max` messages, whatever that takes.
+    /// Slow path of receiving up to `max` messages.
     #[inline(never)]
     fn receive_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         if self.probe.is_on() {
-            // So that each gets a time stamp and a number.
+            // One by one, so that each gets a timestamp and a number.
             return recv_one_by_one(self, max, &mut read);
         }
         let received = self.inner.try_recv_batch(max, read);
         self.received_batch(received)
     }
 
-    /// Counts what was received together.
+    /// Counts messages that were received together.
     #[inline(always)]
     fn received_batch(&mut self, received: Result<usize, EndError>) -> Result<usize, EndError> {
         match received {
@@ -350,7 +350,7 @@ impl<T: Transport> Traced<T> {
 }
 
 impl<T: Transport> Transport for Traced<T> {
-    /// Without whole batches while tracing is on: their messages are then sent one by one.
+    /// Removes whole batches while tracing is on, because their messages are then sent one by one.
     fn describe(&self) -> Description {
         let inner = self.inner.describe();
         Description { capabilities: inner.capabilities.without(Capabilities::WHOLE_BATCHES), ..inner }
@@ -368,7 +368,7 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(always)]
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(memory) = self.untraced_memory() {
-            // Here and nowhere else for a message that loads find, so that the compiler inlines `read`.
+            // The only place for a message that loads find, so that the compiler inlines `read`.
             match memory.look() {
                 Look::Message(head) => {
                     let length_bytes = head.len_bytes();
@@ -411,7 +411,7 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(always)]
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         if self.probe.is_on() {
-            // One by one, so that each gets a time stamp and a number.
+            // One by one, so that each gets a timestamp and a number.
             return one_by_one(self, fill);
         }
         match self.inner.try_send_batch(fill) {
@@ -430,7 +430,7 @@ impl<T: Transport> Transport for Traced<T> {
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
             if awaited == Interest::Write {
-                // Only here does it show that a batch ran out of room.
+                // Only here is it visible that a batch ran out of room.
                 self.probe.stalled(&self.inner);
             }
             self.probe.count_waits(&self.inner, 0);

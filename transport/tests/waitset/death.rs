@@ -1,4 +1,4 @@
-//! Killed and hostile peers beside healthy ones.
+//! Killed and hostile peers next to healthy ones.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -16,8 +16,8 @@ use crate::pairs::{LONG, Shm, deadline, hello, next_channel, nothing, recv, set_
 const IS_CHILD: &str = "TOMBOLO_TEST_PEER";
 const EACH: usize = 40;
 
-/// The child's program, a test that does nothing when run as one: it opens channels and talks over every
-/// other one.
+/// Program of the child, a test that does nothing when run as one: it opens channels and communicates over
+/// every other one.
 #[test]
 fn peer_process() {
     if std::env::var_os(IS_CHILD).is_none() {
@@ -102,7 +102,8 @@ fn each_killed_peer_is_reported_and_the_others_continue() {
     }
 }
 
-/// A peer that breaks the protocol, and one that rings without end, cost their own channels and some polls.
+/// A peer that violates the protocol, and one that rings endlessly, affect only their own channels and cost a
+/// few polls.
 #[test]
 fn hostile_peers_affect_no_other_channel() {
     for spin_ns in [0, 20_000] {
@@ -113,7 +114,7 @@ fn hostile_peers_affect_no_other_channel() {
         drop(near);
         let ringing = std::thread::spawn(move || {
             let channel = shm::accept(ours.try_clone().unwrap(), hello(), deadline()).unwrap();
-            // The other side closes when it has had enough.
+            // The other side closes when it has enough.
             let until = deadline();
             while !until.passed() {
                 match socket::send(&ours, &[1; 64], &[]) {

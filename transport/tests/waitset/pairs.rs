@@ -101,7 +101,7 @@ impl ChannelPair for Stream {
     }
 }
 
-/// A set of the near ends of `count` channels, and the far ends.
+/// Returns a set of the near ends of `count` channels, and the far ends.
 pub(crate) fn set_of<K: ChannelPair>(count: usize) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
     let mut set = WaitSet::new().unwrap();
     let (mut tokens, mut far) = (Vec::new(), Vec::new());
@@ -113,7 +113,7 @@ pub(crate) fn set_of<K: ChannelPair>(count: usize) -> (WaitSet<K::Channel>, Vec<
     (set, tokens, far)
 }
 
-/// The spins for every test: none, and a long one.
+/// Returns the spins for every test: none, and a long one.
 pub(crate) fn spins() -> [Spin; 2] {
     [Spin::new(0), Spin::new(20_000)]
 }
@@ -122,7 +122,7 @@ pub(crate) fn next<C: Endpoint>(set: &mut WaitSet<C>) -> Ready {
     set.wait(LONG).unwrap().expect("something happens")
 }
 
-/// The next ready member, which must be a channel.
+/// Returns the next ready member, which must be a channel.
 pub(crate) fn next_channel<C: Endpoint>(set: &mut WaitSet<C>) -> Token {
     match next(set) {
         Ready::Channel(token) => token,

@@ -11,7 +11,7 @@ use tombolo_transport::{Transport, WaitSet};
 
 use crate::pairs::{ChannelPair, deadline, next_channel, nothing, recv, set_of};
 
-/// The cost of a few hundred messages over one channel beside `idle` others.
+/// Returns the cost of a few hundred messages over one channel next to `idle` others.
 fn cost<K: ChannelPair>(idle: usize) -> [WaitStats; 2] {
     [0, 20_000].map(|spin_ns| {
         let (mut set, tokens, mut far) = set_of::<K>(idle + 1);

@@ -1,4 +1,4 @@
-//! What is reported, and until when.
+//! Reports of a waitset, and how long they are repeated.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn reports_room<K: ChannelPair>() {
         assert!(nothing(&mut set), "nobody waits for room yet");
         assert!(set.set_interest(tokens[0], Interest::ReadWrite));
         assert!(nothing(&mut set), "there is none");
-        // Both at once: what is awaited first comes first.
+        // Both at once: the one awaited first comes first.
         far[0].try_send(b"and a message").unwrap();
         assert_eq!(next_channel(&mut set), tokens[0]);
         assert!(recv(&mut set, tokens[0]).unwrap().is_some());
@@ -71,7 +71,7 @@ pub(crate) fn reports_room<K: ChannelPair>() {
                 assert_eq!(error, EndError::Full);
                 assert_eq!(next_channel(&mut set), tokens[0]);
             }
-            // A stream may have kept some bytes back: the set sends them.
+            // A stream may have kept some bytes; the set sends them.
             set.set_interest(tokens[0], Interest::Read);
             while set.get_mut(tokens[0]).unwrap().unsent() {
                 assert!(set.wait(Duration::from_millis(1)).unwrap().is_none());
@@ -131,7 +131,7 @@ pub(crate) fn removed_members_are_no_longer_reported<K: ChannelPair>() {
         set.remove(first).is_none() && set.get(first).is_none() && !set.set_interest(first, Interest::Read)
     );
     assert_eq!(set.try_send(first, b"y"), None);
-    // Its slot is taken by another member, which is not mistaken for it.
+    // Its slot is reused by another member, which is not mistaken for it.
     let again = set.add(removed, Interest::Read).unwrap();
     assert_ne!(again, first);
     assert!(nothing(&mut set));

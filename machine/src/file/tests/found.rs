@@ -121,7 +121,7 @@ fn mistakes_are_shown_at_their_line() {
     assert!(error.contains("`memory` has no meaning for a link that shares none"), "{error}");
 }
 
-/// A file that has grown old says what to do.
+/// An outdated file is reported with the remedy.
 #[test]
 fn what_is_out_of_date_names_the_remedy() {
     for (from, to) in [("\"arm0\"", "\"gone\""), ("\"window\"", "\"shm\""), ("\"coherent\"", "\"flush\"")] {

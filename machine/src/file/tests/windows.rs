@@ -1,8 +1,8 @@
-//! Windows of several nodes, and what is wrong with some.
+//! Windows of several nodes, and mistakes in them.
 
 use super::*;
 
-/// Nodes `arm0` to `arm3`, and a window of some with more lines.
+/// Returns a machine with nodes `arm0` to `arm3`, and a window of some with additional lines.
 fn arms(window: &str) -> String {
     let nodes = (0..4).map(|id| format!("[[node]]\nname = \"arm{id}\"\nkind = \"vm\"\nisa = \"aarch64\"\n"));
     nodes.chain([window.to_owned()]).collect()

@@ -196,7 +196,7 @@ fn the_cache_is_bounded() {
         unused(found, now).into_iter().map(|path| path.display().to_string()).collect()
     };
     assert_eq!(gone(&[]), [""; 0]);
-    // The last used stays, however large.
+    // The most recently used archive is retained regardless of its size.
     assert_eq!(gone(&[archive(0, 2 * KEEP_BYTES), archive(1, KEEP_BYTES)]), [""; 0]);
     assert_eq!(gone(&[archive(0, 1), archive(1, KEEP_BYTES), archive(2, 1)]), ["2-1"]);
     let old = KEEP.as_secs() + 1;

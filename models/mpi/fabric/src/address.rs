@@ -1,22 +1,21 @@
-//! Where an endpoint can be reached.
+//! Addresses of endpoints, as bytes and as text.
 
 use crate::wire::PROTOCOL;
 
-/// Bytes of an address as programs pass them around.
+/// Length of an encoded address, in bytes.
 pub const ADDRESS_BYTES: usize = 24;
 
-/// Where an endpoint can be reached: a random number, and the domain that it is of. It means the same on
-/// every node.
+/// Address of an endpoint: a random number and the domain that owns it. It is valid on every node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
-    /// The number of the endpoint.
+    /// Random number of the endpoint.
     pub endpoint: u64,
-    /// The domain that it belongs to, as its id's bits.
+    /// Bits of the id of its domain.
     pub domain: u64,
 }
 
 impl Address {
-    /// The address as bytes, for programs to pass around.
+    /// Encodes the address for programs to exchange.
     #[must_use]
     pub fn to_bytes(self) -> [u8; ADDRESS_BYTES] {
         let mut bytes = [0; ADDRESS_BYTES];
@@ -26,8 +25,7 @@ impl Address {
         bytes
     }
 
-    /// The address of bytes that a program was passed; `None` for other bytes, or an address of another
-    /// version.
+    /// Decodes an address; `None` for other bytes or an address of another protocol version.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Address> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -36,7 +34,7 @@ impl Address {
         (protocol == PROTOCOL).then_some(address)
     }
 
-    /// The address of its text, as it is displayed.
+    /// Parses an address in the form in which it is displayed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Address> {
         let (endpoint, domain) = text.strip_prefix("tombolo://")?.split_once('@')?;

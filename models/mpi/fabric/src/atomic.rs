@@ -1,6 +1,6 @@
-//! Operations on numbers in memory of a peer.
+//! Atomic operations on numbers in memory.
 
-/// What is done with each number of the target. The numbers are libfabric's.
+/// Operation on each number of the target. The discriminants are libfabric's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the field")]
@@ -26,7 +26,7 @@ pub enum AtomicOp {
     MaskedSwap,
 }
 
-/// What kind of number. The numbers are libfabric's; it has more.
+/// Type of the numbers. The discriminants are libfabric's, which has further types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the field")]
@@ -46,7 +46,7 @@ pub enum Datatype {
 }
 
 impl AtomicOp {
-    /// The operation of that number.
+    /// Returns the operation with libfabric's number.
     #[must_use]
     pub fn of_number(number: u32) -> Option<AtomicOp> {
         use AtomicOp as Op;
@@ -74,13 +74,13 @@ impl AtomicOp {
         ALL.get(number as usize).copied()
     }
 
-    /// Whether it looks at a second operand.
+    /// Returns whether the operation takes a second operand to compare with.
     #[must_use]
     pub fn compares(self) -> bool {
         self as u8 >= AtomicOp::Swap as u8
     }
 
-    /// Whether there is such an operation on such numbers.
+    /// Returns whether the operation supports a datatype.
     #[must_use]
     pub fn takes(self, datatype: Datatype) -> bool {
         use AtomicOp as Op;
@@ -104,7 +104,7 @@ impl AtomicOp {
 }
 
 impl Datatype {
-    /// The type of that number.
+    /// Returns the datatype with libfabric's number.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Datatype> {
         use Datatype as Type;
@@ -125,7 +125,7 @@ impl Datatype {
         ALL.get(number as usize).copied()
     }
 
-    /// How many bytes one takes.
+    /// Returns the size of a number in bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -208,7 +208,7 @@ macro_rules! of_floats {
                 AtomicOp::SwapLt => swap(compare < old),
                 AtomicOp::SwapGe => swap(compare >= old),
                 AtomicOp::SwapGt => swap(compare > old),
-                // Reading changes nothing; the others do not take floats.
+                // A read changes nothing; the other operations do not support floats.
                 AtomicOp::Read | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor | AtomicOp::MaskedSwap => old,
             }
         }
@@ -267,7 +267,7 @@ macro_rules! each_complex {
     }};
 }
 
-/// Does an operation on every number of `target`. Numbers are little-endian, as on all nodes that take part.
+/// Applies an operation to every number of `target`. Numbers are little-endian, as on all supported nodes.
 pub(crate) fn apply(op: AtomicOp, datatype: Datatype, target: &mut [u8], operands: &[u8], compares: &[u8]) {
     match datatype {
         Datatype::I8 => each!(of_i8, i8, op, target, operands, compares),

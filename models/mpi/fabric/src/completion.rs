@@ -1,6 +1,6 @@
-//! What became of an operation.
+//! Completions of operations, and counts of them.
 
-/// What completions are flagged with: libfabric's numbers, so that no translation is needed.
+/// Completion flags, with libfabric's values so that no translation is needed.
 pub mod flags {
     /// The operation is an untagged message.
     pub const MSG: u64 = 1 << 1;
@@ -20,7 +20,7 @@ pub mod flags {
     pub const SEND: u64 = 1 << 11;
     /// A peer wrote to memory of this endpoint.
     pub const REMOTE_WRITE: u64 = 1 << 13;
-    /// A buffer for many messages is the program's again.
+    /// The buffer for several messages was released to the program.
     pub const MULTI_RECV: u64 = 1 << 16;
     /// The completion has data that the peer sent with the operation.
     pub const REMOTE_CQ_DATA: u64 = 1 << 17;
@@ -29,19 +29,19 @@ pub mod flags {
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The message was longer than the buffer; the buffer has as much of it as fits.
+    /// The message was longer than the buffer; the buffer holds as much of it as fits.
     #[error("the message is longer than the buffer by {missing_bytes} bytes")]
     Truncated {
-        /// What did not fit.
+        /// Number of bytes that did not fit.
         missing_bytes: usize,
     },
     /// The program canceled it.
     #[error("canceled")]
     Canceled,
-    /// No such message has come yet.
+    /// No matching message has arrived yet.
     #[error("no such message has come yet")]
     NoMessage,
-    /// No endpoint can be reached there.
+    /// There is no reachable endpoint at the address.
     #[error("no endpoint is to be reached at that address")]
     Unreachable,
     /// The peer closed its endpoint.
@@ -56,32 +56,32 @@ pub enum Failure {
     /// The peer has registered no memory under that key.
     #[error("the peer has registered no memory under that key")]
     NoKey,
-    /// The memory of that key may not be accessed so, or not there.
+    /// The key does not allow this kind of access, or not to this range.
     #[error("the memory of that key may not be accessed there, or not so")]
     NoAccess,
-    /// The peer does not have that operation on that type.
+    /// The peer does not support the operation on the datatype.
     #[error("the peer does not have that operation on that type")]
     NoSuchOperation,
 }
 
-/// An operation that is over.
+/// Record of a completed operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// What the program gave the operation.
+    /// Context that the program passed with the operation.
     pub context: usize,
-    /// What it was, see [`flags`].
+    /// Kind of the operation, see [`flags`].
     pub flags: u64,
-    /// How many bytes were received; of a peek how many there are.
+    /// Number of bytes received; for a peek, length of the message.
     pub length: usize,
-    /// Where they were put, for buffers of several messages.
+    /// Address of the bytes, for buffers of several messages.
     pub buffer: usize,
-    /// The data that came along.
+    /// Data that the peer sent with the operation.
     pub data: u64,
-    /// The tag.
+    /// Tag of the message.
     pub tag: u64,
     /// The sender, as an index of the address vector, or [`NO_ADDRESS`](crate::NO_ADDRESS).
     pub source: u64,
-    /// Why it failed, if it did.
+    /// Reason of the failure, if the operation failed.
     pub failure: Option<Failure>,
 }
 
@@ -102,7 +102,7 @@ pub enum CompletionKind {
     RemoteWrite,
 }
 
-/// How many operations are over, by kind.
+/// Numbers of completed operations, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     done: [u64; 6],
@@ -110,13 +110,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many operations of a kind have succeeded.
+    /// Returns how many operations of a kind have succeeded.
     #[must_use]
     pub fn done(&self, kind: CompletionKind) -> u64 {
         self.done[kind as usize]
     }
 
-    /// How many operations of a kind have failed.
+    /// Returns how many operations of a kind have failed.
     #[must_use]
     pub fn failed(&self, kind: CompletionKind) -> u64 {
         self.failed[kind as usize]

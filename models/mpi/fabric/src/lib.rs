@@ -1,14 +1,14 @@
-//! Reliable datagrams between the domains of a job: the provider for libfabric, without libfabric's
-//! interface.
+//! Reliable datagrams between the domains of a job: the core of the libfabric provider, without
+//! libfabric's C interface.
 //!
 //! An [`Engine`] is one libfabric endpoint. It exchanges messages with any number of peers, matches tagged
 //! messages, and reads, writes and atomically updates memory that peers registered. It has no thread: it
 //! makes progress when it is polled, and the caller takes [`Completion`]s from it. A [`Net`] connects it to
-//! its peers; [`ChannelNet`] does so by channels and regions of the façade. The format of its messages is
-//! specified in `docs/specs/fabric.md`, the reasons are in ADR 0042.
+//! its peers; [`ChannelNet`] does so with channels and regions of the façade. `docs/specs/fabric.md`
+//! specifies the message format, ADR 0042 records the design decisions.
 //!
-//! Everything that a peer writes is checked before it is used. A peer that violates the protocol can only
-//! make its own transfers fail.
+//! Everything that a peer writes is validated before use. A peer that violates the protocol can only make
+//! its own transfers fail.
 
 mod address;
 mod atomic;

@@ -1,23 +1,23 @@
-//! Receives that wait for messages, and messages that wait for receives.
+//! Matching of posted receives and unexpected messages.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::engine::NO_ADDRESS;
 use crate::wire::Envelope;
 
-/// A receive that waits.
+/// A posted receive that no message has matched yet.
 #[derive(Debug)]
 pub(crate) struct Posted<M> {
     pub(crate) tag: u64,
-    /// Bits of the tag that do not matter.
+    /// Mask of tag bits to ignore.
     pub(crate) ignore: u64,
     /// The sender, or [`NO_ADDRESS`] for any.
     pub(crate) source: u64,
     pub(crate) context: usize,
     pub(crate) report: bool,
-    /// Bytes of a buffer for several messages that are used already.
+    /// Bytes used so far of a buffer for several messages.
     pub(crate) used: usize,
-    /// The buffer for several messages that it is.
+    /// Id of the buffer for several messages, if it is one.
     pub(crate) multi: Option<u64>,
     pub(crate) memory: M,
 }
@@ -31,21 +31,21 @@ pub(crate) struct Unexpected {
     pub(crate) body: Body,
 }
 
-/// Where the bytes of a message are that no receive has matched.
+/// Location of the bytes of an unexpected message.
 #[derive(Debug)]
 pub(crate) enum Body {
     Here(Box<[u8]>),
-    /// At the sender, under this operation of its.
+    /// At the sender, under this id of its operation.
     There(u64),
 }
 
-/// The two queues of tagged messages, or of others. First come, first served: a message goes to the first
-/// receive that takes it, a receive gets the first message that it takes.
+/// Queues of posted receives and unexpected messages, once for tagged and once for untagged messages. Both
+/// are FIFO: a message goes to the first receive that matches, a receive gets the first message that matches.
 #[derive(Debug)]
 pub(crate) struct Matching<M> {
     posted: VecDeque<Posted<M>>,
     unexpected: VecDeque<Unexpected>,
-    /// Messages that a peek has put aside, by the context of that.
+    /// Messages that a peek has claimed, by the context of the peek.
     claimed: HashMap<usize, Unexpected>,
 }
 
@@ -65,12 +65,12 @@ impl<M> Matching<M> {
         self.posted.push_back(posted);
     }
 
-    /// Puts back what was taken and is not used up.
+    /// Puts back a receive that was taken and still has room.
     pub(crate) fn post_first(&mut self, posted: Posted<M>) {
         self.posted.push_front(posted);
     }
 
-    /// The receive that a message goes to. It is taken out.
+    /// Removes and returns the receive that a message goes to.
     #[inline]
     pub(crate) fn take_posted(&mut self, tag: u64, sender: u64) -> Option<Posted<M>> {
         let takes = |posted: &Posted<M>| fits(posted.tag, posted.ignore, posted.source, tag, sender);
@@ -85,7 +85,7 @@ impl<M> Matching<M> {
         self.unexpected.push_back(unexpected);
     }
 
-    /// Where the message is that such a receive gets. `sender` maps a peer to its address.
+    /// Finds the message that a receive would get. `sender` maps a peer to its address vector index.
     pub(crate) fn find(
         &self,
         tag: u64,
@@ -117,7 +117,7 @@ impl<M> Matching<M> {
         self.unexpected.remove(index)
     }
 
-    /// Where the message is that a peer has offered by this operation of its.
+    /// Finds the message that a peer has offered under its operation `op`.
     pub(crate) fn find_offered(&self, peer: u32, op: u64) -> Option<usize> {
         let is_it = |message: &Unexpected| matches!(message.body, Body::There(theirs) if theirs == op);
         self.unexpected.iter().position(|message| message.peer == peer && is_it(message))
@@ -133,7 +133,7 @@ impl<M> Matching<M> {
         self.claimed.remove(&context)
     }
 
-    /// Takes out the receives that are `such`.
+    /// Removes and returns all receives for which `such` is true.
     pub(crate) fn withdraw(&mut self, such: impl Fn(&Posted<M>) -> bool) -> Vec<Posted<M>> {
         let mut taken = Vec::new();
         let mut index = 0;
@@ -147,7 +147,7 @@ impl<M> Matching<M> {
         taken
     }
 
-    /// Takes out the first receive of that context.
+    /// Removes the first receive with that context.
     pub(crate) fn cancel(&mut self, context: usize) -> Option<Posted<M>> {
         let index = self.posted.iter().position(|posted| posted.context == context)?;
         self.posted.remove(index)

@@ -1,48 +1,48 @@
-//! Memory of the program that uses an endpoint.
+//! Abstraction of the memory that a program passes to an endpoint.
 
-/// Memory that a program lent for a transfer, or registered for others: of a provider the ranges that C
-/// passed in, of a test a vector. It may lie in several pieces.
+/// Memory that a program lent for a transfer or registered for peers, in one or more pieces. In the
+/// provider it is the ranges passed from C, in tests a vector.
 pub trait Memory {
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether it has none.
+    /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins, for completions; 0 where that means nothing.
+    /// Returns the start address, for completions; 0 if there is none.
     fn address(&self) -> usize {
         0
     }
 
-    /// Where it is, if it is in one piece, as an address and how many bytes.
+    /// Returns address and length in bytes if the memory is contiguous.
     fn in_one_piece(&self) -> Option<(usize, usize)> {
         None
     }
 
-    /// Calls `take` with each piece of `length` bytes from `offset` on, in order. What lies outside is not
-    /// there.
+    /// Calls `take` with each piece of the `length` bytes at `offset`, in order. Bytes out of bounds are
+    /// skipped.
     fn each_source(&self, offset: usize, length: usize, take: impl FnMut(&[u8]));
 
-    /// Calls `give` with each piece of `length` bytes from `offset` on, in order. What lies outside is not
-    /// there.
+    /// Calls `give` with each piece of the `length` bytes at `offset`, in order. Bytes out of bounds are
+    /// skipped.
     fn each_target(&mut self, offset: usize, length: usize, give: impl FnMut(&mut [u8]));
 
-    /// A part of it, as memory of its own: the same bytes.
+    /// Returns a part of the memory that refers to the same bytes.
     #[must_use]
     fn part(&self, offset: usize, length: usize) -> Self
     where
         Self: Sized;
 
-    /// Copies all of it.
+    /// Copies all bytes into a box.
     fn to_boxed(&self) -> Box<[u8]> {
         let mut bytes = Vec::with_capacity(self.len());
         self.each_source(0, self.len(), |piece| bytes.extend_from_slice(piece));
         bytes.into()
     }
 
-    /// Puts bytes in from `offset` on, as many as fit.
+    /// Copies `source` to `offset`, as far as it fits.
     fn put(&mut self, offset: usize, source: &[u8]) {
         let mut at = 0;
         self.each_target(offset, source.len(), |piece| {
@@ -52,8 +52,7 @@ pub trait Memory {
     }
 }
 
-/// What a transfer takes its bytes from: memory of the program, or a copy where that is the program's again
-/// already.
+/// Source of a transfer's bytes: memory lent by the program, or a copy if the program may reuse its memory.
 #[derive(Debug)]
 pub(crate) enum Payload<M> {
     Lent(M),
@@ -69,7 +68,7 @@ impl<M: Memory> Payload<M> {
         }
     }
 
-    /// Calls `take` with each piece of a part that lies inside.
+    /// Calls `take` with each piece of a range, which must be in bounds.
     #[inline]
     pub(crate) fn each(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         match self {

@@ -1,6 +1,6 @@
-//! Things under ids that are said to peers, with generations: an id that is over names nothing.
+//! Slab with generational ids, which can be sent to peers: the id of a removed entry is never valid again.
 
-/// Things under ids.
+/// A slab of values under generational ids.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -19,7 +19,7 @@ impl<T> Slab<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                // Fewer than there are bytes of memory for them.
+                // Memory runs out long before 2^32 entries.
                 let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
                 self.slots.push((1, None));
                 index
@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// The ids of those that are `such`.
+    /// Returns the ids of all values for which `such` is true.
     pub(crate) fn ids(&self, such: impl Fn(&T) -> bool) -> Vec<u64> {
         let of = |(index, (generation, value)): (usize, &(u32, Option<T>))| {
             value.as_ref().filter(|value| such(value))?;

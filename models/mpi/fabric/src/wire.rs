@@ -1,9 +1,9 @@
-//! Messages between endpoints: words, little-endian, then bytes. The first word has kind, flags, a small
-//! number and a length.
+//! Encoding of messages between endpoints: little-endian words, then bytes. The first word holds kind, flags,
+//! a small number and a length.
 
 use tombolo::{Draft, Message};
 
-/// What this version of the protocol is called: also the first word of an address.
+/// Identifier of this protocol version; also the first word of an address.
 pub(crate) const PROTOCOL: u64 = 0x0000_0002_662d_746f;
 
 /// Flags of the first word.
@@ -12,13 +12,13 @@ pub(crate) mod flag {
     pub(crate) const TAGGED: u8 = 1;
     /// Data for the completion follows.
     pub(crate) const DATA: u8 = 2;
-    /// An operation of the sender follows, which is to be told when the bytes have arrived.
+    /// An operation id of the sender follows, to be acknowledged when the bytes have arrived.
     pub(crate) const ACK: u8 = 4;
     /// The last part of a write.
     pub(crate) const LAST: u8 = 8;
-    /// The result of an atomic operation goes back.
+    /// The previous values of an atomic operation are to be returned.
     pub(crate) const FETCH: u8 = 16;
-    /// Operands to compare with follow those to write.
+    /// The values to compare with follow the operands.
     pub(crate) const COMPARE: u8 = 32;
 }
 
@@ -84,12 +84,12 @@ impl Head {
     }
 }
 
-/// Bytes of a peer that are not a message.
+/// Error for bytes from a peer that are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a peer sent bytes that are not a message of this protocol")]
 pub(crate) struct Malformed;
 
-/// Reads word after word of a message.
+/// Sequential reader of a message.
 pub(crate) struct Reader<'a, 'm> {
     message: &'a Message<'m>,
     at: usize,
@@ -113,16 +113,16 @@ impl<'a, 'm> Reader<'a, 'm> {
         if there { self.word() } else { Ok(0) }
     }
 
-    /// How many bytes follow what was read.
+    /// Returns the number of bytes not read yet.
     #[inline(always)]
     pub(crate) fn rest(&self) -> usize {
         self.message.len() - self.at
     }
 
-    /// Copies bytes of the rest.
+    /// Copies bytes from the unread rest.
     #[inline(always)]
     pub(crate) fn copy(&self, offset: usize, target: &mut [u8]) {
-        // Inside, as callers look at `rest` first; if it were not, the target stays as it is.
+        // In bounds, as callers check `rest` first; otherwise the target would stay unchanged.
         let _ = self.message.read_at(self.at + offset, target);
     }
 
@@ -133,7 +133,7 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 }
 
-/// Writes word after word of a message.
+/// Sequential writer of a message.
 pub(crate) struct Writer<'a, 'd> {
     draft: &'a mut Draft<'d>,
     at: usize,
@@ -147,7 +147,7 @@ impl<'a, 'd> Writer<'a, 'd> {
 
     #[inline(always)]
     pub(crate) fn word(&mut self, word: u64) {
-        // Inside, as the length was counted; otherwise the peer would find a malformed message.
+        // In bounds, as the length was computed; otherwise the peer would reject the message.
         let _ = self.draft.write_u64_le(self.at, word);
         self.at += 8;
     }
@@ -166,19 +166,19 @@ impl<'a, 'd> Writer<'a, 'd> {
     }
 }
 
-/// What goes along with a message to be matched.
+/// Matching information of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Envelope {
     pub(crate) tagged: bool,
     pub(crate) has_data: bool,
     pub(crate) tag: u64,
     pub(crate) data: u64,
-    /// The operation of the sender that is to be told.
+    /// Operation id of the sender to acknowledge.
     pub(crate) ack: Option<u64>,
 }
 
 impl Envelope {
-    /// How many bytes it takes, with the first word.
+    /// Returns the encoded length in bytes, including the first word.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> usize {
         8 + 8 * (usize::from(self.tagged) + usize::from(self.has_data) + usize::from(self.ack.is_some()))
@@ -208,63 +208,63 @@ impl Envelope {
     }
 }
 
-/// Short messages about transfers. They are queued where they find no room.
+/// Short control messages about transfers. They are queued if there is no room.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Control {
     /// The sender's address: the first message of a peer that connected.
     Hello { endpoint: u64, domain: u64 },
-    /// The bytes of an offered message are wanted.
+    /// Requests the bytes of an offered message.
     Accept { theirs: u64, ours: u64, length: u64 },
-    /// What was in a chunk has been copied.
+    /// The contents of a chunk have been copied, so it can be reused.
     Free { chunk: u16 },
-    /// An operation of the peer is over.
+    /// An operation of the peer has completed.
     Done { theirs: u64, status: Status },
-    /// A message of the sender is not to be received any more, unless it has been already.
+    /// Withdraws a message of the sender, unless it has been received already.
     Withdraw { ours: u64 },
-    /// So much of what was sent has been taken up by receives.
+    /// Returns credit for messages that receives have taken.
     Credit { bytes: u64, messages: u64 },
-    /// Chunks lie in this region, which the peer may read.
+    /// Grants the peer read access to the region with the sender's chunks.
     Stage { capability: u64, chunk_bytes: u32, chunks: u16 },
-    /// They can be used, or not.
+    /// Reply to `Stage`: whether the chunks are mapped.
     StageReady { ready: bool },
-    /// Memory of that key is wanted where the sender can reach it by itself.
+    /// Requests direct access to the memory of a key.
     Reach { key: u64 },
-    /// Where that is, or that it is nowhere.
+    /// Reply to `Reach`: location of the next piece, or `None` if direct access is not possible.
     Reachable { key: u64, at: Option<Reachable> },
     /// The result of an atomic operation.
     Result { theirs: u64, bytes: Box<[u8]> },
 }
 
-/// Where registered memory, or the next piece of it, can be reached without its owner.
+/// Location of a piece of registered memory for direct access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reachable {
-    /// The right to the region that it is in.
+    /// Capability for the region that contains it.
     pub(crate) capability: u64,
-    /// Bytes of the region that belong to the right.
+    /// Bytes of the region that the capability covers.
     pub(crate) region_bytes: u64,
-    /// Where in those it begins.
+    /// Offset of the piece within those bytes.
     pub(crate) offset: u64,
-    /// What its first byte is called.
+    /// Address of its first byte for operations.
     pub(crate) base: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub(crate) length: u64,
-    /// It may be read, written.
+    /// Whether the peer may read it, and whether it may write it.
     pub(crate) read: bool,
     pub(crate) write: bool,
-    /// How many pieces follow, in messages of their own.
+    /// Number of pieces that follow, each in a message of its own.
     pub(crate) more: u32,
 }
 
-/// How an operation at a peer went.
+/// Result of an operation at a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Done,
     NoKey,
     NoAccess,
     NoSuchOperation,
-    /// The message is discarded.
+    /// The receiver discarded the message.
     Discarded,
-    /// The message has been taken back by its sender.
+    /// The sender withdrew the message.
     Withdrawn,
 }
 
@@ -287,7 +287,7 @@ impl Status {
 }
 
 impl Control {
-    /// How long it is.
+    /// Returns the encoded length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Control::Free { .. } | Control::StageReady { .. } => 8,
@@ -349,7 +349,7 @@ impl Control {
                 }
             }
             Control::Result { theirs, bytes } => {
-                // As data of the operation, from its beginning on.
+                // Encoded as data of the operation, at offset 0.
                 let words = [Head::new(kind::DATA).word(), *theirs, 0];
                 words.into_iter().for_each(|word| writer.word(word));
                 writer.bytes(bytes);
@@ -357,7 +357,7 @@ impl Control {
         }
     }
 
-    /// Reads one of another kind than those with bytes.
+    /// Decodes a control message. `Result` is not one of the kinds, as it is encoded as data.
     pub(crate) fn read(head: Head, reader: &mut Reader<'_, '_>) -> Result<Control, Malformed> {
         let control = match head.kind {
             kind::HELLO => {

@@ -1,8 +1,8 @@
-//! What libfabric's headers declare, as far as it is needed here: layouts and numbers that have not changed
-//! from 1.17 to 2.5, and what was added at the ends of structures since.
+//! Declarations from libfabric's headers, as far as they are needed: layouts and numbers that have not
+//! changed from 1.17 to 2.5, and fields appended to structures since.
 //!
-//! A structure that a program or libfabric makes is read as far as 1.17 has it. One that is made here has
-//! room behind it for what later versions look at, zero.
+//! Of structures made by a program or by libfabric only the fields of 1.17 are read. Structures made here are
+//! followed by zeroed space for fields of later versions.
 #![allow(non_camel_case_types, reason = "the names are those of the headers")]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -116,7 +116,8 @@ pub(crate) const FI_ETRUNC: c_int = 265;
 pub(crate) const FI_ENOKEY: c_int = 266;
 pub(crate) const FI_ENOAV: c_int = 267;
 
-/// The entry of a call that `fi_getinfo` does not offer. It ignores its arguments, so it fits any signature.
+/// Table entry for a call that `fi_getinfo` does not offer. It ignores its arguments, so it fits any
+/// signature.
 pub(crate) type NotThere = unsafe extern "C" fn() -> isize;
 
 #[repr(C)]
@@ -223,7 +224,7 @@ pub(crate) struct fi_domain_attr {
     pub(crate) max_err_data: usize,
     pub(crate) mr_cnt: usize,
     pub(crate) tclass: u32,
-    /// Since 2.0, as all that follow: not to be read from what a program made.
+    /// Since 2.0, like all that follow: must not be read from a program's structure.
     pub(crate) max_ep_auth_key: usize,
     pub(crate) max_group_id: u32,
     pub(crate) max_cntr_value: u64,
@@ -262,7 +263,7 @@ pub(crate) struct fi_info {
 pub(crate) struct fi_provider {
     pub(crate) version: u32,
     pub(crate) fi_version: u32,
-    /// libfabric's own.
+    /// Reserved for libfabric.
     pub(crate) context: [*mut c_void; 4],
     pub(crate) name: *const c_char,
     pub(crate) getinfo: unsafe extern "C" fn(
@@ -409,7 +410,7 @@ pub(crate) struct fi_ops_av {
     pub(crate) straddr:
         unsafe extern "C" fn(*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char,
     pub(crate) av_set: NotThere,
-    /// Since 2.0, as all that follow.
+    /// Since 2.0, like all that follow.
     pub(crate) insert_auth_key: NotThere,
     pub(crate) lookup_auth_key: NotThere,
     pub(crate) set_user_id: NotThere,
@@ -446,7 +447,7 @@ pub(crate) struct fi_ops_cq {
         unsafe extern "C" fn(*mut fid_cq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }
 
-/// An entry of a queue in the longest format; shorter ones are its beginnings.
+/// Completion queue entry in the longest format; the shorter formats are prefixes of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct fi_cq_tagged_entry {
@@ -563,7 +564,7 @@ pub(crate) struct fi_ops_cm {
     pub(crate) join: NotThere,
 }
 
-/// Messages, tagged or not: untagged ones end before `tag`, and have `context` and `data` in its place.
+/// Untagged message; a tagged one has `tag` and `ignore` before `context` and `data`.
 #[repr(C)]
 pub(crate) struct fi_msg {
     pub(crate) msg_iov: *const iovec,
@@ -764,8 +765,7 @@ pub(crate) struct fi_ops_atomic {
     pub(crate) compwritevalid: unsafe extern "C" fn(*mut fid_ep, c_int, c_int, *mut usize) -> c_int,
 }
 
-/// Sizes as the headers of 1.17 have them on machines of 64 bits, and where the first member lies that was
-/// moved by none.
+/// Checks sizes against the headers of 1.17 on 64-bit machines, and offsets of some members.
 const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<usize>() == 8);

@@ -1,4 +1,4 @@
-//! Operations on numbers in memory of peers.
+//! Atomic operations on memory of peers.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -45,7 +45,7 @@ struct Target {
     context: *mut c_void,
 }
 
-/// Begins an operation. Each vector has as many entries as it says.
+/// Begins an operation. The count of each vector must match its array.
 fn begin(
     ep: *mut fid_ep,
     operands: Numbers,
@@ -60,11 +60,11 @@ fn begin(
     if op.compares() != compares.is_some() || (op == AtomicOp::Read && result.is_none()) {
         return -(FI_EOPNOTSUPP as isize);
     }
-    // SAFETY: the program passes that many entries.
+    // SAFETY: the program passes an array of `numbers.count` entries.
     let span = |numbers: Numbers| unsafe { Span::of_ioc(numbers.iov, numbers.count, datatype.bytes()) };
     let result = result.map(span);
     let (operands, length) = match op {
-        // The result says how many are read.
+        // The length of the result buffer determines how many numbers are read.
         AtomicOp::Read => (Box::default(), result.as_ref().map_or(0, Span::len)),
         _ => {
             let operands = span(operands).to_boxed();
@@ -242,7 +242,7 @@ entries! { fid_ep:
 fn valid(datatype: c_int, op: c_int, count: *mut usize, fits: impl Fn(AtomicOp) -> bool) -> c_int {
     match atomic_limit(datatype, op).filter(|(_, op, _)| fits(*op)) {
         Some((.., limit)) => {
-            // SAFETY: the program passes where the answer goes, or null.
+            // SAFETY: the program passes a valid output pointer or null.
             unsafe {
                 if !count.is_null() {
                     *count = limit;
@@ -254,14 +254,14 @@ fn valid(datatype: c_int, op: c_int, count: *mut usize, fits: impl Fn(AtomicOp) 
     }
 }
 
-/// How many numbers of a type an operation takes at once, if there is such an operation.
+/// Returns the decoded datatype and operation, and the maximum count; `None` for unsupported combinations.
 fn atomic_limit(datatype: c_int, op: c_int) -> Option<(Datatype, AtomicOp, usize)> {
     let datatype = Datatype::of_number(u32::try_from(datatype).ok()?)?;
     let op = AtomicOp::of_number(u32::try_from(op).ok()?)?;
     op.takes(datatype).then(|| (datatype, op, MAX_ATOMIC_BYTES / datatype.bytes()))
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn query_atomic(
     _: *mut fid_domain,
     datatype: c_int,
@@ -274,7 +274,7 @@ pub(crate) unsafe extern "C" fn query_atomic(
     if op.compares() != compares || (op == AtomicOp::Read && flags & FI_FETCH_ATOMIC == 0) {
         return -FI_EOPNOTSUPP;
     }
-    // SAFETY: the program passes where the answer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *attr = fi_atomic_attr { count, size: datatype.bytes() } };
     0
 }

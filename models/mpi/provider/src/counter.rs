@@ -1,4 +1,4 @@
-//! Counters: sums of what the endpoints bound to them have counted.
+//! Counters, which sum the counts of the endpoints bound to them.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -19,13 +19,13 @@ const KINDS: [(u64, CompletionKind); 6] = [
     (FI_REMOTE_WRITE, CompletionKind::RemoteWrite),
 ];
 
-/// A counter that was opened.
+/// An open counter.
 #[repr(C)]
 pub(crate) struct Counter {
     fid: fid_cntr,
     domain: *mut Domain,
     bound: Vec<(*mut Endpoint, u64)>,
-    /// What is added to the sums: what the program set, and what endpoints had counted that are closed.
+    /// Offsets added to the sums: values that the program set, and counts of closed endpoints.
     done: u64,
     failed: u64,
     wait: WaitObject,
@@ -36,14 +36,14 @@ static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 static OPS: fi_ops_cntr =
     fi_ops_cntr { size: size_of::<fi_ops_cntr>(), read, readerr, add, set, wait, adderr, seterr };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
     attr: *mut fi_cntr_attr,
     cntr: *mut *mut fid_cntr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a structure or null.
+    // SAFETY: the program passes a valid structure or null.
     let (events, wait_object) =
         unsafe { attr.as_ref() }.map_or((0, FI_WAIT_UNSPEC), |attr| (attr.events, attr.wait_obj));
     if events != 0 {
@@ -64,29 +64,29 @@ pub(crate) unsafe extern "C" fn open(
         failed: 0,
         wait,
     });
-    // SAFETY: the program passes where the pointer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *cntr = Box::into_raw(opened).cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let closing = object!(fid, Counter);
     if !closing.bound.is_empty() {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Counter>()) });
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     object!(fid, Counter).wait.control(command, argument)
 }
 
-/// What an endpoint has counted of some kinds.
+/// Returns how many operations of some kinds an endpoint has counted.
 fn counted(endpoint: *mut Endpoint, kinds: u64, failed: bool) -> u64 {
     let counts = object!(endpoint, Endpoint).engine.counts();
     let of = |kind| if failed { counts.failed(kind) } else { counts.done(kind) };
@@ -105,7 +105,7 @@ impl Binding for Counter {
 
 impl Counter {
     pub(crate) fn bind(&mut self, endpoint: *mut Endpoint, kinds: u64) {
-        // What was counted before is not this counter's.
+        // Earlier operations do not count.
         let before = (counted(endpoint, kinds, false), counted(endpoint, kinds, true));
         self.done = self.done.wrapping_sub(before.0);
         self.failed = self.failed.wrapping_sub(before.1);
@@ -149,7 +149,7 @@ impl Counter {
                 return -FI_EAVAIL;
             }
             looks += 1;
-            // What is waited for often comes soon.
+            // Spin first: the awaited operation often completes soon.
             if looks < 10_000 && !limit.is_set() {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Counter {
         }
     }
 
-    /// Whether a program may wait for the descriptor.
+    /// Returns whether a program may block on the descriptor.
     pub(crate) fn park(&mut self) -> bool {
         let before = (self.value(false), self.value(true));
         let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|(endpoint, _)| *endpoint));

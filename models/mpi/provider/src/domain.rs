@@ -1,5 +1,5 @@
-//! Domains of libfabric, which have nothing but the name in common with those of a machine; and memory that
-//! is registered with them.
+//! Domains in libfabric's sense, which are unrelated to the domains of a machine, and memory registered with
+//! them.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -12,18 +12,18 @@ use crate::endpoint::{Binding, Endpoint};
 use crate::entry::{fid_ops, given, object};
 use crate::span::Span;
 
-/// A domain that was opened.
+/// An open libfabric domain.
 #[repr(C)]
 pub(crate) struct Domain {
     fid: fid_domain,
     endpoints: Vec<*mut Endpoint>,
     regions: HashMap<u64, (Span, u64, Access)>,
-    /// Keys are given out here.
+    /// Whether the provider chooses the keys.
     gives_keys: bool,
-    /// Peers say addresses as this program has them.
+    /// Whether peers use this program's virtual addresses rather than offsets.
     by_address: bool,
     next_key: u64,
-    /// What was opened on it and not closed yet.
+    /// Number of open objects of this domain.
     pub(crate) users: usize,
 }
 
@@ -49,7 +49,7 @@ impl Domain {
         }
     }
 
-    /// Lets peers of an endpoint reach what is registered.
+    /// Registers the domain's memory with a new endpoint.
     pub(crate) fn add_endpoint(&mut self, added: *mut Endpoint) {
         let engine = &mut object!(added, Endpoint).engine;
         for (key, (memory, base, access)) in &self.regions {
@@ -89,7 +89,7 @@ impl Domain {
     }
 }
 
-/// Memory that was registered.
+/// A memory registration.
 #[repr(C)]
 struct Registration {
     fid: fid_mr,
@@ -99,9 +99,9 @@ struct Registration {
 static REGISTRATION_OPS: fi_ops =
     fi_ops { bind: bind_registration, control: control_registration, ..fid_ops(close_registration) };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close_registration(fid: *mut fid) -> c_int {
-    // SAFETY: what `register` made, which is not used any more.
+    // SAFETY: allocated by `register` and not used afterwards.
     let closed = unsafe { Box::from_raw(fid.cast::<Registration>()) };
     let domain = object!(closed.domain, Domain);
     domain.unregister(closed.fid.key);
@@ -109,13 +109,13 @@ unsafe extern "C" fn close_registration(fid: *mut fid) -> c_int {
     0
 }
 
-/// To an endpoint or a counter, which is not needed here and asked for by nothing that was offered.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Accepts binding to an endpoint or a counter and ignores it: no offered mode requires it.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn bind_registration(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn control_registration(_: *mut fid, command: c_int, _: *mut c_void) -> c_int {
     if command == FI_ENABLE { 0 } else { -FI_ENOSYS }
 }
@@ -134,7 +134,7 @@ fn register(
             registering.users += 1;
             let fid = fid { fclass: FI_CLASS_MR, context, ops: ptr::from_ref(&REGISTRATION_OPS) };
             let made = Registration { fid: fid_mr { fid, mem_desc: ptr::null_mut(), key }, domain };
-            // SAFETY: the program passes where the pointer goes.
+            // SAFETY: the program passes a valid output pointer.
             unsafe { *mr = Box::into_raw(Box::new(made)).cast() };
             0
         }
@@ -142,7 +142,7 @@ fn register(
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn reg(
     domain: *mut fid,
     buf: *const c_void,
@@ -157,7 +157,7 @@ unsafe extern "C" fn reg(
     register(domain, Span::new(buf, len), (access, offset, requested_key), mr, context)
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn regv(
     domain: *mut fid,
     iov: *const iovec,
@@ -174,7 +174,7 @@ unsafe extern "C" fn regv(
     register(domain, memory, (access, offset, requested_key), mr, context)
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn regattr(
     domain: *mut fid,
     attr: *const fi_mr_attr,

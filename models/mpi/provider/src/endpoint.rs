@@ -1,4 +1,4 @@
-//! Endpoints: what they are bound to, and what is set of them.
+//! Endpoints, their bindings and options.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -11,35 +11,35 @@ use crate::entry::{not_there, object};
 use crate::span::Span;
 use crate::yields;
 
-/// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its
-/// peers still read. What is in the slots of a link outlives it.
+/// Maximum time that closing an endpoint takes to send its backlog and to keep chunks that peers still read.
+/// Messages in the slots of a link outlive the endpoint.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long of that it looks without a pause, and the pause between two looks afterwards.
+/// Part of that time spent polling without pauses, and the pause between two polls afterwards.
 const DRAIN_SPIN: Duration = Duration::from_millis(1);
 const DRAIN_PAUSE: Duration = Duration::from_micros(100);
 
-/// An object that endpoints are bound to.
+/// An object that endpoints can be bound to.
 pub(crate) trait Binding {
-    /// The endpoint is closed.
+    /// Removes an endpoint that is being closed.
     fn remove_endpoint(&mut self, endpoint: *mut Endpoint);
 }
 
-/// An endpoint that was opened.
+/// An open endpoint.
 #[repr(C)]
 pub(crate) struct Endpoint {
     pub(crate) fid: fid_ep,
     pub(crate) engine: Engine<ChannelNet, Span>,
-    /// The domain, and what the endpoint is bound to.
+    /// The domain and the objects that the endpoint is bound to.
     pub(crate) bindings: Vec<*mut dyn Binding>,
     pub(crate) has_vector: bool,
     /// Whether completions of sends, and of receives, go to a queue.
     pub(crate) sends_to_queue: bool,
     pub(crate) receives_to_queue: bool,
-    /// Flags of operations that are given none.
+    /// Default flags of operations.
     pub(crate) tx_flags: u64,
     pub(crate) rx_flags: u64,
-    /// Only what asks for a completion has one.
+    /// Whether only operations that request a completion have one.
     pub(crate) selective_sends: bool,
     pub(crate) selective_receives: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) static CM_OPS: fi_ops_cm = fi_ops_cm {
     join: not_there,
 };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let this = fid.cast::<Endpoint>();
     let closing = object!(this, Endpoint);
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     while !closing.engine.is_drained() && begin.elapsed() < DRAIN_TIMEOUT {
         closing.engine.look_aside();
         if !closing.engine.progress() {
-            // Peers that are at work answer at once; for the others there is no need to spin.
+            // Active peers reply at once; there is no need to spin for the others.
             if begin.elapsed() < DRAIN_SPIN {
                 std::thread::yield_now()
             } else {
@@ -85,15 +85,15 @@ pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         }
     }
     for binding in core::mem::take(&mut closing.bindings) {
-        // SAFETY: an object is not closed as long as an endpoint is bound to it.
+        // SAFETY: an object cannot be closed while an endpoint is bound to it.
         unsafe { &mut *binding }.remove_endpoint(this);
     }
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(this) });
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     let endpoint = object!(fid, Endpoint);
     match command {
@@ -105,7 +105,8 @@ pub(crate) unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument:
         }
         FI_GETOPSFLAG | FI_SETOPSFLAG => {
             let flags = argument.cast::<u64>();
-            // SAFETY: the program passes flags, of which the direction says which are meant.
+            // SAFETY: the program passes a valid pointer to flags; the direction in them selects which to
+            // set.
             unsafe {
                 let own = match *flags & (FI_SEND | FI_RECV) {
                     FI_SEND => &mut endpoint.tx_flags,
@@ -124,13 +125,13 @@ pub(crate) unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument:
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     let found = object!(fid, Endpoint).engine.cancel(context.expose_provenance());
     if found { 0 } else { -(FI_ENOENT as isize) }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn getopt(
     fid: *mut fid,
     level: c_int,
@@ -142,7 +143,7 @@ unsafe extern "C" fn getopt(
         return -FI_ENOPROTOOPT;
     }
     let bytes = object!(fid, Endpoint).engine.min_multi_bytes();
-    // SAFETY: the program passes room and how much there is.
+    // SAFETY: the program passes a buffer and its length.
     unsafe {
         if *length < size_of::<usize>() {
             return -FI_ETOOSMALL;
@@ -153,7 +154,7 @@ unsafe extern "C" fn getopt(
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn setopt(
     fid: *mut fid,
     level: c_int,
@@ -173,7 +174,7 @@ unsafe extern "C" fn setopt(
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
     let address = object!(fid, Endpoint).engine.address();
     // SAFETY: the program passes a buffer and its length.
@@ -184,13 +185,13 @@ unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usi
     }
 }
 
-/// Gives a program an address, as far as there is room, and says how long it is.
+/// Copies an address to the program's buffer, truncated to its length, and stores the full length.
 ///
 /// # Safety
 /// `addrlen` points to a length, and `addr` is null or points to that number of bytes.
 pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
     let bytes = address.to_bytes();
-    // SAFETY: the caller's: no more is written than there is room for.
+    // SAFETY: the caller guarantees the buffer; at most its length is written.
     unsafe {
         if !addr.is_null() {
             ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), bytes.len().min(*addrlen));
@@ -200,8 +201,7 @@ pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: 
 }
 
 impl Endpoint {
-    /// Whether an operation that sends, reads or writes has a completion. What has flags of its own is not
-    /// given the others.
+    /// Returns whether a send, read or write has a completion. Explicit flags replace the default ones.
     #[inline]
     pub(crate) fn reports_send(&self, flags: u64) -> bool {
         !self.selective_sends || flags & FI_COMPLETION != 0
@@ -212,7 +212,7 @@ impl Endpoint {
         !self.selective_receives || flags & FI_COMPLETION != 0
     }
 
-    /// Makes progress for a counter. Completions without a queue are dropped.
+    /// Makes progress for a counter. Drops completions that no queue takes.
     pub(crate) fn progress_without_queue(&mut self) {
         if self.engine.progress() {
             yields::found();

@@ -1,4 +1,4 @@
-//! What entries that libfabric calls have in common.
+//! Helpers shared by the functions that libfabric calls.
 
 use core::ffi::{c_int, c_void};
 
@@ -6,13 +6,13 @@ use tombolo_mpi_fabric::{Busy, Failure};
 
 use crate::abi::{self, fi_ops, fid};
 
-/// The entry of a call that is not offered.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Table entry of an unsupported call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn not_there() -> isize {
     -(abi::FI_ENOSYS as isize)
 }
 
-/// The error number of libfabric for a failed operation.
+/// Returns libfabric's error number for a failed operation.
 pub(crate) fn error_number(failure: Failure) -> c_int {
     match failure {
         Failure::Truncated { .. } => abi::FI_ETRUNC,
@@ -27,7 +27,7 @@ pub(crate) fn error_number(failure: Failure) -> c_int {
     }
 }
 
-/// What a call returns that was to begin an operation.
+/// Returns the result code of a call that begins an operation.
 #[inline]
 pub(crate) fn begun(result: Result<(), Busy>) -> isize {
     match result {
@@ -37,7 +37,7 @@ pub(crate) fn begun(result: Result<(), Busy>) -> isize {
     }
 }
 
-/// The general entries of an object that cannot be bound or controlled, and closes by `close`.
+/// Returns the `fid` operations of an object that supports only `close`, not binding or control.
 pub(crate) const fn fid_ops(close: unsafe extern "C" fn(*mut fid) -> c_int) -> fi_ops {
     fi_ops {
         size: size_of::<fi_ops>(),
@@ -50,43 +50,43 @@ pub(crate) const fn fid_ops(close: unsafe extern "C" fn(*mut fid) -> c_int) -> f
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     -abi::FI_ENOSYS
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
     -abi::FI_ENOSYS
 }
 
-/// Entries of a table, all of which get the object that the table is of first.
+/// Defines entries of a function table, which take a pointer to the object as their first argument.
 macro_rules! entries {
     ($object:ty: $(
         $(#[$attribute:meta])*
         fn $name:ident($this:ident $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block
     )*) => {$(
         $(#[$attribute])*
-        // SAFETY: callers keep to what libfabric's manual says of the call.
+        // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
         unsafe extern "C" fn $name($this: *mut $object $(, $argument: $type)*) -> $result $body
     )*};
 }
 
-/// An object by the structure that it begins with.
+/// Dereferences a pointer from libfabric as an object of this crate.
 macro_rules! object {
     ($pointer:expr, $type:ty) => {
-        // SAFETY: libfabric's users pass what the call that opened it returned, which was a box of this type,
-        // until they close it, and from one thread at a time (`FI_THREAD_DOMAIN`). Objects that one call
-        // looks at are different ones, and none is kept by reference beyond it.
+        // SAFETY: libfabric's users pass the pointer that the opening call returned, which is a box of this
+        // type, until they close it, and from one thread at a time (`FI_THREAD_DOMAIN`). The objects that one
+        // call accesses are distinct, and no reference outlives the call.
         unsafe { &mut *$pointer.cast::<$type>() }
     };
 }
 
-/// What a pointer of a program points to.
+/// Dereferences a pointer that the program passed.
 macro_rules! given {
     ($pointer:expr) => {
-        // SAFETY: libfabric's users pass pointers to what the manual says, there for the duration of the
-        // call.
+        // SAFETY: libfabric's users pass pointers to the documented structures, valid for the duration of
+        // the call.
         unsafe { &*$pointer }
     };
 }

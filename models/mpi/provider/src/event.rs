@@ -1,5 +1,5 @@
-//! Event queues. Nothing here takes so long that an event would tell of it; programs put in events of their
-//! own.
+//! Event queues. The provider has no asynchronous operations to report; the queues hold only events that
+//! programs write.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::entry::{fid_ops, object};
 use crate::waiting::{Limit, WaitObject};
 
-/// An event queue that was opened.
+/// An open event queue.
 #[repr(C)]
 pub(crate) struct Events {
     fid: fid_eq,
@@ -21,17 +21,17 @@ static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 
 static OPS: fi_ops_eq = fi_ops_eq { size: size_of::<fi_ops_eq>(), read, readerr, write, sread, strerror };
 
-/// Events of a program that are kept.
+/// Maximum number of queued events.
 const MAX_EVENTS: usize = 65536;
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open(
     _: *mut fid_fabric,
     attr: *mut fi_eq_attr,
     eq: *mut *mut fid_eq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a structure or null.
+    // SAFETY: the program passes a valid structure or null.
     let wait_object = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
     let wait = match WaitObject::open(wait_object) {
         Ok(wait) => wait,
@@ -39,19 +39,19 @@ pub(crate) unsafe extern "C" fn open(
     };
     let fid = fid { fclass: FI_CLASS_EQ, context, ops: ptr::from_ref(&FID_OPS) };
     let opened = Events { fid: fid_eq { fid, ops: ptr::from_ref(&OPS) }, entries: VecDeque::new(), wait };
-    // SAFETY: the program passes where the pointer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *eq = Box::into_raw(Box::new(opened)).cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Events>()) });
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     object!(fid, Events).wait.control(command, argument)
 }
@@ -62,7 +62,7 @@ impl Events {
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn read(
     eq: *mut fid_eq,
     event: *mut u32,
@@ -76,7 +76,8 @@ unsafe extern "C" fn read(
         return -(FI_ETOOSMALL as isize);
     }
     let length = bytes.len();
-    // SAFETY: the program passes where the number goes and a buffer of that length.
+    // SAFETY: the program passes an output pointer or null for the number, and a buffer of at least that
+    // length.
     unsafe {
         if !event.is_null() {
             *event = *number;
@@ -89,13 +90,13 @@ unsafe extern "C" fn read(
     length as isize
 }
 
-/// Events here never fail.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Returns that there is no error event, as events never fail.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn readerr(_: *mut fid_eq, _: *mut c_void, _: u64) -> isize {
     -(FI_EAGAIN as isize)
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len: usize, _: u64) -> isize {
     let events = object!(eq, Events);
     if events.entries.len() >= MAX_EVENTS {
@@ -111,7 +112,7 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len:
     len as isize
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn sread(
     eq: *mut fid_eq,
     event: *mut u32,
@@ -122,7 +123,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     let limit = Limit::of_milliseconds(timeout);
     loop {
-        // SAFETY: the caller's, as of `sread` itself.
+        // SAFETY: the caller upholds the same contract for `sread`.
         let found = unsafe { read(eq, event, buf, len, flags) };
         let left = limit.left();
         if found != -(FI_EAGAIN as isize) || left.is_zero() {
@@ -136,7 +137,7 @@ unsafe extern "C" fn sread(
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn strerror(
     _: *mut fid_eq,
     error: c_int,
@@ -144,6 +145,6 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: the caller's; the queue is not looked at.
+    // SAFETY: the caller passes a valid buffer; the queue pointer is not dereferenced.
     unsafe { crate::queue::strerror(ptr::null_mut(), error, data, buf, len) }
 }

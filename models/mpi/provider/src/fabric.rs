@@ -1,4 +1,4 @@
-//! The fabric: a machine, which is where everything begins.
+//! The fabric, which stands for a machine.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -10,7 +10,7 @@ use crate::event::{self, Events};
 use crate::open;
 use crate::queue::Queue;
 
-/// A fabric that was opened.
+/// An open fabric.
 #[repr(C)]
 pub(crate) struct Fabric {
     pub(crate) fid: fid_fabric,
@@ -28,7 +28,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
     domain2: not_there,
 };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open(
     _: *const fi_fabric_attr,
     fabric: *mut *mut fid_fabric,
@@ -36,25 +36,25 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     let fid = fid { fclass: FI_CLASS_FABRIC, context, ops: ptr::from_ref(&FID_OPS) };
     let opened = Box::new(Fabric { fid: fid_fabric { fid, ops: ptr::from_ref(&OPS), api_version: 0 } });
-    // SAFETY: libfabric passes where the pointer goes.
+    // SAFETY: libfabric passes a valid output pointer.
     unsafe { *fabric = Box::into_raw(opened).cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
     0
 }
 
-/// Whether a program may wait for the descriptors of all of these.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Returns success if the program may block on the descriptors of all given objects.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the program passes `count` pointers to objects.
         let fid = unsafe { *fids.add(index) };
-        // SAFETY: each is the beginning of an object.
+        // SAFETY: every object begins with a `fid`.
         let class = unsafe { (*fid).fclass };
         let idle = match class {
             FI_CLASS_CQ => object!(fid, Queue).park(),

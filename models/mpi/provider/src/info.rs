@@ -1,4 +1,4 @@
-//! What there is to be had: `fi_getinfo`.
+//! Capabilities of the provider: `fi_getinfo`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
@@ -15,33 +15,34 @@ pub(crate) const NAME: &CStr = c"tombolo";
 /// The version of the provider, as libfabric writes versions.
 pub(crate) const VERSION: u32 = 1;
 
-/// Higher than that of any libfabric that is known: a provider must not be older than what its users ask for.
+/// API version, higher than that of any known libfabric: a provider must not be older than the version that
+/// its users request.
 pub(crate) const API_VERSION: u32 = 2 << 16 | 99;
 
-/// The format of addresses, which no other provider uses.
+/// Address format, unique to this provider.
 pub(crate) const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x746f;
 
-/// The protocol of endpoints, which no other provider uses.
+/// Endpoint protocol, unique to this provider.
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x746f;
 
 const KINDS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const DIRECTIONS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
 const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
-/// All that it can do.
+/// All capabilities of the provider.
 pub(crate) const CAPS: u64 = KINDS | DIRECTIONS | REACH | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
 
-/// Capabilities of sending and of receiving.
+/// Capabilities of the transmit and receive sides.
 const TX_CAPS: u64 = KINDS | FI_READ | FI_WRITE | FI_SEND;
 const RX_CAPS: u64 =
     KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
 
-/// Flags that operations may have from the start.
+/// Supported default flags of operations.
 const TX_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE;
 const RX_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 
-/// What is kept in order. A read is not ordered before a later write: its bytes are taken as they are sent.
+/// Supported ordering. A read is not ordered before a later write: its bytes are copied when they are sent.
 const ORDER: u64 = FI_ORDER_RAR
     | FI_ORDER_RAW
     | FI_ORDER_WAW
@@ -52,35 +53,35 @@ const ORDER: u64 = FI_ORDER_RAR
     | FI_ORDER_RMA_WAW
     | FI_ORDER_ATOMIC;
 
-/// The longest message, in bytes: as long as memory can be.
+/// Maximum message length in bytes: that of any memory object.
 pub(crate) const MAX_MESSAGE_BYTES: usize = isize::MAX as usize;
 
-/// Ranges that a message may be in.
+/// Maximum number of memory ranges per message.
 pub(crate) const IOV_LIMIT: usize = 8;
 
-/// Operations that may be under way before one is refused, about.
+/// Approximate number of operations in flight before one is refused.
 const QUEUE: usize = 4096;
 
-/// Objects of a kind that a domain may have. Nothing here knows a limit.
+/// Reported limit of objects of each kind per domain. There is no actual limit.
 const OBJECTS: usize = 65536;
 
-/// How many bytes the tag format that everybody accepts has marked.
+/// Generic tag format (`FI_TAG_GENERIC`), which all programs accept.
 const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// Room behind a structure for what later versions of libfabric look at.
+/// Zeroed space behind a structure for fields of later libfabric versions.
 const SLACK_BYTES: usize = 512;
 
-// SAFETY: these are the C library's, as it declares them.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     fn calloc(count: usize, bytes: usize) -> *mut c_void;
     fn free(pointer: *mut c_void);
     fn strdup(text: *const c_char) -> *mut c_char;
 }
 
-/// The domain that this process is, from its first use on.
+/// Domain of this process, once attached.
 static ATTACHED: Mutex<Option<Domain>> = Mutex::new(None);
 
-/// The domain that this process is, attached if it is not yet.
+/// Returns the domain of this process, attaching it on first use.
 ///
 /// # Errors
 /// As [`Domain::attach`].
@@ -94,16 +95,16 @@ pub(crate) fn attached() -> Result<Domain, tombolo::Error> {
     Ok(domain)
 }
 
-/// Prints why nothing is offered, where libfabric's log level asks for it.
+/// Prints why nothing is offered if libfabric's log level is set.
 fn log(error: &tombolo::Error) {
-    // By libfabric's own variable, not by its function: where it was loaded for itself alone that is not
-    // found.
+    // Reads libfabric's variable instead of calling its log function, which is not found if libfabric was
+    // loaded with local scope.
     if std::env::var_os("FI_LOG_LEVEL").is_some() {
         eprintln!("libfabric:{}:tombolo:core: {error}", std::process::id());
     }
 }
 
-/// What a program asked for, as far as it is looked at. What it left out is 0.
+/// The relevant hints of a program. Fields that it left out are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) caps: u64,
@@ -135,7 +136,7 @@ pub(crate) struct Wish {
     pub(crate) rx_iov_limit: usize,
 }
 
-/// What is given.
+/// Attributes offered to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) caps: u64,
@@ -148,7 +149,7 @@ pub(crate) struct Offer {
     pub(crate) source: [u8; ADDRESS_BYTES],
 }
 
-/// Whether what is asked for can be had, and what is given then.
+/// Matches hints against the provider's capabilities. Returns `None` if they cannot be satisfied.
 pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
     let nothing_else = |asked: u64, there: u64| asked & !there == 0;
     let manual = |progress: c_int| progress != FI_PROGRESS_AUTO;
@@ -194,8 +195,8 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
             caps | implied | REACH
         }
     };
-    // What was called basic has the program's addresses, and keys that are given out; what was called
-    // scalable is all others.
+    // The old "basic" mode means virtual addresses and keys chosen by the provider; "scalable" is the
+    // opposite.
     let mr_mode = match wish.mr_mode {
         FI_MR_BASIC | FI_MR_SCALABLE => wish.mr_mode,
         0 if version < (1 << 16 | 5) => FI_MR_SCALABLE,
@@ -213,13 +214,14 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
     })
 }
 
-/// Reads what a program asked for.
+/// Reads the hints of a program.
 ///
 /// # Safety
-/// `hints` is null or a structure as `fi_allocinfo` makes it, with what it points to.
+/// `hints` is null or points to a structure as made by `fi_allocinfo`, with valid pointers.
 unsafe fn read_wish(hints: *const fi_info) -> Wish {
     let mut wish = Wish::default();
-    // SAFETY: the caller's: each is null or points to its structure, read as far as 1.17 has it.
+    // SAFETY: as the caller guarantees, each pointer is null or points to its structure; only fields of
+    // version 1.17 are read.
     unsafe {
         let Some(hints) = hints.as_ref() else { return wish };
         wish.caps = hints.caps;
@@ -234,7 +236,7 @@ unsafe fn read_wish(hints: *const fi_info) -> Wish {
             wish.contexts = attr.tx_ctx_cnt.max(attr.rx_ctx_cnt);
         }
         if !hints.domain_attr.is_null() {
-            // Not by reference: what 2.0 added may not be there.
+            // Not by reference, as the fields that 2.0 added may be missing.
             let attr = hints.domain_attr;
             wish.threading = (&raw const (*attr).threading).read();
             wish.control_progress = (&raw const (*attr).control_progress).read();
@@ -265,25 +267,25 @@ unsafe fn read_wish(hints: *const fi_info) -> Wish {
     wish
 }
 
-/// Whether a name was asked for that is another.
+/// Returns whether the hints name something other than `own`.
 ///
 /// # Safety
 /// `name` is null or a string.
 unsafe fn is_other(name: *const c_char, own: &CStr) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees a valid string.
     !name.is_null() && unsafe { CStr::from_ptr(name) } != own
 }
 
-/// A zeroed structure that libfabric frees, with room behind it.
+/// Allocates a zeroed structure for libfabric to free, with [`SLACK_BYTES`] behind it.
 ///
 /// # Safety
-/// All zero bytes are a value of it.
+/// All zero bytes must be a valid value of `T`.
 unsafe fn zeroed<T>() -> *mut T {
-    // SAFETY: a plain allocation, of more than the structure takes.
+    // SAFETY: a plain allocation, larger than the structure.
     unsafe { calloc(1, size_of::<T>() + SLACK_BYTES) }.cast()
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -292,14 +294,14 @@ pub(crate) unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    // SAFETY: libfabric passes on what the program made.
+    // SAFETY: libfabric passes on the program's hints.
     let mut wish = unsafe { read_wish(hints) };
     if !node.is_null() && flags & FI_SOURCE == 0 {
         // SAFETY: libfabric passes on a string.
         let text = unsafe { CStr::from_ptr(node) };
         match text.to_str().ok().and_then(Address::parse) {
             Some(address) => wish.dest = Some(address.to_bytes()),
-            // A host by its name has no endpoint.
+            // Host names do not identify an endpoint.
             None => return -FI_ENODATA,
         }
     }
@@ -340,13 +342,13 @@ pub(crate) unsafe extern "C" fn getinfo(
     }
 }
 
-/// The structures that say what is given; `None` when there is no memory.
+/// Builds the structures that describe an offer; `None` if out of memory.
 ///
 /// # Safety
 /// The caller frees them, as `fi_freeinfo` does.
 unsafe fn build(offer: &Offer, fabric_name: &CStr, domain_name: &CStr) -> Option<*mut fi_info> {
-    // SAFETY: all of them are numbers and pointers, of which zero is a value; they are written to only when
-    // they are there.
+    // SAFETY: the structures consist of numbers and pointers, for which zero is valid; they are written only
+    // after the null checks.
     unsafe {
         let info = zeroed::<fi_info>();
         if info.is_null() {
@@ -373,7 +375,7 @@ unsafe fn build(offer: &Offer, fabric_name: &CStr, domain_name: &CStr) -> Option
         }
         i.caps = offer.caps;
         i.addr_format = ADDRESS_FORMAT;
-        // Of this domain, but of none of its endpoints: each is given a number when it is opened.
+        // Names the domain, but no endpoint: each gets its number when it is opened.
         i.src_addr = calloc(1, ADDRESS_BYTES);
         if !i.src_addr.is_null() {
             i.src_addr.cast::<[u8; ADDRESS_BYTES]>().write_unaligned(offer.source);
@@ -391,7 +393,7 @@ unsafe fn build(offer: &Offer, fabric_name: &CStr, domain_name: &CStr) -> Option
         (*i.domain_attr).name = strdup(domain_name.as_ptr());
         let fabric = &mut *i.fabric_attr;
         fabric.name = strdup(fabric_name.as_ptr());
-        // Its name libfabric puts in itself.
+        // libfabric fills in the provider's name.
         fabric.prov_version = VERSION;
         Some(info)
     }
@@ -468,7 +470,7 @@ mod tests {
             Wish { inject_size: INJECT_BYTES + 1, ..Wish::default() },
             Wish { tx_iov_limit: IOV_LIMIT + 1, ..Wish::default() },
             Wish { cq_data_size: 9, ..Wish::default() },
-            // A write after a read is not kept in order.
+            // A write after a read is not ordered.
             Wish { tx_order: 1 << 3, ..Wish::default() },
             Wish { tx_flags: 1 << 30, ..Wish::default() },
         ];

@@ -1,8 +1,8 @@
 //! The provider `tombolo` for libfabric: reliable datagrams between the domains of a machine, for MPI.
 //!
-//! libfabric loads it from the folders of `FI_PROVIDER_PATH` and calls [`fi_prov_ini`]; it reaches everything
-//! else through tables of functions. Arguments of the program are trusted to be as libfabric's manual
-//! requires. Messages of peers are not trusted; `tombolo-mpi-fabric` checks them.
+//! libfabric loads it from the folders of `FI_PROVIDER_PATH` and calls [`fi_prov_ini`]; it calls everything
+//! else through function tables. Arguments of the program are trusted to be as libfabric's manual requires.
+//! Messages of peers are not trusted; `tombolo-mpi-fabric` validates them.
 //!
 //! **Threads.** `FI_THREAD_DOMAIN`: the program calls functions of a libfabric domain, and of the objects
 //! opened on it, from one thread at a time. This crate takes no lock.
@@ -30,10 +30,10 @@ use std::cell::UnsafeCell;
 
 use abi::fi_provider;
 
-/// The structure that libfabric knows the provider by.
+/// Provider structure handed to libfabric.
 struct Provider(UnsafeCell<fi_provider>);
 
-// SAFETY: only libfabric touches it after it was given out, under a lock of its own.
+// SAFETY: after `fi_prov_ini` only libfabric accesses it, under a lock of its own.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
@@ -46,10 +46,10 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
     cleanup,
 }));
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn cleanup() {}
 
-/// What libfabric calls when it has loaded the library.
+/// Entry point that libfabric calls after loading the library. Returns the provider structure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut core::ffi::c_void {
     yields::find();

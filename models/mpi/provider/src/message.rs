@@ -1,4 +1,4 @@
-//! Messages, tagged and not.
+//! Tagged and untagged messages.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -36,7 +36,7 @@ pub(crate) static TAGGED_OPS: fi_ops_tagged = fi_ops_tagged {
     injectdata: tinjectdata,
 };
 
-/// What accompanies the bytes of a message.
+/// Parameters of a message besides its bytes.
 #[derive(Clone, Copy)]
 struct Letter {
     to: u64,
@@ -65,14 +65,14 @@ fn do_send(ep: *mut fid_ep, memory: Span, letter: Letter, flags: u64) -> isize {
     }))
 }
 
-/// A send with the flags of the endpoint.
+/// Sends with the default flags of the endpoint.
 #[inline(always)]
 fn send_plain(ep: *mut fid_ep, memory: Span, letter: Letter) -> isize {
     let flags = object!(ep, Endpoint).tx_flags;
     do_send(ep, memory, letter, flags)
 }
 
-/// A send whose memory the program may use again at once, without a completion.
+/// Sends without a completion; the program may reuse the memory at once.
 #[inline(always)]
 fn send_injected(ep: *mut fid_ep, buf: *const c_void, len: usize, letter: Letter) -> isize {
     let endpoint = object!(ep, Endpoint);
@@ -125,8 +125,8 @@ fn receive_plain(
     do_receive(ep, memory, from, tag, context, flags)
 }
 
-/// The entries of messages that have tags or have none: a tagged one takes a tag, and to receive a tag and
-/// which of its bits to ignore.
+/// Defines the table entries for tagged or untagged messages. Tagged sends take a tag, tagged receives a tag
+/// and a mask of bits to ignore.
 macro_rules! transfers {
     (
         $recv:ident $recvv:ident $send:ident $sendv:ident $inject:ident $senddata:ident $injectdata:ident,
@@ -144,7 +144,7 @@ macro_rules! transfers {
                 ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: u64 $(, $matched: u64)*,
                 context: *mut c_void,
             ) -> isize {
-                // SAFETY: the program passes that many entries.
+                // SAFETY: the program passes an array of `count` entries.
                 let memory = unsafe { Span::of_iov(iov, count) };
                 receive_plain(ep, memory, from, $match, context)
             }
@@ -158,7 +158,7 @@ macro_rules! transfers {
             fn $sendv(
                 ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64 $(, $tag: u64)?, context: *mut c_void,
             ) -> isize {
-                // SAFETY: the program passes that many entries.
+                // SAFETY: the program passes an array of `count` entries.
                 let memory = unsafe { Span::of_iov(iov, count) };
                 send_plain(ep, memory, Letter { to, tag: $sent, data: None, context })
             }
@@ -194,14 +194,14 @@ entries! { fid_ep:
             return -(FI_EBADFLAGS as isize);
         }
         let msg = given!(msg);
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `iov_count` entries.
         let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
         do_receive(ep, memory, msg.addr, None, msg.context, flags)
     }
 
     fn sendmsg(ep, msg: *const fi_msg, flags: u64) -> isize {
         let msg = given!(msg);
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `iov_count` entries.
         let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
         do_send(ep, memory, Letter { to: msg.addr, tag: None, data, context: msg.context }, flags)
@@ -221,14 +221,14 @@ entries! { fid_ep:
             let found = claim && engine.discard_claimed(context);
             return if found { 0 } else { -(FI_EINVAL as isize) };
         }
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `iov_count` entries.
         let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
         do_receive(ep, memory, msg.addr, Some((msg.tag, msg.ignore)), msg.context, flags)
     }
 
     fn tsendmsg(ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
         let msg = given!(msg);
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `iov_count` entries.
         let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
         do_send(ep, memory, Letter { to: msg.addr, tag: Some(msg.tag), data, context: msg.context }, flags)

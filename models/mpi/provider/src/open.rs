@@ -1,4 +1,4 @@
-//! How domains and endpoints are opened, and what endpoints are bound to.
+//! Opening of domains and endpoints, and binding of endpoints.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -34,7 +34,7 @@ static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     endpoint2: not_there,
 };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open_domain(
     _: *mut fid_fabric,
     info: *mut fi_info,
@@ -44,23 +44,23 @@ pub(crate) unsafe extern "C" fn open_domain(
     let info = given!(info);
     let mr_mode = match info.domain_attr.is_null() {
         true => 0,
-        // SAFETY: libfabric's copy of what was given out, which is as long as its own version has it, and not
-        // longer.
+        // SAFETY: libfabric's copy of the structure that `getinfo` returned, with the length of its own
+        // version.
         false => unsafe { (&raw const (*info.domain_attr).mr_mode).read() },
     };
     let fid = fid { fclass: FI_CLASS_DOMAIN, context, ops: ptr::from_ref(&DOMAIN_FID_OPS) };
     let fid = fid_domain { fid, ops: ptr::from_ref(&DOMAIN_OPS), mr: ptr::from_ref(&domain::MR_OPS) };
-    // SAFETY: the program passes where the pointer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *opened = Box::into_raw(Box::new(Domain::new(fid, mr_mode))).cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {
     if object!(fid, Domain).users > 0 {
         return -FI_EBUSY;
     }
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Domain>()) });
     0
 }
@@ -68,26 +68,26 @@ unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {
 static ENDPOINT_FID_OPS: fi_ops =
     fi_ops { bind: bind_endpoint, control: endpoint::control, ..fid_ops(endpoint::close) };
 
-/// Turns off that peers reach memory by themselves, if it is `off`.
+/// Environment variable that disables direct access of peers to registered memory if it is `off`.
 const DIRECT_VARIABLE: &str = "TOMBOLO_MPI_DIRECT";
 
-/// Puts registered memory into a region that peers reach.
+/// Moves registered memory into a region that peers can map.
 fn replace(address: usize, length_bytes: usize, region: &RegionFile) -> bool {
     let start = ptr::with_exposed_provenance_mut(address);
     let length_fits = region.length_bytes() >= length_bytes as u64;
-    // SAFETY: what lies there is memory that the program has registered for peers to reach, which it is to
-    // keep until it closes the registration, and what else is in its first and last page; that it is memory
-    // of the program alone is checked there. The region is new and as long, and its file was found sealed.
+    // SAFETY: the range holds memory that the program registered for peers and must keep until it closes the
+    // registration, and the rest of its first and last page; the callee checks that it is private memory. The
+    // region is new and at least as long, and its file was found sealed.
     length_fits && unsafe { replace_private(start, length_bytes, region, region.offset_bytes()) }.is_ok()
 }
 
-/// Says why a peer cannot be reached. Its transfers fail with an error number, which is all that MPI prints.
+/// Prints why a peer is unreachable. MPI prints only the error number of the failed transfers.
 fn warn(why: &str) {
-    // A standard error that is closed is no reason to fail.
+    // Ignore a closed standard error.
     let _ = writeln!(std::io::stderr(), "tombolo: {why}");
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn open_endpoint(
     domain: *mut fid_domain,
     info: *mut fi_info,
@@ -126,15 +126,15 @@ unsafe extern "C" fn open_endpoint(
     let domain = domain.cast::<Domain>();
     object!(domain, Domain).add_endpoint(opened);
     object!(opened, Endpoint).bindings.push(domain);
-    // SAFETY: the program passes where the pointer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *ep = opened.cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn bind_endpoint(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
     let this = fid.cast::<Endpoint>();
-    // SAFETY: the beginning of an object.
+    // SAFETY: every object begins with a `fid`.
     let class = unsafe { (*to).fclass };
     match class {
         FI_CLASS_AV => {
@@ -166,7 +166,7 @@ unsafe extern "C" fn bind_endpoint(fid: *mut fid, to: *mut fid, flags: u64) -> c
         FI_CLASS_CNTR => {
             let counter = to.cast::<Counter>();
             if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
-                // Transfers that peers do by themselves would not be counted.
+                // Direct accesses of peers would not be counted.
                 object!(this, Endpoint).engine.set_direct(false);
             }
             object!(this, Endpoint).bindings.push(counter);

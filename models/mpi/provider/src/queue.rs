@@ -1,5 +1,5 @@
-//! Completion queues. What is in one lies at the endpoints that are bound to it, and is taken from there;
-//! reading makes them progress.
+//! Completion queues. Completions stay at the bound endpoints until they are read; reading makes the
+//! endpoints progress.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -14,7 +14,7 @@ use crate::entry::{entries, error_number, fid_ops, object};
 use crate::waiting::{Limit, WaitObject};
 use crate::yields;
 
-/// An endpoint by what it is bound for.
+/// A bound endpoint, and which of its completions the queue takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Bound {
     endpoint: *mut Endpoint,
@@ -22,7 +22,7 @@ struct Bound {
     receives: bool,
 }
 
-/// A completion queue that was opened.
+/// An open completion queue.
 #[repr(C)]
 pub(crate) struct Queue {
     fid: fid_cq,
@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     bound: Vec<Bound>,
     entry_bytes: usize,
     wait: WaitObject,
-    /// A wait is to end.
+    /// Whether the current or next wait is to be interrupted.
     signaled: bool,
 }
 
@@ -39,14 +39,14 @@ static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 static OPS: fi_ops_cq =
     fi_ops_cq { size: size_of::<fi_ops_cq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
     attr: *mut fi_cq_attr,
     cq: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a structure or null.
+    // SAFETY: the program passes a valid structure or null.
     let attr = unsafe { attr.as_mut() };
     let (mut format, mut wait_object) = (FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE);
     if let Some(attr) = attr {
@@ -77,24 +77,24 @@ pub(crate) unsafe extern "C" fn open(
         wait,
         signaled: false,
     });
-    // SAFETY: the program passes where the pointer goes.
+    // SAFETY: the program passes a valid output pointer.
     unsafe { *cq = Box::into_raw(opened).cast() };
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let closing = object!(fid, Queue);
     if !closing.bound.is_empty() {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Queue>()) });
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     object!(fid, Queue).wait.control(command, argument)
 }
@@ -133,18 +133,18 @@ impl Queue {
         }
     }
 
-    /// Whether a program may wait for the descriptor: nothing is there, and it will be told of what comes.
+    /// Returns whether a program may block on the descriptor: the queue is empty, and new events wake it.
     pub(crate) fn park(&mut self) -> bool {
         self.progress();
         if !self.is_empty() {
             return false;
         }
         let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|bound| bound.endpoint));
-        // The descriptor may still tell of what happened before.
+        // The descriptor may still be readable because of earlier events.
         parked && self.is_empty() && !self.wait.wait(Duration::ZERO)
     }
 
-    /// Takes up to `count` completions, until one that is an error.
+    /// Takes up to `count` completions, stopping before one with an error.
     #[inline]
     fn take(&mut self, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
         let mut taken = 0;
@@ -162,7 +162,7 @@ impl Queue {
                     }
                     let entry = entry_of(completion);
                     // SAFETY: the program passes room for `count` entries of the queue's format, and for as
-                    // many sources or none. An entry is the beginning of the longest.
+                    // many sources or null. Each format is a prefix of the longest one.
                     unsafe {
                         let to = buf.cast::<u8>().add(taken * self.entry_bytes);
                         ptr::copy_nonoverlapping((&raw const entry).cast(), to, self.entry_bytes);
@@ -219,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// The oldest completion that is an error.
+    /// Takes the oldest completion that is an error.
     fn take_error(&mut self) -> Option<Completion> {
         self.bound.iter().find_map(|bound| {
             let engine = &mut object!(bound.endpoint, Endpoint).engine;
@@ -268,7 +268,7 @@ entries! { fid_cq:
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64) -> isize {
     let Some(completion) = object!(cq, Queue).take_error() else { return -(FI_EAGAIN as isize) };
     let entry = entry_of(&completion);
@@ -277,8 +277,8 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64)
         Failure::Truncated { missing_bytes } => missing_bytes,
         _ => 0,
     };
-    // SAFETY: the program passes room for an entry. Only what 1.17 has of it is written, and its buffer for
-    // more about the error is left as it is, with nothing in it.
+    // SAFETY: the program passes room for an entry. Only the fields that version 1.17 has are written; the
+    // buffer for error data is left unchanged, with length 0.
     unsafe {
         (*buf).op_context = entry.op_context;
         (*buf).flags = entry.flags;
@@ -294,15 +294,15 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64)
     1
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     let queue = object!(cq, Queue);
     queue.signaled = true;
     if queue.wait.wake() { 0 } else { -FI_ENOSYS }
 }
 
-/// What the errors of the provider itself are called: they have the numbers of libfabric.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Describes an error of the provider. Its error numbers are libfabric's.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn strerror(
     _: *mut fid_cq,
     error: c_int,

@@ -1,4 +1,4 @@
-//! Reading and writing memory of peers.
+//! Reads and writes of peers' memory.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -76,13 +76,13 @@ fn read_plain(ep: *mut fid_ep, memory: Span, target: Target) -> isize {
     do_read(ep, memory, target, flags)
 }
 
-/// The memory of a structure and its target, if it has one target of the same length.
+/// Returns the local memory and the target of a message, if it has exactly one target of the same length.
 fn of_message(msg: &fi_msg_rma) -> Option<(Span, Target)> {
     if msg.rma_iov_count != 1 {
         return None;
     }
     let there = given!(msg.rma_iov);
-    // SAFETY: the program passes `iov_count` entries at `msg_iov`.
+    // SAFETY: the program passes an array of `iov_count` entries.
     let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
     let target = Target { peer: msg.addr, address: there.addr, key: there.key, context: msg.context };
     (memory.len() == there.len).then_some((memory, target))
@@ -99,7 +99,7 @@ entries! { fid_ep:
         ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, peer: u64, address: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `count` entries.
         let memory = unsafe { Span::of_iov(iov, count) };
         read_plain(ep, memory, Target { peer, address, key, context })
     }
@@ -121,7 +121,7 @@ entries! { fid_ep:
         ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, peer: u64, address: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
-        // SAFETY: the program passes that many entries.
+        // SAFETY: the program passes an array of `count` entries.
         let memory = unsafe { Span::of_iov(iov, count) };
         write_plain(ep, memory, Target { peer, address, key, context }, None)
     }

@@ -1,4 +1,4 @@
-//! Memory that a program passed in by address.
+//! Memory ranges that a program passes by address.
 
 use core::ffi::c_void;
 
@@ -8,12 +8,12 @@ use crate::abi::{fi_ioc, iovec};
 
 /// Ranges of a program's memory, lent for a transfer or registered.
 ///
-/// The code that makes one vouches for what libfabric's users promise: until the transfer is over or the
-/// registration closed, the ranges stay valid, and no other code uses the memory that is received into.
+/// The code that creates one relies on the contract of libfabric's users: until the transfer completes or the
+/// registration is closed, the ranges stay valid, and no other code accesses memory that is received into.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     first: Range,
-    /// Those after the first, for there mostly is one.
+    /// Further ranges. Most spans have only one, which needs no allocation.
     others: Option<Box<[Range]>>,
     length: usize,
 }
@@ -38,7 +38,7 @@ impl Span {
         Span { first, others, length }
     }
 
-    /// The ranges of a vector of C.
+    /// Creates a span from an array of `iovec`.
     ///
     /// # Safety
     /// `iov` is null or points to `count` entries.
@@ -46,14 +46,14 @@ impl Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
-        // SAFETY: not null, and the caller vouches for `count` entries.
+        // SAFETY: not null, and the caller guarantees `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
         Span::of_ranges(
             entries.iter().map(|entry| Range { address: entry.base.expose_provenance(), length: entry.len }),
         )
     }
 
-    /// The ranges of a vector of numbers, each of `bytes` bytes.
+    /// Creates a span from an array of number vectors, with `bytes` bytes per number.
     ///
     /// # Safety
     /// `iov` is null or points to `count` entries.
@@ -61,7 +61,7 @@ impl Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
-        // SAFETY: not null, and the caller vouches for `count` entries.
+        // SAFETY: not null, and the caller guarantees `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
         Span::of_ranges(entries.iter().map(|entry| Range {
             address: entry.addr.expose_provenance(),
@@ -69,7 +69,7 @@ impl Span {
         }))
     }
 
-    /// The ranges that have bytes in common with a part, cut to it.
+    /// Calls `act` with the parts of the ranges that overlap `length` bytes at `offset`.
     fn each(&self, offset: usize, length: usize, mut act: impl FnMut(Range)) {
         let mut start = 0_usize;
         let end = offset.saturating_add(length);
@@ -106,8 +106,8 @@ impl Memory for Span {
     fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance(range.address);
-            // SAFETY: what the program promised of its memory (see `Span`); the range is not empty, and
-            // inside one of its own.
+            // SAFETY: the program guarantees its memory (see `Span`); the range is not empty, and inside
+            // one of the span's ranges.
             take(unsafe { core::slice::from_raw_parts(address, range.length) });
         };
         if self.others.is_none()
@@ -123,8 +123,8 @@ impl Memory for Span {
     fn each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance_mut(range.address);
-            // SAFETY: as above; what is received into is not used otherwise, and no other slice of it is
-            // alive, as they end with the call that they were given to.
+            // SAFETY: as above; no other code accesses memory that is received into, and no other slice
+            // of it is alive, as slices end with the call that gets them.
             give(unsafe { core::slice::from_raw_parts_mut(address, range.length) });
         };
         if self.others.is_none()
@@ -153,7 +153,7 @@ mod tests {
         let base = memory.as_mut_ptr();
         let at = |offset: usize, len: usize| iovec { base: base.wrapping_add(offset).cast(), len };
         let iov = [at(10, 5), at(50, 0), at(30, 7), at(90, 2)];
-        // SAFETY: four entries, of memory that lives as long as the span.
+        // SAFETY: four entries that point to memory which outlives the span.
         let mut span = unsafe { Span::of_iov(iov.as_ptr(), iov.len()) };
         assert_eq!(span.len(), 14);
         assert_eq!(&*span.to_boxed(), [10, 11, 12, 13, 14, 30, 31, 32, 33, 34, 35, 36, 90, 91]);

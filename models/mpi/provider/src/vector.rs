@@ -1,4 +1,4 @@
-//! Address vectors: addresses by index.
+//! Address vectors, which map indices to addresses.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::{ptr, slice};
@@ -11,7 +11,7 @@ use crate::domain::Domain;
 use crate::endpoint::{Binding, Endpoint, give_address};
 use crate::entry::{fid_ops, not_there, object};
 
-/// An address vector that was opened. An address has one index, however often it was inserted.
+/// An open address vector. An address has one index, no matter how often it was inserted.
 #[repr(C)]
 pub(crate) struct Vector {
     fid: fid_av,
@@ -37,17 +37,17 @@ static OPS: fi_ops_av = fi_ops_av {
     set_user_id: not_there,
 };
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
     attr: *mut fi_av_attr,
     av: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a structure or null, and where the pointer goes.
+    // SAFETY: the program passes a valid structure or null, and a valid output pointer.
     unsafe {
         if let Some(attr) = attr.as_mut() {
-            // A vector that processes share by name is not offered.
+            // Named vectors shared by processes are not supported.
             if !attr.name.is_null() {
                 return -FI_ENOSYS;
             }
@@ -71,20 +71,20 @@ pub(crate) unsafe extern "C" fn open(
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let closing = object!(fid, Vector);
     if !closing.endpoints.is_empty() {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which is not used any more.
+    // SAFETY: allocated by `open` and not used afterwards.
     drop(unsafe { Box::from_raw(fid.cast::<Vector>()) });
     0
 }
 
-/// To an event queue: nothing here is so slow that it would be told later.
-// SAFETY: callers keep to what libfabric's manual says of the call.
+/// Accepts binding to an event queue and ignores it: no operation here is asynchronous.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
@@ -96,7 +96,7 @@ impl Binding for Vector {
 }
 
 impl Vector {
-    /// Lets an endpoint know all addresses.
+    /// Adds all addresses to a new endpoint.
     pub(crate) fn add_endpoint(&mut self, added: *mut Endpoint) {
         let engine = &mut object!(added, Endpoint).engine;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Vector {
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn insert(
     av: *mut fid_av,
     addr: *const c_void,
@@ -155,7 +155,7 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    /// Errors of each address are wanted in an array of numbers.
+    /// Flag that requests an array with the error of each address.
     const FI_SYNC_ERR: u64 = 1 << 58;
     let vector = object!(av, Vector);
     let errors = if flags & FI_SYNC_ERR != 0 { context.cast::<c_int>() } else { ptr::null_mut() };
@@ -179,12 +179,12 @@ unsafe extern "C" fn insert(
     inserted
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut u64, count: usize, _: u64) -> c_int {
     let vector = object!(av, Vector);
-    // Those inserted last go first, so that indexes stay together.
+    // In reverse, so that the indices in use stay contiguous.
     for index in (0..count).rev() {
-        // SAFETY: the program passes `count` indexes.
+        // SAFETY: the program passes `count` indices.
         if !vector.remove(unsafe { *fi_addr.add(index) }) {
             return -FI_EINVAL;
         }
@@ -192,7 +192,7 @@ unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut u64, count: usize, _:
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn lookup(av: *mut fid_av, fi_addr: u64, addr: *mut c_void, addrlen: *mut usize) -> c_int {
     let vector = object!(av, Vector);
     let entry = usize::try_from(fi_addr).ok().and_then(|at| vector.entries.get(at).copied().flatten());
@@ -202,18 +202,18 @@ unsafe extern "C" fn lookup(av: *mut fid_av, fi_addr: u64, addr: *mut c_void, ad
     0
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
+// SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn straddr(
     _: *mut fid_av,
     addr: *const c_void,
     buf: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    // SAFETY: an address of this length lies there.
+    // SAFETY: the program passes an address of this length.
     let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), ADDRESS_BYTES) };
     let text =
         Address::from_bytes(bytes).map_or_else(|| "no address".to_owned(), |address| address.to_string());
-    // SAFETY: the program passes a buffer and its length; the text is cut to it, and ends with a zero.
+    // SAFETY: the program passes a buffer and its length; the text is truncated to it and zero-terminated.
     unsafe {
         if *len > 0 {
             let copied = text.len().min(*len - 1);

@@ -1,4 +1,4 @@
-//! Wait objects: what a program waits on for a completion queue, a counter or an event queue.
+//! Wait objects, on which a program blocks for a completion queue, a counter or an event queue.
 
 use core::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,22 +11,22 @@ use crate::abi::*;
 use crate::endpoint::Endpoint;
 use crate::entry::object;
 
-/// The longest single wait of a program that waits without a limit.
+/// Maximum length of a single wait of a call without a timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A wait object, and the endpoints that wake it.
 pub(crate) struct WaitObject {
     kind: c_int,
-    /// `None` where the program asked for none.
+    /// `None` if the program requested no wait object.
     set: Option<WaitSet>,
     tokens: Vec<(*mut Endpoint, Token)>,
 }
 
 impl WaitObject {
-    /// One of a kind that a program asks for (`FI_WAIT_…`).
+    /// Creates a wait object of the requested kind (`FI_WAIT_…`).
     ///
     /// # Errors
-    /// The number of the error to return.
+    /// The error number to return to the program.
     pub(crate) fn open(kind: c_int) -> Result<Self, c_int> {
         let set = match kind {
             FI_WAIT_NONE => None,
@@ -40,25 +40,25 @@ impl WaitObject {
         Ok(Self { kind, set, tokens: Vec::new() })
     }
 
-    /// Whether there is anything to wait on.
+    /// Returns whether there is anything to wait on.
     pub(crate) fn exists(&self) -> bool {
         self.set.is_some()
     }
 
-    /// What a program asks of the object that this belongs to, with `fi_control`.
+    /// Handles `fi_control` for the object that this belongs to.
     pub(crate) fn control(&self, command: c_int, argument: *mut c_void) -> c_int {
         let answer = match (command, &self.set) {
             (FI_GETWAIT, Some(set)) => set.as_fd().as_raw_fd(),
             (FI_GETWAITOBJ, _) => self.kind,
             _ => return -FI_ENOSYS,
         };
-        // SAFETY: the program passes where the answer goes.
+        // SAFETY: the program passes a valid output pointer.
         unsafe { *argument.cast::<c_int>() = answer };
         0
     }
 
-    /// Has endpoints wake the waiter when something happens. False when something has, or nothing would wake
-    /// it.
+    /// Arms endpoints to wake the waiter. Returns false if something has happened already, or nothing would
+    /// wake it.
     pub(crate) fn park(&mut self, endpoints: impl IntoIterator<Item = *mut Endpoint>) -> bool {
         endpoints.into_iter().all(|endpoint| self.park_one(endpoint))
     }
@@ -69,14 +69,14 @@ impl WaitObject {
         if !self.tokens.iter().any(|(known, _)| *known == endpoint) {
             match set.add_descriptor(&*parked, Interest::Read, Trigger::Level) {
                 Ok(token) => self.tokens.push((endpoint, token)),
-                // Nothing would wake the waiter: better not to wait.
+                // Nothing would wake the waiter, so it must not block.
                 Err(_) => return false,
             }
         }
         true
     }
 
-    /// The endpoint is closed.
+    /// Removes an endpoint that is being closed.
     pub(crate) fn remove(&mut self, endpoint: *mut Endpoint) {
         let Some(set) = &mut self.set else { return };
         self.tokens.retain(|(known, token)| {
@@ -87,18 +87,18 @@ impl WaitObject {
         });
     }
 
-    /// Waits until something happens. False when the time is over, or there is nothing to wait on.
+    /// Waits until something happens. Returns false on timeout, or if there is nothing to wait on.
     pub(crate) fn wait(&mut self, timeout: Duration) -> bool {
         self.set.as_mut().is_some_and(|set| set.wait(timeout).is_ok())
     }
 
-    /// Ends a wait. False where there is nothing to wait on.
+    /// Interrupts a wait. Returns false if there is nothing to wait on.
     pub(crate) fn wake(&self) -> bool {
         self.set.as_ref().map(|set| set.waker().wake()).is_some()
     }
 }
 
-/// How long a call of a program may wait: milliseconds, or without a limit where they are negative.
+/// Timeout of a call, given in milliseconds; negative for none.
 pub(crate) struct Limit {
     limit: Option<Duration>,
     began: Instant,
@@ -109,12 +109,12 @@ impl Limit {
         Self { limit: u64::try_from(timeout).ok().map(Duration::from_millis), began: Instant::now() }
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a timeout.
     pub(crate) fn is_set(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// What is left of the time: how long to wait at once.
+    /// Returns the remaining time, which is the length of the next wait.
     pub(crate) fn left(&self) -> Duration {
         self.limit.map_or(LONG, |limit| limit.saturating_sub(self.began.elapsed()))
     }

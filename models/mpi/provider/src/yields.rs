@@ -1,35 +1,35 @@
-//! Tells the `sched_yield` of ranks (`libtombolo-yield.so`) which looks for messages found some, so that it
-//! does not give away the processor of a rank that has something to do.
+//! Reports polls that found messages to the `sched_yield` of ranks (`libtombolo-yield.so`), so that it does
+//! not yield the processor of a rank that has work.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// What that library counts such looks in.
+/// Symbol of the library's counter of successful polls.
 const NAME: &CStr = c"tombolo_yield_found";
 
-// SAFETY: as the C library declares it.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Null where the process is without that library.
+/// Pointer to the counter; null if the library is not loaded.
 static FOUND: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks for the library among those that the process began with.
+/// Looks up the counter in the libraries loaded at process start.
 pub(crate) fn find() {
     // SAFETY: a null handle is `RTLD_DEFAULT`, and the name ends with a zero.
     let found = unsafe { dlsym(ptr::null_mut(), NAME.as_ptr()) };
     FOUND.store(found.cast(), Ordering::Relaxed);
 }
 
-/// A look has found something.
+/// Counts a poll that found something.
 #[inline]
 pub(crate) fn found() {
-    // SAFETY: null, or the counter of a library that was loaded before the process began, and stays.
+    // SAFETY: null, or the counter of a library that was loaded at process start and is never unloaded.
     if let Some(counter) = unsafe { FOUND.load(Ordering::Relaxed).as_ref() } {
-        // Where several threads count at once one count is lost, which does no harm: then every call of all
-        // of them yields.
+        // If several threads count at once a count may be lost. That is harmless: with several threads
+        // every `sched_yield` yields anyway.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 }

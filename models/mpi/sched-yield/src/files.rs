@@ -1,16 +1,16 @@
-//! `MPI_File_open` in front of MPI's, for jobs whose nodes have no file system in common.
+//! Wrapper of `MPI_File_open` for jobs whose nodes have no common file system.
 //!
-//! `tombolo mpirun` has ROMIO refuse to open files there, by `ROMIO_FSTYPE_FORCE`. For files MPI returns
-//! errors unless a program asks for something else, and ROMIO leaves the handle as it was: a program that
-//! checks nothing then crashes in its first write, without a word. So the reason goes to standard error, and
-//! the handle becomes null, for which MPI refuses every later call.
+//! In such jobs `tombolo mpirun` makes ROMIO refuse to open files, with `ROMIO_FSTYPE_FORCE`. For files MPI
+//! returns errors by default, and ROMIO leaves the handle unchanged: a program without error checks then
+//! crashes in its first write, without a message. So this wrapper prints the reason to standard error and
+//! sets the handle to null, with which MPI rejects every later call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
 use std::ptr;
 use std::sync::Once;
 
-/// What has ROMIO refuse: `panfs: (the reason)`.
+/// Variable that makes ROMIO refuse; its value is `panfs: (the reason)`.
 const REFUSAL: &str = "ROMIO_FSTYPE_FORCE";
 
 const NAME: &CStr = c"MPI_File_open";
@@ -19,25 +19,25 @@ const NAME: &CStr = c"MPI_File_open";
 const NULL: usize = 0;
 const NULL_OF_MPI_ABI: usize = 0x118;
 
-/// An error class that is the same in every MPI.
+/// Error class with the same value in every MPI.
 const MPI_ERR_OTHER: c_int = 15;
 
-/// Handles are integers in one interface and pointers in the other; they are passed on as the registers that
-/// they come in.
+/// Signature of `MPI_File_open`. Handles are integers in one interface and pointers in the other; both are
+/// passed on in full registers.
 type Open = unsafe extern "C" fn(usize, *const c_char, c_int, usize, *mut usize) -> c_int;
 
 const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 const RTLD_LAZY: c_int = 1;
 const RTLD_NOLOAD: c_int = 4;
 
-/// The beginning of `struct dl_phdr_info`.
+/// Prefix of `struct dl_phdr_info`.
 #[repr(C)]
 struct Loaded {
     address: usize,
     name: *const c_char,
 }
 
-// SAFETY: as the C library declares them.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
@@ -47,11 +47,11 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Opens a file as MPI does, and says why not where the job has it refused.
+/// Opens a file with MPI's function, and prints the reason if the job refuses files.
 ///
 /// # Safety
-/// The caller keeps to what MPI says of `MPI_File_open`.
-// SAFETY: the name is MPI's, of the same signature; the call goes on to MPI's own.
+/// The caller upholds MPI's contract of `MPI_File_open`.
+// SAFETY: overrides MPI's symbol with the same signature, and forwards to MPI's function.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is of MPI")]
 pub(crate) unsafe extern "C" fn MPI_File_open(
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn MPI_File_open(
     file: *mut usize,
 ) -> c_int {
     let Some((open, null)) = find_open() else { return MPI_ERR_OTHER };
-    // SAFETY: the caller keeps to what MPI says of it.
+    // SAFETY: the caller upholds MPI's contract.
     let error = unsafe { open(comm, name, mode, info, file) };
     if error != 0
         && let Ok(value) = std::env::var(REFUSAL)
@@ -70,26 +70,26 @@ pub(crate) unsafe extern "C" fn MPI_File_open(
     {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
-            // A standard error that is closed is no reason to fail.
+            // Ignore a closed standard error.
             let _ = writeln!(std::io::stderr(), "tombolo: {reason}");
         });
-        // SAFETY: MPI's caller lends it, for a handle of this size.
+        // SAFETY: the caller passes a pointer to a handle of this size.
         unsafe { file.write(null) };
     }
     error
 }
 
-/// Why a job has files refused, if it has.
+/// Returns the reason in the variable's value, if it has the form that `tombolo mpirun` sets.
 fn reason(value: &str) -> Option<&str> {
     value.strip_prefix("panfs: (")?.strip_suffix(')')
 }
 
-/// MPI's own function, and the null handle of its interface.
+/// Finds MPI's own function, and the null handle of its interface.
 fn find_open() -> Option<(Open, usize)> {
     let libraries = loaded_mpis();
     // SAFETY: the name ends with a zero.
     let next = unsafe { dlsym(RTLD_NEXT, NAME.as_ptr()) };
-    // Python loads MPI beside what the process began with, where `RTLD_NEXT` does not look.
+    // Python loads MPI with local scope after process start, where `RTLD_NEXT` does not find it.
     let found =
         if next.is_null() { libraries.iter().find_map(|library| function_of(library))? } else { next };
     // SAFETY: a function of this name is MPI's, with this signature.
@@ -98,24 +98,24 @@ fn find_open() -> Option<(Open, usize)> {
     Some((open, if is_abi { NULL_OF_MPI_ABI } else { NULL }))
 }
 
-/// The function of a library that is loaded.
+/// Finds the function in a loaded library.
 fn function_of(library: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the path ends with a zero, and nothing is loaded that is not there already.
+    // SAFETY: the path is zero-terminated, and `RTLD_NOLOAD` loads nothing new.
     let handle = unsafe { dlopen(library.as_ptr(), RTLD_LAZY | RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the handle is of a library that is loaded, and is never given back; the name ends with a zero.
+    // SAFETY: the handle is of a loaded library and is never closed; the name is zero-terminated.
     let found = unsafe { dlsym(handle, NAME.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// The paths of libraries in this process whose names are those of an MPI.
+/// Returns the paths of loaded libraries whose names are those of an MPI.
 fn loaded_mpis() -> Vec<CString> {
     /// # Safety
-    /// The loader calls it, with the list that `dl_iterate_phdr` was given.
+    /// Called only by the loader, with the list that was passed to `dl_iterate_phdr`.
     unsafe extern "C" fn note(loaded: *const Loaded, _: usize, data: *mut c_void) -> c_int {
-        // SAFETY: the loader passes what it was given, and an entry whose name ends with a zero.
+        // SAFETY: the loader passes on the list, and an entry with a zero-terminated name.
         let (paths, path) = unsafe { (&mut *data.cast::<Vec<CString>>(), CStr::from_ptr((*loaded).name)) };
         if path.to_string_lossy().contains("/libmpi") {
             paths.push(path.to_owned());
@@ -123,7 +123,7 @@ fn loaded_mpis() -> Vec<CString> {
         0
     }
     let mut paths: Vec<CString> = Vec::new();
-    // SAFETY: the function takes what the loader passes, and the list outlives the call.
+    // SAFETY: the callback has the signature that the loader expects, and the list outlives the call.
     unsafe { dl_iterate_phdr(note, ptr::from_mut(&mut paths).cast()) };
     paths
 }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_program_without_mpi_has_an_error_and_no_crash() {
         let mut file = 7;
-        // SAFETY: without MPI nothing is looked at.
+        // SAFETY: without MPI the arguments are not dereferenced.
         let error = unsafe { MPI_File_open(0, c"name".as_ptr(), 0, 0, &raw mut file) };
         assert_eq!((error, file), (MPI_ERR_OTHER, 7));
     }

@@ -19,31 +19,31 @@ use pace::{Looks, Pace, Processor};
 use tombolo_platform::{thread, time};
 
 thread_local! {
-    /// Nothing until the thread yields, and is counted.
+    /// State of this thread; `None` until it first yields and is counted.
     static THREAD: Cell<Option<Thread>> = const { Cell::new(None) };
 }
 
-/// What is known of a thread that yields.
+/// State of a thread that yields.
 #[derive(Clone, Copy)]
 struct Thread {
     pace: Pace,
     looks: Looks,
-    /// What [`tombolo_yield_found`] was at its last call.
+    /// Value of [`tombolo_yield_found`] at its last call.
     found: u32,
 }
 
-/// Counts looks for messages that found some. The provider for libfabric finds it by its name, and adds to
-/// it; what else carries messages does not, and its ranks then have few looks before they ask.
-// SAFETY: the name is ours alone.
+/// Counts polls that found messages. The libfabric provider looks it up by name and increments it. Other
+/// transports do not, and their ranks poll only a few times before they yield.
+// SAFETY: no other library defines this symbol.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is of C")]
 pub static tombolo_yield_found: AtomicU32 = AtomicU32::new(0);
 
-/// Threads of this process that have yielded so far. If they are several, they wait for each other's locks as
-/// well: the time that a system call takes is the time in which another gets the lock.
+/// Number of threads of this process that have yielded so far. Several threads also wait for each other's
+/// locks: the syscall gives another thread the time to get the lock.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
-/// The one that this thread runs on.
+/// The processor that this thread runs on.
 struct This;
 
 impl Processor for This {
@@ -62,9 +62,9 @@ impl Processor for This {
     }
 }
 
-/// As `sched_yield(2)`, which never fails on Linux: returns 0.
-// SAFETY: the name is the C library's, of the same signature; callers get the same: that others may run
-// before it returns. Nothing else of this process is touched.
+/// Yields like `sched_yield(2)`. Returns 0, as that never fails on Linux.
+// SAFETY: overrides the C library's symbol with the same signature and contract: other threads may run
+// before it returns. It has no other effect on the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> i32 {
     let known = THREAD.try_with(|kept| {
@@ -76,7 +76,7 @@ pub extern "C" fn sched_yield() -> i32 {
         if THREADS.load(Ordering::Relaxed) > 1 {
             This.ask();
         } else if found != thread.found {
-            // There was something to do, and may be more.
+            // The last poll found something, and the next may, too.
             thread.found = found;
             thread.looks.found();
         } else if thread.looks.may_look_again() {
@@ -86,7 +86,7 @@ pub extern "C" fn sched_yield() -> i32 {
         }
         kept.set(Some(thread));
     });
-    // A thread that ends has nothing left to be known by.
+    // The thread is exiting, and its thread-local state is gone.
     if known.is_err() {
         This.ask();
     }

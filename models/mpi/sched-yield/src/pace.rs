@@ -1,40 +1,40 @@
-//! When a thread that waits should ask the kernel to run another thread.
+//! Decides when a waiting thread asks the kernel to run another thread.
 
-/// After this many questions in a row that let no other thread run, the thread is taken to be alone.
+/// Number of consecutive yields without another thread running after which the thread counts as alone.
 const QUESTIONS_IN_VAIN: u32 = 32;
 
-/// Questions in vain are this many times as far apart as one takes, in the long run.
+/// Final interval between fruitless yields, as a multiple of the duration of one.
 const PATIENCE: u64 = 16;
 
-/// At most this long between two questions, so that a thread that is started meanwhile is noticed.
+/// Maximum interval between two yields, so that a thread that becomes runnable is noticed.
 const MAX_GAP_NS: u64 = 50_000;
 
-/// A thread looks at most this many times for a message before it asks: some microseconds, about what it
+/// Maximum number of polls for a message before a thread yields: some microseconds, about the time that it
 /// takes to get the processor back.
 const MAX_LOOKS: u32 = 64;
 
-/// Looks that are tried again after [`WAITS_PER_TRIAL`] waits in which looking was of no use.
+/// Number of polls allowed again on trial, after [`WAITS_PER_TRIAL`] waits without any.
 const TRIAL_LOOKS: u32 = 8;
 const WAITS_PER_TRIAL: u32 = 16;
 
-/// How often a thread looks for what it waits for before it lets others run.
+/// Adaptive number of polls before a thread lets others run.
 ///
-/// A message whose sender runs on another processor comes within some looks, and to let others run meanwhile
-/// costs the turn. One whose sender waits for this processor never comes by looking. So waits that ended by
-/// looking allow more looks, and the others fewer.
+/// A message from a sender on another processor arrives within a few polls, and yielding meanwhile would cost
+/// the time slice. A message from a sender that waits for this processor never arrives by polling. So waits
+/// that ended by polling allow more polls, and the others fewer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
     allowed: u32,
-    /// Looks in vain since something was found.
+    /// Fruitless polls since something was found.
     taken: u32,
-    /// Waits since the last that was allowed any.
+    /// Waits since the last one that was allowed any polls.
     waits: u32,
 }
 
 impl Looks {
     pub(crate) const NEW: Looks = Looks { allowed: MAX_LOOKS, taken: 0, waits: 0 };
 
-    /// Notes that the last look found something: the next wait begins.
+    /// Notes that the last poll found something, which begins the next wait.
     #[inline]
     pub(crate) fn found(&mut self) {
         if self.allowed == 0 {
@@ -49,7 +49,7 @@ impl Looks {
         self.taken = 0;
     }
 
-    /// Notes a look in vain. Whether to look again at once.
+    /// Notes a fruitless poll. Returns whether to poll again at once.
     #[inline]
     pub(crate) fn may_look_again(&mut self) -> bool {
         if self.taken > self.allowed {
@@ -60,33 +60,34 @@ impl Looks {
             return true;
         }
         self.allowed /= 2;
-        // This wait stays one that was too long.
+        // No more polls in this wait.
         self.taken = u32::MAX;
         false
     }
 }
 
-/// What a pace is kept by. Asked for only where it is needed, for each takes a part of what a question does.
+/// Access to the clock and the scheduler. Each call costs a fraction of a yield, so it is made only when
+/// needed.
 pub(crate) trait Processor {
-    /// The time, in nanoseconds.
+    /// Returns the time, in nanoseconds.
     fn now_ns(&self) -> u64;
     /// Lets another thread run, if one wants to.
     fn ask(&self);
-    /// How often this thread has lost its processor so far.
+    /// Returns the number of context switches of this thread so far.
     fn switches(&self) -> u64;
 }
 
-/// What a thread knows of its processor: whether others want it.
+/// Adaptive yield interval of a thread, which depends on whether other threads want its processor.
 ///
-/// While they do, every call asks. After some questions that let no other thread run, the next is put off,
-/// twice as long each time, up to sixteen times what a question takes, until anybody has run in this thread's
-/// place.
+/// While they do, every call yields. After some yields without another thread running, the next one is
+/// deferred, twice as long each time, up to sixteen times the duration of a yield, until another thread has
+/// run in place of this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How long questions are put off; 0 while every call asks.
+    /// Interval between yields; 0 while every call yields.
     gap_ns: u64,
     due_ns: u64,
-    /// Questions since it was looked whether they helped.
+    /// Yields since the last check of the context switches.
     questions: u32,
     switches: u64,
 }
@@ -94,7 +95,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) const NEW: Pace = Pace { gap_ns: 0, due_ns: 0, questions: 0, switches: 0 };
 
-    /// A thread has nothing to do for the moment.
+    /// Called when the thread has nothing to do. Yields if it is time.
     #[inline]
     pub(crate) fn idle(&mut self, processor: &impl Processor) {
         if self.gap_ns == 0 {
@@ -127,11 +128,11 @@ mod tests {
 
     use super::*;
 
-    /// A processor on which a look takes 100 ns and a question 400.
+    /// Simulated processor on which a poll takes 100 ns and a yield 400 ns.
     struct Pretended<F> {
         now_ns: Cell<u64>,
         questions: Cell<u64>,
-        /// Maps the number of questions so far to how often the thread has lost the processor.
+        /// Maps the number of yields so far to the number of context switches.
         switches: F,
     }
 
@@ -140,7 +141,7 @@ mod tests {
             Pretended { now_ns: Cell::new(1), questions: Cell::new(0), switches }
         }
 
-        /// How often it is asked in the time to come.
+        /// Returns the number of yields in the next `length_ns`.
         fn questions_in(&self, pace: &mut Pace, length_ns: u64) -> u64 {
             let (until_ns, before) = (self.now_ns.get() + length_ns, self.questions.get());
             while self.now_ns.get() < until_ns {
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// How often a thread asks in `waits` waits of `looks_a_wait` looks each.
+    /// Returns how often a thread yields in `waits` waits of `looks_a_wait` polls each.
     fn asked(looks: &mut Looks, waits: u32, looks_a_wait: u32) -> u32 {
         let mut asked = 0;
         for _ in 0..waits {
@@ -249,7 +250,7 @@ mod tests {
             processor.0.set(processor.0.get() + MAX_GAP_NS);
         }
         assert_eq!(processor.0.get(), 1 + 200 * (1_000_000 + MAX_GAP_NS), "each call asked");
-        // A clock that goes back, or ends, is no reason to stop.
+        // A clock that goes back or overflows must not stop the yields.
         processor.0.set(u64::MAX - 10);
         pace.idle(&processor);
         pace.idle(&processor);

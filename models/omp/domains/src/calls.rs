@@ -1,7 +1,7 @@
-//! Calls that a process makes for threads of others: a thread for each that is under way.
+//! Calls made on behalf of threads of other processes, each on a thread of its own.
 //!
-//! A call may take for ever, a read from a pipe say, and the first thread of a process has to be there for
-//! all others. So calls wait for a thread that has none, and one is started if there is no such thread.
+//! A call may block without limit, for example a read from a pipe, and the process's first thread must stay
+//! responsive. So an idle thread makes the call, or a new one if there is none.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,18 +11,18 @@ use tombolo_omp_team::primitives::sys;
 
 use crate::request::Request;
 
-/// The threads of this process.
+/// Threads of this process that make calls.
 static CALLS: Threads<&'static Request> = Threads::new();
 
 thread_local!(static ENDS: Cell<bool> = const { Cell::new(false) });
 
-/// Has the calling thread, which makes a call for another, end after that: the C library was asked to cancel
-/// it, which cannot be taken back.
+/// Makes the calling thread, which makes a call for another, end after the call: the C library was asked to
+/// cancel it, and cancellation cannot be revoked.
 pub fn end_thread() {
     ENDS.set(true);
 }
 
-/// What is to be done, and the threads that do it.
+/// Queue of work and the threads that execute it.
 struct Threads<T> {
     state: Mutex<State<T>>,
     entered: Condvar,
@@ -42,10 +42,10 @@ impl<T: Send + 'static> Threads<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something done by a thread that has nothing else to do.
+    /// Queues work for an idle thread, or starts a thread for it.
     ///
     /// # Errors
-    /// What was to be done, if the system has no thread for it.
+    /// Returns the work if the system cannot create a thread for it.
     fn enter(&'static self, work: T, what: fn(T)) -> Result<(), T> {
         let mut state = self.state();
         state.waiting.push_back(work);
@@ -61,14 +61,15 @@ impl<T: Send + 'static> Threads<T> {
     }
 
     fn run(&self, what: fn(T)) {
-        // What a child that it starts has blocked, and a call that a signal interrupts, is as in the program.
+        // The thread needs the program's signal mask: a child that it starts inherits the mask, and signals
+        // must interrupt its calls.
         sys::handle_signals();
         let mut state = self.state();
         loop {
             if let Some(work) = state.waiting.pop_front() {
                 drop(state);
                 what(work);
-                // Whatever is entered has an idle thread, or one of its own.
+                // Queued work always has an idle thread or a new one, so this thread is not needed for it.
                 if ENDS.get() {
                     return;
                 }
@@ -82,7 +83,7 @@ impl<T: Send + 'static> Threads<T> {
     }
 }
 
-/// Makes a call for a thread of another process, without waiting for its end.
+/// Makes a call for a thread of another process, asynchronously.
 pub(crate) fn serve(request: &'static Request) {
     if CALLS.enter(request, Request::serve).is_err() {
         crate::fatal(format_args!(

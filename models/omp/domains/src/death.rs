@@ -1,4 +1,4 @@
-//! How the job ends when the process of a worker has.
+//! End of the job after the death of a worker's process.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use tombolo::{Child, Error, Exit};
 use tombolo_omp_team::primitives::sys;
 use tombolo_pages::{LostAccess, LostPage};
 
-/// How long the machine may take to say how a process ended.
+/// Time within which the machine must report how a process ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The processes of workers, by their numbers less 1.
+/// Processes of workers, at the index of their number minus 1.
 static WORKERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// What the job ends with, once the reason was given; negative before.
+/// Exit status of the job, set when the reason has been printed; negative before.
 static STATUS: AtomicI32 = AtomicI32::new(-1);
 
-/// Notes the process that has the next number.
+/// Registers the process with the next number.
 pub(crate) fn add_worker(child: &Child) {
     WORKERS.lock().unwrap_or_else(PoisonError::into_inner).push(child.clone());
 }
 
-/// Gives the reason for the end of the job, and returns its status.
+/// Prints why the job ends, and returns its exit status.
 pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
     let mut status = 1;
     let say = |reason: std::fmt::Arguments<'_>| {
@@ -48,14 +48,14 @@ pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
     status
 }
 
-/// What a worker does that needs a page which only a process had that died: the program's process knows how
-/// that died, and ends the job and this one.
+/// Handles a worker's access to a page that only a dead process had. The worker waits: the program's process
+/// knows how that process died, and ends the job and this worker.
 pub(crate) fn await_end(_: &LostPage) -> LostAccess {
     LostAccess::Waits
 }
 
-/// Ends the job, which needs such a page. Called by the thread of the program's process that serves pages:
-/// the hub may wait for one too, before or after it gave the reason.
+/// Ends the job, which needs such a page. Called by the thread of the program's process that serves pages.
+/// The hub may be waiting for a lost page too, before or after it printed the reason.
 pub(crate) fn lose(page: &LostPage) -> LostAccess {
     let status = STATUS.load(Ordering::Acquire);
     if status >= 0 {
@@ -66,7 +66,7 @@ pub(crate) fn lose(page: &LostPage) -> LostAccess {
     let child = index.and_then(|index| workers.get(index)).cloned();
     drop(workers);
     match child.map(|child| child.wait(PATIENCE)) {
-        // It ended at once, with pages that the end of the program may need.
+        // It ended without running exit handlers, and took pages with it that those of the program may need.
         Some(Ok(Exit::Exited { status })) => sys::exit_now(i32::from(status)),
         Some(how) => sys::exit_now(explain(&how, &page.node)),
         None => sys::fatal(format_args!(

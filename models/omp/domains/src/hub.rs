@@ -1,4 +1,4 @@
-//! The first thread of the program: it starts domains for workers, watches them, and passes wake-ups on.
+//! The program's first thread: it starts domains for workers, watches them, and forwards wake-ups.
 
 mod ends;
 mod process;
@@ -30,59 +30,58 @@ use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
 use crate::{channel_options, death, fatal, request, sent};
 
-/// How long a worker's process may take until it has everything mapped.
+/// Time within which a worker's process must have mapped everything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often deadlines are looked at.
+/// Interval of deadline checks.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a worker may take to hear that it is to start or wake a thread: its first thread does nothing
-/// else.
+/// Time within which a worker must drain a full channel of requests: its first thread does nothing else.
 const HEARING: Duration = Duration::from_secs(30);
 
-/// Whether the job ends, so that workers that do are no loss.
+/// Set while the job ends, when the end of a worker is expected.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// What identifies an image to its other builds.
+/// Identity that all builds of an image share.
 pub type Image = [u64; 4];
 
-/// A job, as its hub knows it.
+/// State of a job in its hub.
 pub struct Hub {
     domain: Domain,
     program: Program,
     set: WaitSet,
     listener: Listener,
-    /// Where processes connect for pages, where memory is sent in those.
+    /// Listener for page channels, if memory is sent in pages.
     pages: Option<(Token, Listener)>,
     access: Access,
     layout: Layout,
     places: Vec<JobNode>,
     mode: Mode,
     image: Image,
-    /// Whether there are threads that only their own process can wake.
+    /// Whether the job has several wake domains, so that some threads can be woken only by their own process.
     several: bool,
-    /// Whether even processes of the hub's own kernel are such.
+    /// Whether each process is a wake domain of its own, even on the hub's kernel.
     apart: bool,
     root: &'static Root,
     processes: Vec<Process>,
-    /// Connections that have not said yet whose they are.
+    /// Channels whose peer has not sent `Hello` yet.
     unknown: Vec<Token>,
     mapped: Mapped,
     replicas: replicate::Replicas,
     asking: threads::Asking,
 }
 
-/// What workers are started from.
+/// Program that workers are started from.
 enum Program {
-    /// The image that the machine started this domain from.
+    /// Image that the machine started this domain from.
     ThisImage,
-    /// A file.
+    /// File with an image or a program.
     File(std::path::PathBuf),
 }
 
-/// Shares the program's variables and begins a job. Called before `main`, in the thread that the process
-/// began with, once.
+/// Shares the program's variables and begins a job. Called once, before `main`, in the process's initial
+/// thread.
 ///
 /// # Safety
-/// The variables are the program's, and are not used meanwhile.
+/// The variables are the program's and are not in use during the call.
 #[must_use]
 pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
     // SAFETY: the caller says so.
@@ -92,31 +91,31 @@ pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
     }
 }
 
-/// Why a job cannot begin.
+/// Errors of the start of a job.
 #[derive(Debug, thiserror::Error)]
 enum BeginError {
-    /// There is no machine.
+    /// The process could not attach to a machine.
     #[error("workers are domains of a machine: {0}; `tombolo run` starts a program there")]
     Machine(#[from] Error),
-    /// Nodes are not as they are wanted.
+    /// The requested nodes cannot be used.
     #[error(transparent)]
     Place(#[from] place::PlaceError),
-    /// What they need makes no sense.
+    /// `OMP_TOMBOLO_NEEDS` is invalid.
     #[error("OMP_TOMBOLO_NEEDS: {0}")]
     Needs(#[from] NeedsError),
-    /// There is no memory.
+    /// The shared memory cannot be set up.
     #[error(transparent)]
     Memory(#[from] memory::MemoryError),
-    /// The report has no file.
+    /// The report file cannot be opened.
     #[error(transparent)]
     Report(#[from] crate::report::NotGranted),
-    /// The table of nodes does not take one.
+    /// A node cannot be chosen or entered into the table of nodes.
     #[error("{0}")]
     Node(String),
 }
 
-/// The nodes that meet `OMP_TOMBOLO_NEEDS`, the best first: a job whose nodes cannot all share memory has the
-/// first that can.
+/// Returns the nodes that meet `OMP_TOMBOLO_NEEDS`, the best first. A job whose nodes cannot all share memory
+/// takes the first ones that can.
 fn choose_nodes(domain: &Domain, needs: &str) -> Result<Vec<String>, BeginError> {
     let needs: Needs = needs.parse()?;
     let facts = Facts::ask(domain, &needs)?;
@@ -149,9 +148,9 @@ impl Hub {
             Where::Memory { .. } | Where::Window { .. } => None,
         };
         let endpoints = process::Endpoints::new(&listener, pages.as_ref().map(|(_, listener)| listener));
-        // What cannot be started is reported now, not in the middle of the program. And a program passes to a
-        // virtual machine through its window, so it has to be there before the arena takes what room there
-        // is.
+        // Start the workers now, so that failures are reported before the program runs. A virtual machine
+        // also receives the program through its window, which must happen before the arena takes the free
+        // space there.
         let children: Vec<Child> = places[1..]
             .iter()
             .zip(1..)
@@ -159,7 +158,7 @@ impl Hub {
             .collect::<Result<_, _>>()?;
         let memory_of_job = memory::create(&domain, &memory, variables, read.settings.arena);
         let (access, layout) = memory_of_job.inspect_err(|_| {
-            // They would report a job that never began; one that cannot be killed ends when this process
+            // They would report a job that never began. A child that cannot be killed ends when this process
             // does.
             children.iter().for_each(|child| drop(child.kill()));
         })?;
@@ -169,11 +168,11 @@ impl Hub {
         let mode = read.mode;
         let root = start::install(memory::format(layout, &memory), read, send_queue::start);
         exclusive::turn_on(end);
-        // SAFETY: the C library's list, which no other thread looks at yet; the copy stays.
+        // SAFETY: the C library's list, which no other thread accesses yet; the copy is never freed.
         unsafe { words::use_environment(words::copy(root.store, words::environment())) };
         add_nodes(root, &places).map_err(BeginError::Node)?;
-        // In a window the kernel of a virtual machine knows no pages; pages that are sent are each process's
-        // own.
+        // In a window, the kernel of a virtual machine has no `struct page` for the memory, so shared futexes
+        // fail; pages that are sent belong to each process alone.
         let apart = if mapped.sent().is_some() {
             sys::keep_futexes();
             pace::turn_on();
@@ -217,16 +216,16 @@ impl Hub {
         Ok(hub)
     }
 
-    /// The root of the job.
+    /// Returns the root of the job.
     #[must_use]
     pub fn root(&self) -> &'static Root {
         self.root
     }
 
-    /// Runs `main` on a stack of the arena, and does a hub's work meanwhile. What `main` returned.
+    /// Runs `main` on a stack in the arena and serves the job until it returns. Returns the status of `main`.
     ///
     /// # Safety
-    /// The words are those that the C library has for `main`.
+    /// `count` and `words` are the arguments that the C library passes to `main`.
     pub unsafe fn run(mut self, main: Main, count: c_int, words: *mut *mut c_char) -> c_int {
         let store = self.root.store;
         // SAFETY: the caller says so.
@@ -237,7 +236,8 @@ impl Hub {
         loop {
             if let Some(status) = call.status() {
                 if self.mapped.sent().is_some() {
-                    // Workers have pages that the end of the program needs, so they have to be there for it.
+                    // The exit handlers may need pages that only workers have, so the workers must still be
+                    // running.
                     sys::exit(status);
                 }
                 return status;
@@ -246,7 +246,7 @@ impl Hub {
         }
     }
 
-    /// Waits for something to happen, and does what it takes.
+    /// Waits for an event and handles it.
     fn serve(&mut self) {
         match self.set.wait(TICK) {
             Ok(Ready::Woken) => self.grant_wishes(),
@@ -276,7 +276,7 @@ impl Hub {
         }
     }
 
-    /// Starts a process for workers of a node.
+    /// Starts a process for workers on a node.
     fn spawn(&mut self, node: usize) -> Result<(), Error> {
         let number = self.processes.len() + 1;
         if self.mapped.sent().is_some() && number >= sent::PROCESSES {
@@ -291,7 +291,7 @@ impl Hub {
         self.keep(node, child)
     }
 
-    /// Takes a process that was started for workers of a node among those of the job, as the next.
+    /// Registers a started process as the job's next one.
     fn keep(&mut self, node: usize, child: Child) -> Result<(), Error> {
         let number = self.processes.len() + 1;
         let near = !self.apart && self.places[node].kernel == self.places[0].kernel;
@@ -319,7 +319,7 @@ impl Hub {
         }
     }
 
-    /// Takes what came over a channel, and says what there was no room for, if there is now.
+    /// Receives a message from a channel, and sends queued messages if the channel has room again.
     fn hear(&mut self, token: Token) {
         if self.hear_asking(token) {
             return;
@@ -332,7 +332,7 @@ impl Hub {
         match channel.try_recv_into(&mut bytes) {
             Ok(Some(_)) => {}
             Ok(None) => return,
-            // How it ended is heard from the machine.
+            // The machine reports how the process ended.
             Err(_) => {
                 self.set.remove(token);
                 return self.unknown.retain(|unknown| *unknown != token);
@@ -351,7 +351,7 @@ impl Hub {
             (Some(FromWorker::Wake { wake_domain, parkers }), Some(_)) => {
                 self.wake(u32::try_from(wake_domain).unwrap_or(0), parkers);
             }
-            // A peer that is not one of the job's processes.
+            // Not a valid message of one of the job's processes.
             _ => {
                 self.set.remove(token);
                 self.unknown.retain(|unknown| *unknown != token);
@@ -359,7 +359,7 @@ impl Hub {
         }
     }
 
-    /// A process has started and says which it is: it gets what it has to map.
+    /// Handles `Hello`: verifies the process and its image, and sends the memory layout.
     fn welcome(&mut self, token: Token, number: u64, image: Image, records: u64) {
         let peer = self.set.get(token).map(tombolo::Channel::peer);
         let index = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
@@ -398,7 +398,7 @@ impl Hub {
         self.say(index, welcome);
     }
 
-    /// A process has everything mapped: what was to be started in it is.
+    /// Handles `Ready`: starts the threads that wait for the process.
     fn is_ready(&mut self, index: usize, channel: Token) {
         let process = &mut self.processes[index];
         process.state = ProcessState::Ready { channel };
@@ -409,7 +409,7 @@ impl Hub {
         }
     }
 
-    /// Says something to a process, as soon as it has room.
+    /// Queues a message for a process and sends what the channel has room for.
     fn say(&mut self, index: usize, message: FromHub) {
         self.processes[index].outbox.enter(message);
         self.send(index);
@@ -422,14 +422,14 @@ impl Hub {
         }
     }
 
-    /// Starts a worker: in a process that is there for it, or in a new one.
+    /// Starts a worker, in an existing process with room for it or in a new one.
     fn start(&mut self, thread: u64) {
-        // SAFETY: a thread of the job said so, or a worker, which is trusted as one is.
+        // SAFETY: the address comes from a thread of the job or from a worker, which is trusted like one.
         let Some(thread) = (unsafe { (thread as *const Thread).as_ref() }) else { return };
         let node = (thread.node as usize).min(self.places.len() - 1);
         if self.mode == Mode::Hybrid && node == 0 {
             let argument = std::ptr::from_ref(thread).cast_mut().cast();
-            // SAFETY: the stack is new, and a worker takes its record.
+            // SAFETY: the stack is unused, and `worker` expects the address of its record.
             if let Err(text) = unsafe { Stack::of_worker(thread).run(worker::worker, argument) } {
                 fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
             }
@@ -466,12 +466,13 @@ impl Hub {
         self.say(index, message);
     }
 
-    /// Has threads of a wake domain woken, or wakes them where this process can.
+    /// Wakes threads: directly if they are of this process's wake domain, otherwise through a process of
+    /// theirs.
     fn wake(&mut self, wake_domain: u32, parkers: Vec<u64>) {
         if wake_domain == 0 {
             for parker in parkers {
-                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; parkers are
-                // there for ever.
+                // SAFETY: the address comes from a thread of the job or from a worker, which is trusted like
+                // one; parkers are never freed.
                 if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
                     parker.wake_here();
                 }
@@ -485,7 +486,7 @@ impl Hub {
     }
 }
 
-/// Parkers by the wake domains of their threads, as messages carry them.
+/// Groups parkers by wake domain, at most [`PARKERS`] in a group, as messages carry them.
 pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64>)> {
     let mut domains: Vec<(u32, Vec<u64>)> = Vec::new();
     for parker in parkers {
@@ -501,17 +502,17 @@ pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64
     domains
 }
 
-/// Called as the program ends. The machine ends the workers with it.
+/// Records that the program ends. The machine ends the workers with it.
 fn end() {
     ENDING.store(true, Ordering::Release);
 }
 
-/// Enters the nodes into the table that all workers have.
+/// Adds the nodes to the table that all workers share.
 fn add_nodes(root: &'static Root, places: &[JobNode]) -> Result<(), String> {
     let isa = |place: &JobNode| Isa::named(place.isa.name()).unwrap_or(Isa::own());
     let mut host = None;
     for (index, place) in places.iter().enumerate() {
-        // Foreign programs on the host are run by its processors.
+        // Foreign programs on the host are emulated on the host's processors.
         let runs_on = (place.kernel == Kernel::Host).then_some(host).flatten();
         let about = About {
             name: &place.name,
@@ -532,8 +533,8 @@ fn add_nodes(root: &'static Root, places: &[JobNode]) -> Result<(), String> {
     Ok(())
 }
 
-/// What workers are started from where the machine did not start the program: the image beside it, or the
-/// program itself.
+/// Returns the file that workers are started from if the machine did not start the program: the image next to
+/// it, or the program itself.
 fn program_file() -> std::path::PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let mut image = program.clone();

@@ -1,4 +1,5 @@
-//! The memory of a team: one region that all workers share, or pages that are sent between nodes without one.
+//! Memory of a team: one region that all workers share, or pages that are sent between nodes without common
+//! memory.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,50 +13,50 @@ use crate::message::Layout;
 use crate::place::Where;
 use crate::sent::{self, Ranges};
 
-/// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on
-/// either processor, and within the 39 bits that the smallest of address spaces have.
+/// Address of the arena in every worker: far from where programs, heaps and the system's own mappings lie on
+/// either processor, and within the 39 bits of the smallest address spaces.
 const ARENA: u64 = 0x20_0000_0000;
-/// What an arena has at most where nothing is said.
+/// Default size limit of an arena, in bytes.
 const LARGEST: u64 = 64 << 30;
-/// The same where a worker is emulated: qemu-user keeps 24 bytes for each page of what is mapped, so that 64
-/// GiB take each worker 384 MiB and half a second at its start.
+/// Default size limit where a worker is emulated: qemu-user keeps 24 bytes for each mapped page, so that 64
+/// GiB cost each worker 384 MiB and half a second at its start.
 const LARGEST_EMULATED: u64 = 4 << 30;
-/// What an arena has at least.
+/// Minimum size of an arena, in bytes.
 const LEAST: u64 = 16 << 20;
-/// What an arena of pages has where nothing is said: each process keeps some 130 bytes for each page.
+/// Default size of an arena that is sent in pages: each process keeps some 130 bytes for each page.
 const LARGEST_SENT: u64 = 256 << 20;
-/// Pages may be that large.
+/// Largest page size that a node may have.
 const PAGE: u64 = 64 << 10;
 
-/// Where an image has its variables.
+/// Address range of an image's variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Variables {
-    /// The first byte.
+    /// Address of the first byte.
     pub start: usize,
-    /// The first byte behind them.
+    /// Address behind the last byte.
     pub end: usize,
 }
 
 impl Variables {
-    /// What they take of the memory that workers share.
+    /// Size of the variables in the shared memory, rounded up to whole pages.
     fn length_bytes(self) -> u64 {
         ((self.end - self.start) as u64).next_multiple_of(PAGE)
     }
 }
 
-/// What is wrong with the memory that workers are to share.
+/// Error of setting up the memory that workers share.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The machine does not give as much.
+    /// The machine cannot provide that much memory.
     #[error(
         "the arena cannot be had, {bytes} bytes of memory that all workers reach: {source}; OMP_TOMBOLO_ARENA={smaller_mib}M makes it smaller"
     )]
     NoRoom {
-        /// How much.
+        /// Size that was requested.
         bytes: u64,
-        /// What may be had instead.
+        /// Smaller size to suggest.
         smaller_mib: u64,
-        /// The reason.
+        /// Cause reported by the machine.
         source: Error,
     },
     /// The window is too small.
@@ -63,44 +64,45 @@ pub enum MemoryError {
         "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window_mib` in the machine file makes it larger, and OMP_TOMBOLO_MEMORY=pages needs none"
     )]
     SmallWindow {
-        /// To which node.
+        /// Node that the window leads to.
         node: String,
-        /// How much is left.
+        /// Free bytes in the window.
         left_bytes: u64,
-        /// How much it takes.
+        /// Fewest bytes needed.
         least_bytes: u64,
     },
-    /// Something else is at the arena's address.
+    /// The arena's address range is already occupied.
     #[error("the arena cannot lie at {address:#x}, as something else does")]
     Taken {
-        /// That address.
+        /// Address of the arena.
         address: u64,
     },
-    /// A node cannot have pages that are sent.
+    /// A node does not support pages that are sent.
     #[error("memory cannot be sent in pages here: {0}")]
     Sent(#[from] tombolo_pages::Error),
     /// A system call that finds a page absent would fail.
     #[error("memory cannot be sent in pages here: {}", Unavailable::Forbidden)]
     UserModeOnly,
-    /// The system does not map it.
+    /// The system cannot map the memory.
     #[error("what is shared cannot be mapped: {0}")]
     Map(#[from] std::io::Error),
-    /// The machine does not let this program have it.
+    /// The machine denied the request.
     #[error(transparent)]
     Machine(#[from] Error),
 }
 
-/// What a process reaches the memory of its job by.
+/// How a process accesses the memory of its job.
 pub enum Access {
-    /// A region that all share.
+    /// Region that all processes share.
     Region(Capability),
-    /// Pages, in the process that begins the job, to which all are sent when they are asked for.
+    /// Pages, in the process that begins the job and serves them to the others.
     Center,
     /// Pages, in any other process of the job.
     Around(sent::Center),
 }
 
-/// Makes the region of a new job, unless its memory is sent in pages.
+/// Creates the region of a new job, unless its memory is sent in pages. `asked` is the arena's size in bytes,
+/// 0 for the default.
 ///
 /// # Errors
 /// [`MemoryError`].
@@ -143,12 +145,12 @@ pub fn create(
     }
 }
 
-/// How large an arena can be in what is left of a window, as channels need some of it.
+/// Returns the largest arena that fits into the free bytes of a window; channels need an eighth of it.
 fn most(left_bytes: u64, variables_bytes: u64) -> u64 {
     (left_bytes / 8 * 7).saturating_sub(variables_bytes)
 }
 
-/// How large an arena is to be.
+/// Chooses the size of the arena, in bytes.
 fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryError> {
     let span = SPAN as u64;
     if asked > 0 {
@@ -160,7 +162,7 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
         Where::Pages => return Ok(LARGEST_SENT),
         Where::Window { node, left_bytes } => (node, *left_bytes),
     };
-    // Channels need room too, and other jobs, which may have left less.
+    // Leave room for channels and for other jobs. An earlier job may have left less than half.
     let room = (left_bytes / 2).saturating_sub(variables_bytes) / span * span;
     if most(left_bytes, variables_bytes) >= LEAST {
         return Ok(room.max(LEAST));
@@ -169,7 +171,7 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
     Err(MemoryError::SmallWindow { node, left_bytes, least_bytes })
 }
 
-/// What is mapped of a job. It stays for as long as the process does.
+/// Mapped memory of a job. It stays mapped until the process ends.
 #[derive(Debug)]
 pub struct Mapped {
     memory: Memory,
@@ -183,13 +185,13 @@ enum Memory {
 }
 
 impl Mapped {
-    /// Where each part of the job's memory lies.
+    /// Addresses and sizes of the parts of the job's memory.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The pages, where memory is sent.
+    /// Page ranges, if the memory is sent in pages.
     #[must_use]
     pub fn sent(&self) -> Option<&Ranges> {
         match &self.memory {
@@ -198,13 +200,14 @@ impl Mapped {
         }
     }
 
-    /// Maps what all share, in place of whatever is in a range of it.
+    /// Maps the shared memory at a range again, replacing the current mapping.
     ///
     /// # Errors
-    /// The system's; memory that is sent in pages cannot be mapped otherwise.
+    /// The system's error, or `InvalidInput` for memory that is sent in pages and for a range outside the
+    /// job's memory.
     ///
     /// # Safety
-    /// The range is of pages of the job, and what is there now is the same.
+    /// The range consists of whole pages of the job, and the current mapping has the same contents.
     pub unsafe fn map_again(&self, begin: usize, length: usize) -> std::io::Result<()> {
         let (Some(offset), Memory::Region(file)) = (self.layout.offset_of(begin as u64), &self.memory) else {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -214,8 +217,8 @@ impl Mapped {
     }
 }
 
-/// Maps the arena, and the program's variables in place of the process's own; `bring` is for the first
-/// process, which brings the values that they have.
+/// Maps the arena, and the program's variables in place of the process's own. `bring` is set in the first
+/// process, whose values of the variables become the shared ones.
 ///
 /// # Errors
 /// [`MemoryError`].
@@ -265,10 +268,10 @@ unsafe fn map_region(
     unsafe { exclusive::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)? };
     if variables_length > 0 {
         if bring {
-            // SAFETY: they are there, and are not in use.
+            // SAFETY: the variables are mapped and not in use.
             unsafe { exclusive::copy_to(descriptor, offset, variables_address, variables_length)? };
         }
-        // SAFETY: the caller says that they are not in use, and the file has what they are.
+        // SAFETY: the caller guarantees that they are not in use, and the file has the same contents.
         unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
     }
     Ok(file)
@@ -279,12 +282,12 @@ pub(crate) fn length(bytes: u64) -> Result<usize, MemoryError> {
         .map_err(|_| MemoryError::Map(std::io::Error::other("it is longer than this processor can")))
 }
 
-/// Makes the store of a new job in its arena.
+/// Formats the arena of a new job as its store.
 #[must_use]
 pub fn format(layout: Layout, place: &Where) -> &'static Store {
     let length = |bytes| usize::try_from(bytes).unwrap_or(0);
-    // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and not in
-    // use yet.
+    // SAFETY: this process created the region and mapped the arena: it is zeroed, aligned, and not in use
+    // yet.
     let store = unsafe { Store::format(layout.arena as *mut u8, length(layout.arena_bytes)) };
     if let Where::Window { left_bytes, .. } = place {
         store.set_most(length(most(*left_bytes, layout.variables_bytes).max(LEAST)));
@@ -304,7 +307,7 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         assert_eq!((of(64), of(36)), (Ok(31), Ok(17)));
-        // A second job beside one that has half.
+        // A second job next to one that took half.
         assert_eq!((of(32), of(20)), (Ok(16), Ok(16)));
         assert!(of(16).is_err_and(|text| text.contains("`window_mib` in the machine file")));
     }

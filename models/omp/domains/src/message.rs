@@ -1,123 +1,124 @@
-//! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says
-//! what it is.
+//! Messages between the hub and its workers: little-endian 64-bit words, the first of which is the message
+//! type.
 
 use crate::outbox::Message;
 
-/// What a worker says.
+/// Message from a worker to the hub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromWorker {
-    /// It has started.
+    /// The worker process has started.
     Hello {
-        /// Which it is, of those that the hub started.
+        /// Number of the process, assigned by the hub.
         number: u64,
-        /// What identifies its image.
+        /// Identity of its image.
         image: [u64; 4],
-        /// What the records of its run-time look like.
+        /// Fingerprint of the layout of its run-time's records.
         records: u64,
     },
-    /// It has everything mapped, and waits.
+    /// The process has mapped all memory and waits for requests.
     Ready,
-    /// One of its threads wants a worker started.
+    /// A thread of the process requests the start of a worker.
     Start {
-        /// The worker's record.
+        /// Address of the worker's record.
         thread: u64,
     },
-    /// One of its threads wants data replicated, or shared again.
+    /// A thread of the process made a request.
     Ask {
-        /// The request's record.
+        /// Address of the request's record.
         request: u64,
     },
-    /// It has done as it was told.
+    /// The process has replicated data, or shared it again.
     Replicated {
-        /// The request's record; 0 where no thread waits for it.
+        /// Address of the request's record; 0 if no thread waits for it.
         request: u64,
-        /// The system's number of an error, or 0.
+        /// Errno value, or 0.
         error: u64,
     },
-    /// It has measured how long its threads have had a processor.
+    /// The process has measured the processor times of its threads.
     Measured {
-        /// As the hub has numbered that.
+        /// Number of the hub's request.
         number: u64,
     },
-    /// Threads of another wake domain are to be woken.
+    /// Wakes threads of another wake domain.
     Wake {
-        /// That wake domain.
+        /// Wake domain of the threads.
         wake_domain: u64,
-        /// Where they sleep: [`PARKERS`] at most.
+        /// Addresses of their parkers, [`PARKERS`] at most.
         parkers: Vec<u64>,
     },
 }
 
-/// What the hub says.
+/// Message from the hub to a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromHub {
-    /// What to map.
+    /// Describes the memory to map.
     Welcome {
-        /// The capability to the region with everything that is shared; `None` where it is sent in pages.
+        /// Capability to the region with all shared memory; `None` if it is sent in pages.
         capability: Option<u64>,
-        /// What is mapped where.
+        /// Addresses and sizes of the mappings.
         layout: Layout,
-        /// Where the root of the job is.
+        /// Address of the job's root.
         root: u64,
-        /// The wake domain that the worker is of.
+        /// Wake domain of the worker.
         wake_domain: u64,
-        /// Whether there are several domains.
+        /// Whether the job has several wake domains.
         several: bool,
     },
-    /// A thread is to be started.
+    /// Starts a thread.
     Start {
-        /// Its record.
+        /// Address of the thread's record.
         thread: u64,
-        /// Its stack.
+        /// Address of its stack.
         stack: u64,
-        /// How long that is.
+        /// Length of the stack, in bytes.
         length: u64,
     },
-    /// Threads are to be woken.
+    /// Wakes threads of the process.
     Wake {
-        /// Where they sleep: [`PARKERS`] at most.
+        /// Addresses of their parkers, [`PARKERS`] at most.
         parkers: Vec<u64>,
     },
-    /// A call is to be made for a thread of another process.
+    /// Makes a call for a thread of another process.
     Call {
-        /// The request's record.
+        /// Address of the request's record.
         request: u64,
     },
-    /// The processor times of its threads are to be written into their records.
+    /// Writes the processor times of the process's threads into their records.
     Measure {
-        /// What the answer has.
+        /// Number that the reply repeats.
         number: u64,
-        /// The process's node, by its number in the job.
+        /// Number of the process's node in the job.
         node: u64,
     },
-    /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
+    /// Makes pages private to the process and read-only, or shares them again.
     Replicate {
-        /// The request's record; 0 where no thread waits for it.
+        /// Address of the request's record; 0 if no thread waits for it.
         request: u64,
-        /// Where the data begins.
+        /// Address of the data.
         begin: u64,
-        /// How many bytes it has.
+        /// Length of the data, in bytes.
         bytes: u64,
-        /// Whether it is to be shared again.
+        /// Whether to share the data again.
         again: bool,
     },
 }
 
-/// Where a job has what its workers share: one region, first the program's variables, then the arena.
+/// Layout of the memory that a job's workers share: one region, first the program's variables, then the
+/// arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Where the program's variables begin.
+    /// Address of the program's variables.
     pub variables: u64,
-    /// How many bytes they are, in whole pages.
+    /// Size of the variables in bytes, whole pages.
     pub variables_bytes: u64,
-    /// Where the arena begins.
+    /// Address of the arena.
     pub arena: u64,
-    /// How many bytes it has.
+    /// Size of the arena, in bytes.
     pub arena_bytes: u64,
 }
 
 impl Layout {
-    /// Where an address is in the region, if it is of what workers share.
+    /// Returns the offset of an address in the region, or `None` if the address is not in shared memory.
     #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         let (variable, block) = (address.wrapping_sub(self.variables), address.wrapping_sub(self.arena));
@@ -140,10 +141,10 @@ const CALL: u64 = 9;
 const MEASURE: u64 = 10;
 const MEASURED: u64 = 11;
 
-/// How many threads a message wakes at most.
+/// Maximum number of threads that one message wakes.
 pub const PARKERS: usize = 8;
 
-/// The longest message, in bytes.
+/// Length of the longest message, in bytes.
 pub const LONGEST: usize = 80;
 
 fn encode(words: impl AsRef<[u64]>) -> Vec<u8> {
@@ -160,7 +161,7 @@ fn is_few(parkers: &[u64]) -> bool {
     (1..=PARKERS).contains(&parkers.len())
 }
 
-/// Has one message wake those of a later one too, if it has room for them.
+/// Merges the parkers of a later message into an earlier one. Returns `false` if they do not fit.
 fn absorb(parkers: &mut Vec<u64>, later: &[u64]) -> bool {
     let more: Vec<u64> = later.iter().copied().filter(|parker| !parkers.contains(parker)).collect();
     let fits = parkers.len() + more.len() <= PARKERS;
@@ -198,7 +199,7 @@ impl Message for FromWorker {
 }
 
 impl FromWorker {
-    /// From bytes, if they are such a message.
+    /// Decodes a message; `None` if the bytes are invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Some(match decode(bytes)?[..] {
@@ -253,7 +254,7 @@ impl Message for FromHub {
 }
 
 impl FromHub {
-    /// From bytes, if they are such a message.
+    /// Decodes a message; `None` if the bytes are invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Some(match decode(bytes)?[..] {

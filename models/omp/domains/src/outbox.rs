@@ -1,7 +1,7 @@
-//! What a side has to say and the other has had no room for yet.
+//! Queue of messages that the peer's channel had no room for.
 //!
-//! The hub and its workers never wait for room. A side that waits does not receive meanwhile, and with both
-//! directions full each would wait for the other until one of them gives up.
+//! The hub and its workers never block on a full channel. A side that blocks does not receive, so with both
+//! directions full each would wait for the other until one of them times out.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use tombolo::{Error, Interest, Token, WaitSet};
 
 /// A message from one side to the other.
 pub trait Message {
-    /// As it is sent.
+    /// Encodes the message for sending.
     fn encode(&self) -> Vec<u8>;
 
-    /// Takes up what is said after it, if one message can say both.
+    /// Merges a later message into this one if possible; returns whether it did.
     fn absorb(&mut self, later: &Self) -> bool;
 }
 
-/// Messages that wait for room, in their order.
+/// Messages waiting for room in the channel, in FIFO order.
 #[derive(Debug)]
 pub struct Outbox<M> {
     messages: VecDeque<M>,
-    /// When there was no room for the first of them.
+    /// Time at which the first of them found no room.
     full: Option<Instant>,
 }
 
@@ -39,22 +39,22 @@ impl<M: Message> Outbox<M> {
         }
     }
 
-    /// Whether there is nothing left to say.
+    /// Returns whether no message is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// For how long there has been no room.
+    /// Returns how long the channel has been full.
     #[must_use]
     pub fn full_for(&self) -> Duration {
         self.full.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Sends what there is room for, and has the set tell when there is more.
+    /// Sends queued messages while there is room, and makes the wait set report when there is room again.
     ///
     /// # Errors
-    /// The end of the peer.
+    /// Errors of the channel, such as the end of the peer.
     pub fn send(&mut self, set: &mut WaitSet, channel: Token) -> Result<(), Error> {
         let was_full = self.full.is_some();
         self.drain(|message| match set.try_send(channel, message) {
@@ -68,7 +68,7 @@ impl<M: Message> Outbox<M> {
         Ok(())
     }
 
-    /// Hands messages over until one finds no room.
+    /// Passes messages to `send` until it reports that there is no room.
     fn drain<E>(&mut self, mut send: impl FnMut(&[u8]) -> Result<bool, E>) -> Result<(), E> {
         while let Some(message) = self.messages.front() {
             if !send(&message.encode())? {

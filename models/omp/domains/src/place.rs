@@ -1,4 +1,4 @@
-//! Which nodes a job has workers on, and where the memory is that they share.
+//! Selection of a job's nodes and of the memory that its workers share.
 
 use std::fmt;
 
@@ -7,106 +7,106 @@ use tombolo::{Isa, NodeId};
 use tombolo_omp_team::job::env::Memory;
 use tombolo_omp_team::primitives::nodes::Named;
 
-/// Whose kernel programs of a node run on.
+/// Kernel that programs of a node run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kernel {
-    /// That of the host.
+    /// The host's kernel.
     Host,
-    /// One of its own, behind a window.
+    /// A virtual machine's own kernel, named after its node.
     Virtual(String),
 }
 
-/// A node of the job.
+/// Node that takes part in the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What it runs.
+    /// Instruction set of the node.
     pub isa: Isa,
-    /// Its kernel.
+    /// Kernel of the node.
     pub kernel: Kernel,
-    /// Its processors.
+    /// Number of its processors.
     pub processors: u32,
-    /// Threads that it may have at most; 0 for as many as are wanted.
+    /// Maximum number of threads on the node; 0 for no limit.
     pub threads: u32,
 }
 
-/// Where the memory of a job is.
+/// Kind of memory that a job's workers share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Where {
-    /// In memory of the one kernel that all are on.
+    /// Memory of the one kernel that all nodes run on.
     Memory {
-        /// Whether an emulator runs some of them.
+        /// Whether some of the nodes are emulated.
         emulated: bool,
     },
-    /// In a window.
+    /// Memory in a window.
     Window {
-        /// Its name: that of a node for the window to it.
+        /// Name of the window; for a window to one node, the node's name.
         node: String,
-        /// What is left of it, in bytes.
+        /// Free space in the window, in bytes.
         left_bytes: u64,
     },
-    /// In pages that each node has in memory of its own, and that are sent by messages.
+    /// Pages in each node's own memory, sent in messages.
     Pages,
 }
 
-/// Why a job cannot have its nodes.
+/// Errors of the selection of nodes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The machine has no node of that name.
+    /// The machine has no node with that name.
     #[error("OMP_TOMBOLO_NODES: unknown node {name}; the machine has {known}")]
     Unknown {
-        /// The name.
+        /// Name of the node.
         name: String,
-        /// Those that there are.
+        /// Names of the machine's nodes.
         known: String,
     },
-    /// It is down.
+    /// The node is down.
     #[error("OMP_TOMBOLO_NODES: node {name} is down")]
     Down {
-        /// The name.
+        /// Name of the node.
         name: String,
     },
-    /// Its processors are none that programs are made for.
+    /// OpenMP programs cannot be built for the node.
     #[error(
         "OMP_TOMBOLO_NODES: node {name} runs {isa}, and OpenMP programs are made for x86_64 and aarch64 with Linux"
     )]
     Foreign {
-        /// The name.
+        /// Name of the node.
         name: String,
-        /// What it runs.
+        /// Instruction set of the node.
         isa: Isa,
     },
-    /// Its emulator has no pages that can be sent.
+    /// The node's emulator does not support pages that are sent.
     #[error(
         "OMP_TOMBOLO_NODES: node {name} cannot be in a job whose memory is sent in pages: the emulator that runs its programs \
          (qemu-user) has no userfaultfd; use a virtual machine, or nodes that all share memory"
     )]
     Emulated {
-        /// The name.
+        /// Name of the node.
         name: String,
     },
-    /// It has no memory in common with the others.
+    /// The node has no memory in common with the others.
     #[error(
         "OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {why}; without OMP_TOMBOLO_MEMORY=shared the job \
          sends its memory in pages"
     )]
     Apart {
-        /// The name.
+        /// Name of the node.
         name: String,
-        /// The other.
+        /// Name of the other node.
         other: String,
-        /// The reason.
+        /// Reason that they share no memory.
         why: Reason,
     },
 }
 
-/// Why nodes share no memory.
+/// Reasons that nodes share no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// There is no window.
+    /// The node has no window.
     NoWindow,
-    /// No window has all of them.
+    /// No window connects all of the nodes.
     TwoWindows,
 }
 
@@ -119,23 +119,24 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The word for all nodes that there can be.
+/// Name that stands for all usable nodes.
 const ALL: &str = "all";
 
-/// Whether the nodes of a job are to be chosen, rather than named.
+/// Returns whether the nodes of a job are to be chosen by placement rather than named.
 #[must_use]
 pub fn is_choice(wanted: &[Named]) -> bool {
     matches!(wanted, [Named { name, .. }] if name == ALL)
 }
 
-/// What a job gets: its nodes, that of the program first, and where its memory is.
+/// Selects the nodes of a job, the program's own first, and its memory.
 ///
-/// Without a wish it has the program's own node alone. Where nodes are to be chosen, those of `chosen` take
-/// part that can, in that order. Where not all share memory, it is sent in pages, unless `kind` says
-/// otherwise; nodes that are to be chosen are left out instead if they do not share memory with the first.
+/// If no nodes are requested, the job has the program's own node alone. If nodes are to be chosen, the usable
+/// ones of `chosen` take part, in that order. If not all nodes share memory, memory is sent in pages, unless
+/// `kind` excludes that; nodes that were chosen rather than named are left out instead if they do not share
+/// memory with the first.
 ///
 /// # Errors
-/// [`PlaceError`].
+/// [`PlaceError`] if a named node cannot take part.
 pub fn decide(
     nodes: &[NodeInfo],
     windows: &[WindowInfo],
@@ -220,20 +221,20 @@ fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
     }
 }
 
-/// What there is to choose from.
+/// Nodes and windows of the machine.
 struct Surroundings<'a> {
     nodes: &'a [NodeInfo],
     windows: &'a [WindowInfo],
 }
 
 impl<'a> Surroundings<'a> {
-    /// Whether the host runs the programs of a node by an emulator.
+    /// Returns whether the host runs the node's programs in an emulator.
     fn is_emulated(&self, place: &JobNode) -> bool {
         let host = self.nodes.iter().find(|node| node.kind == NodeKind::Host);
         place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa)
     }
 
-    /// The window in which another node and those of the job share memory; `None` where they are on one
+    /// Finds a window through which another node and those of the job share memory; `None` if all are on one
     /// kernel.
     fn share(&self, places: &[JobNode], more: &JobNode) -> Result<Option<&'a WindowInfo>, PlaceError> {
         let mut kernels: Vec<NodeId> = Vec::new();
@@ -261,7 +262,7 @@ impl<'a> Surroundings<'a> {
         }
     }
 
-    /// The node whose kernel it is.
+    /// Returns the node that the kernel belongs to.
     fn kernel(&self, kernel: &Kernel) -> Option<NodeId> {
         match kernel {
             Kernel::Host => Some(NodeId::HOST),

@@ -1,9 +1,9 @@
-//! Read-only data in a process's own memory: where shared memory lies behind a window, reading it there takes
-//! a hundred times as long.
+//! Replicas of read-only data in a process's own memory: reading shared memory behind a window takes a
+//! hundred times as long.
 //!
-//! Whole pages in the range are replaced, at their addresses, by private ones with a copy of them. The copy
-//! is made beside, and moved over the original by the kernel in one step, so a thread that reads meanwhile
-//! sees the same bytes.
+//! Whole pages in the range are replaced at their addresses by private pages with the same contents. The copy
+//! is made elsewhere and moved over the original by the kernel in one step, so concurrent readers see the
+//! same bytes.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use tombolo_omp_team::team::thread::Thread;
 use crate::memory::Mapped;
 use crate::request::{self, RequestKind};
 
-/// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the
-/// system's number of an error.
+/// Replicates data on all nodes behind the window, or shares it again, and waits for completion. Returns 0 or
+/// an errno value.
 pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
     let kind = if again { RequestKind::Share } else { RequestKind::Replicate };
     request::ask(me, kind, [begin as u64, bytes as u64, 0, 0]).0
 }
 
-/// Replaces pages of this process, or has them shared again. 0, or the system's number of an error.
+/// Replaces pages of this process by replicas, or shares them again. Returns 0 or an errno value.
 pub(crate) fn apply(mapped: &Mapped, begin: u64, bytes: u64, again: bool) -> u32 {
     let Some((first, length)) = pages(begin, bytes, page()) else { return 0 };
-    // SAFETY: whole pages of what the job shares, which the program promises not to write to.
+    // SAFETY: whole pages of the job's shared memory, which the program promises not to write to.
     let done = unsafe { if again { mapped.map_again(first, length) } else { replace(first, length) } };
     match done {
         Ok(()) if again => forget(first, length),
@@ -40,7 +40,7 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The whole pages in a range: where they begin, and how long they are.
+/// Returns the address and length of the whole pages within a range; `None` if it contains none.
 fn pages(begin: u64, bytes: u64, page: usize) -> Option<(usize, usize)> {
     let (begin, bytes) = (usize::try_from(begin).ok()?, usize::try_from(bytes).ok()?);
     let first = begin.checked_next_multiple_of(page)?;
@@ -52,7 +52,7 @@ fn pages(begin: u64, bytes: u64, page: usize) -> Option<(usize, usize)> {
 /// The range is of whole pages that are mapped and not written to.
 unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, filled before anybody knows it, takes the place of what has the same bytes.
+    // SAFETY: the new mapping is not shared until it is filled, and replaces pages with the same contents.
     unsafe {
         let aside = libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
         if aside == libc::MAP_FAILED {
@@ -71,8 +71,8 @@ unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How many ranges are kept for the message about a write to one; a write to further ranges gets the usual
-/// message.
+/// Number of ranges remembered for the message about a write to replicated data; a write to any further range
+/// gets the usual message.
 const KEPT: usize = 64;
 static RANGES: [(AtomicUsize, AtomicUsize); KEPT] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; KEPT];
@@ -93,7 +93,7 @@ fn forget(first: usize, length: usize) {
     }
 }
 
-/// Says what was wrong, if it was a write to replicated data; whether it was.
+/// Explains a fault if it was a write to replicated data; returns whether it was.
 fn explain(address: usize) -> bool {
     let holds = |(begin, end): &(AtomicUsize, AtomicUsize)| {
         (begin.load(Ordering::Relaxed)..end.load(Ordering::Acquire)).contains(&address)

@@ -1,5 +1,5 @@
-//! The file of a report, where the program runs on a node that has no files of the host: one that `tombolo
-//! run --grant` lets it write.
+//! Report file on a node without access to the host's files: a file that `tombolo run --grant` permits the
+//! program to write.
 
 use tombolo::Domain;
 use tombolo_files::{FileError, Files, OpenOptions};
@@ -8,7 +8,7 @@ use tombolo_omp_team::job::report::Form;
 
 use crate::place::{JobNode, Kernel};
 
-/// The program may not write the file of the report.
+/// The program has no permission to write the report file.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "OMP_TOMBOLO_REPORT={path}: node {node} has no files of the host ({source}); `tombolo run --grant {path}:rw` lets the program write \
@@ -20,10 +20,11 @@ pub struct NotGranted {
     source: Box<FileError>,
 }
 
-/// Opens the file of the report, if there is to be one and this process cannot open it by itself.
+/// Opens the report file through the host's file service, if a file is wanted and this process cannot open it
+/// itself.
 ///
 /// # Errors
-/// [`NotGranted`].
+/// [`NotGranted`] if the file service denies access to the file.
 pub(crate) fn open(domain: &Domain, own: &JobNode, form: &Form) -> Result<(), NotGranted> {
     let (Form::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
     let opened = Files::connect(domain)

@@ -1,4 +1,4 @@
-//! What a thread of any process asks of the hub, and waits for.
+//! Requests that threads of any process send to the hub, and wait for.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -10,58 +10,58 @@ use tombolo_omp_team::team::waiting;
 
 use crate::send_queue;
 
-/// What is asked for.
+/// Operation that a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum RequestKind {
-    /// Data is to be replicated: where it begins, and how many bytes it has.
+    /// Replicate data. Words: address of the data and its length in bytes.
     Replicate = 1,
-    /// It is to be shared again.
+    /// Share replicated data again. Words as for `Replicate`.
     Share = 2,
-    /// A call is to be made by another process, as [`serve_calls`] says: the third word is the process, 0 for
-    /// that of the program, the others in the order in which they were started.
+    /// Make a call in another process through [`serve_calls`]. The third word is the number of the process: 0
+    /// for the program's own, the others in the order in which they were started.
     Call = 3,
 }
 
-/// A request. It lies in the arena.
+/// Request record, allocated in the arena so that all processes can access it.
 #[repr(C)]
 pub struct Request {
     kind: u32,
-    /// What it is about.
+    /// Arguments, whose meaning depends on the kind.
     pub(crate) words: [u64; 4],
     error: AtomicU32,
     result: AtomicU64,
     done: AtomicU32,
-    /// The next in a list of those that the process is to pass on.
+    /// Next request in the list of those that the process has yet to forward.
     next: AtomicPtr<Request>,
     caller: &'static Thread,
 }
 
-/// What a call's words say, and what comes of it.
+/// Function that makes a call, given the words of the request, and returns the result.
 pub type Serve = fn([u64; 4]) -> u64;
 
 static SERVE: OnceLock<Serve> = OnceLock::new();
 
-/// Sets the function that makes calls in this process.
+/// Sets the function that serves call requests in this process.
 pub fn serve_calls(serve: Serve) {
     let _ = SERVE.set(serve);
 }
 
 impl Request {
-    /// What is asked for; `None` for what no thread asks for.
+    /// Operation of the request; `None` if its number is invalid.
     pub(crate) fn kind(&self) -> Option<RequestKind> {
         [RequestKind::Replicate, RequestKind::Share, RequestKind::Call]
             .into_iter()
             .find(|kind| *kind as u32 == self.kind)
     }
 
-    /// Keeps an error, unless there is one.
+    /// Records an error number unless one is already recorded.
     pub(crate) fn fail(&self, error: u64) {
         let error = u32::try_from(error).unwrap_or(u32::MAX);
         let _ = self.error.compare_exchange(0, error, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Says that it is done; the record may be gone afterwards.
+    /// Completes the request and wakes the caller. The record may be freed as soon as this returns.
     pub(crate) fn answer(&self, error: u64) {
         self.fail(error);
         let caller = self.caller;
@@ -69,7 +69,7 @@ impl Request {
         caller.parker.tell();
     }
 
-    /// Makes the call in this process.
+    /// Makes the call in this process and completes the request.
     pub(crate) fn serve(&'static self) {
         if let Some(serve) = SERVE.get() {
             self.result.store(serve(self.words), Ordering::Relaxed);
@@ -78,7 +78,8 @@ impl Request {
     }
 }
 
-/// Asks, and waits for the answer: the system's number of an error, or 0, and the result of a call.
+/// Sends a request to the hub and waits for its completion. Returns the errno value of a failure, or 0, and
+/// the result of a call.
 pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64) {
     let request = me.store().place(Request {
         kind: kind as u32,
@@ -99,13 +100,13 @@ pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64
     me.shown.does(activity);
     let answer =
         (request.error.load(Ordering::Relaxed).cast_signed(), request.result.load(Ordering::Relaxed));
-    // SAFETY: it came from the store, and the process that answered does not look at it again.
+    // SAFETY: it came from the store, and the process that completed it does not access it again.
     unsafe { me.store().release(ptr::from_ref(request).cast_mut().cast()) };
     answer
 }
 
-/// Requests that the first thread of this process has not passed on yet. Like
-/// [parkers](tombolo_omp_team::primitives::wake_domain::List), they are entered without a lock.
+/// Requests that the first thread of this process has not forwarded yet. Like
+/// [parkers](tombolo_omp_team::primitives::wake_domain::List), they are pushed without a lock.
 struct Asked(AtomicPtr<Request>);
 
 static ASKED: Asked = Asked(AtomicPtr::new(ptr::null_mut()));
@@ -124,10 +125,10 @@ impl Asked {
     }
 }
 
-/// Takes out what was asked for since the last call: the addresses of requests.
+/// Removes all requests made since the last call and passes their addresses to `pass_on`.
 pub(crate) fn take(mut pass_on: impl FnMut(u64)) {
     let mut at = ASKED.0.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: a request is there until it is answered, which has not happened yet.
+    // SAFETY: a request stays allocated until it is completed, which has not happened yet.
     while let Some(request) = unsafe { at.as_ref() } {
         at = request.next.load(Ordering::Relaxed);
         pass_on(ptr::from_ref(request) as u64);

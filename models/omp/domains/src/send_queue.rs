@@ -1,6 +1,6 @@
-//! Where threads of a process leave what its first thread is to send for them. No thread waits here, as
-//! others may wait for the thread that calls. For the same reason the lists allocate no memory: another
-//! thread may hold the heap's lock.
+//! Queues through which a process's threads send messages by way of its first thread. Entering never blocks,
+//! as other threads may wait for the caller. For the same reason it allocates no memory: another thread may
+//! hold the heap's lock.
 
 use std::sync::OnceLock;
 
@@ -10,34 +10,34 @@ use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::wake_domain::List;
 use tombolo_omp_team::team::thread::Thread;
 
-/// Threads of other wake domains that are to be woken.
+/// Threads of other wake domains to wake.
 static ASLEEP: List = List::new();
-/// Workers that are to be started.
+/// Workers to start.
 static WANTED: List = List::new();
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
-/// Says how the first thread is told.
+/// Sets the waker of the first thread.
 pub fn open(waker: Waker) {
     let _ = WAKER.set(waker);
 }
 
-/// Has the first thread look.
+/// Wakes the first thread to process the queues.
 pub fn ring() {
     if let Some(waker) = WAKER.get() {
         waker.wake();
     }
 }
 
-/// Has a thread of another wake domain woken.
+/// Queues the wake-up of a thread of another wake domain.
 pub fn wake(parker: &'static Parker) {
     ASLEEP.add(parker);
     ring();
 }
 
-/// Has a worker started. It is an error of the whole job if it cannot be, which is not waited for.
+/// Queues the start of a worker, without waiting for it. A failure to start it is fatal to the whole job.
 ///
 /// # Errors
-/// None: the hub ends the job then.
+/// Never fails: the hub ends the job if the worker cannot be started.
 pub fn start(thread: &'static Thread) -> Result<(), String> {
     exclusive::flush();
     WANTED.add(&thread.parker);
@@ -45,8 +45,8 @@ pub fn start(thread: &'static Thread) -> Result<(), String> {
     Ok(())
 }
 
-/// What was left since the last call: workers to be started, by the addresses of their records, which their
-/// parkers are at the beginning of, and threads to be woken.
+/// Drains both queues: workers to start, by their parkers, which are the first fields of their records, and
+/// threads to wake.
 pub fn take(start: impl FnMut(&'static Parker), wake: impl FnMut(&'static Parker)) {
     WANTED.take(start);
     ASLEEP.take(wake);

@@ -1,8 +1,8 @@
-//! The memory of a team on nodes that have none in common: pages that are sent by messages.
+//! Memory of a team on nodes without common memory: pages that are sent in messages.
 //!
-//! The program's process is the home of all pages (`tombolo-pages`, rank 0); the others are ranks by the
-//! numbers that the hub gave them, and come when they are started. There are two ranges, the program's
-//! variables and the arena, each with a channel from every process to that of the program.
+//! The program's process is the home of all pages (`tombolo-pages`, rank 0). The other processes have the
+//! numbers that the hub assigned as their ranks, and join as they are started. There are two ranges, the
+//! program's variables and the arena, each with a channel from every process to that of the program.
 
 use std::time::Duration;
 
@@ -14,31 +14,32 @@ use crate::death;
 use crate::memory::{MemoryError, length};
 use crate::message::Layout;
 
-/// How long an access to a page of a process that died waits before it ends the job: the hub learns of the
-/// death by itself and says more about it, unless it waits for such a page too.
+/// Time that an access to a page of a dead process waits before it ends the job. The hub learns of the death
+/// by itself and reports more about it, unless it waits for such a page too.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a page stays where it was fetched to.
+/// Minimum time that a page stays where it was fetched to.
 const HOLD: Duration = Duration::from_micros(50);
-/// Pages that are fetched with one that is read.
+/// Number of pages fetched ahead on a read fault.
 const AHEAD: u8 = 7;
-/// How long a process that connects may take to say what for.
+/// Time within which a process that connects must send its first message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Processes that a job can have, that of the program included.
+/// Maximum number of processes of a job, including the program's.
 pub const PROCESSES: usize = 64;
 
-/// Where pages are.
+/// Range of memory that is sent in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Range {
     Variables,
     Arena,
 }
 
-/// The order in which ranges are opened, and how they are called in the first message of a channel.
+/// Ranges in the order in which they are opened; the index identifies a range in the first message of a
+/// channel.
 const ORDER: [Range; 2] = [Range::Variables, Range::Arena];
 
 impl Range {
-    /// What `tombolo pages` calls it.
+    /// Name of the range in `tombolo pages`.
     fn name(self) -> &'static str {
         match self {
             Self::Variables => "variables",
@@ -54,34 +55,34 @@ impl Range {
     }
 }
 
-/// Where a process finds the home of all pages, and which it is.
+/// Address of the home of all pages, and this process's rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Center {
-    /// Its name for channels.
+    /// Name of its endpoint.
     pub name: String,
-    /// The number of this process.
+    /// Number of this process in the job.
     pub number: u32,
 }
 
-/// The pages of the job at this process. They are there until the process ends: what the program does at its
-/// end uses its variables.
+/// Page ranges of the job in this process. They exist until the process ends, because exit handlers use the
+/// program's variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranges {
-    /// In [`ORDER`]; an image without variables has no range of them.
+    /// In [`ORDER`]; an image without variables has no such range.
     ranges: [Option<&'static Pages>; 2],
 }
 
 impl Ranges {
-    /// In the process of the program, which brings what its variables are.
+    /// Opens the ranges in the program's process, which provides the initial values of the variables.
     ///
     /// # Errors
     /// [`MemoryError`].
     ///
     /// # Safety
-    /// The program's variables are not used meanwhile, and the layout is that of the program.
+    /// The program's variables are not in use during the call, and the layout is that of the program.
     pub unsafe fn begin(domain: &Domain, layout: Layout) -> Result<Self, MemoryError> {
         let (address, bytes) = (length(layout.variables)?, length(layout.variables_bytes)?);
-        // SAFETY: the caller says that they are there and do not change.
+        // SAFETY: the caller guarantees that the variables are mapped and do not change.
         let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
         // SAFETY: the caller says so.
         let ranges = unsafe {
@@ -91,16 +92,16 @@ impl Ranges {
             })?
         };
         for (at, page) in (address..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
-            // All is zero, and stays without a page of memory where nothing else is written.
+            // The range is zero-filled; chunks that stay zero need no page of memory.
             if page.iter().any(|byte| *byte != 0) {
-                // SAFETY: the range has just been opened there, for as many bytes.
+                // SAFETY: the range was just opened at this address, with the same length.
                 unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at as *mut u8, page.len()) };
             }
         }
         Ok(ranges)
     }
 
-    /// In any other process.
+    /// Opens the ranges in any other process.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -131,7 +132,8 @@ impl Ranges {
                 continue;
             }
             if range == Range::Variables {
-                // SAFETY: the caller says that they are not used; pages take their place before they are.
+                // SAFETY: the caller guarantees that the variables are not in use; the range replaces them
+                // before they are.
                 unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
             }
             let options = PagesOptions::new(range.name()).address(length(address)?).hold(HOLD).ahead(AHEAD);
@@ -145,10 +147,11 @@ impl Ranges {
         Ok(Self { ranges })
     }
 
-    /// Takes a process in that has connected; which processes are wanted, by their numbers, `wanted` says.
+    /// Admits a process that connected for one range. `wanted` decides by its number and domain; other
+    /// processes are ignored.
     ///
     /// # Errors
-    /// The process is none that is wanted, does not say what it has to, or ended.
+    /// The process did not send its first message in time, or ended.
     pub fn admit(
         &self,
         mut channel: Channel,
@@ -168,7 +171,7 @@ impl Ranges {
         ORDER.iter().zip(self.ranges).find_map(|(at, pages)| pages.filter(|_| *at == range))
     }
 
-    /// Faults of this process.
+    /// Returns the fault counts of this process.
     #[must_use]
     pub fn faults(&self) -> Faults {
         let mut sum = Faults::default();
@@ -183,18 +186,18 @@ impl Ranges {
     }
 }
 
-/// Bytes of variables that are looked at together.
+/// Granularity in bytes at which zero variables are skipped.
 const CHUNK: usize = 4096;
 
-/// Where the processes of a job connect for its pages.
+/// Listens for the page channels of a job's processes.
 ///
 /// # Errors
-/// Those of channels.
+/// Errors of opening the listener.
 pub fn listen(domain: &Domain) -> Result<Listener, Error> {
     PagesOptions::channel_options()?.listen(domain)
 }
 
-/// What `tombolo pages` calls the job of a program's process.
+/// Name of the job in `tombolo pages`.
 fn job_of(program: DomainId) -> String {
     format!("omp-{program}")
 }

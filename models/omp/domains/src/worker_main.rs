@@ -1,5 +1,5 @@
-//! The first thread of a worker's process: it maps what is shared, and starts and wakes threads as the hub
-//! says.
+//! First thread of a worker's process: it maps the shared memory, and starts and wakes threads at the hub's
+//! request.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::outbox::{Message, Outbox};
 use crate::send_queue;
 use crate::{JOIN, calls, channel_options, fatal, replica, request, sent};
 
-/// How long the hub may take to answer.
+/// Time within which the hub must reply.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to wait for an order at a time; there may be none for hours.
+/// Timeout of one wait for a request; hours may pass between two requests.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Whether this process is to be a worker's.
+/// Returns whether this process was started as a worker.
 #[must_use]
 pub fn is_wanted() -> bool {
     std::env::var_os(JOIN).is_some()
 }
 
-/// A worker's process, for as long as the job lasts. `settled` is told where the heap is, before any worker
+/// Runs a worker's process until the job ends. Calls `settled` with the heap's store before any worker
 /// begins.
 ///
 /// # Safety
@@ -41,7 +41,7 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
     exclusive::become_worker();
     // SAFETY: the caller says so.
     match unsafe { run_until_lost(variables, image, settled) } {
-        // The program has ended, or the launcher that started it.
+        // The program ended, or the launcher that started it.
         Error::PeerDied { .. }
         | Error::RelayDied { .. }
         | Error::Closed { .. }
@@ -50,7 +50,7 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
     }
 }
 
-/// Joins, and attends until something ends it, which comes back.
+/// Joins the job and serves the hub's requests. Returns the error that ended the loop.
 ///
 /// # Safety
 /// As [`run`].
@@ -67,20 +67,20 @@ unsafe fn run_until_lost(variables: Variables, image: Image, settled: impl FnOnc
     }
 }
 
-/// What the first thread has.
+/// State of the first thread.
 struct WorkerMain {
-    /// Where it waits.
+    /// Wait set of the thread.
     set: WaitSet,
-    /// The hub's channel, in the set.
+    /// Token of the hub's channel in the set.
     hub: Token,
-    /// What the hub has had no room for yet.
+    /// Messages that the hub's channel had no room for.
     outbox: Outbox<FromWorker>,
     mapped: memory::Mapped,
     _domain: Domain,
 }
 
 impl WorkerMain {
-    /// Finds the hub, and maps what it says.
+    /// Connects to the hub and maps the memory that it describes.
     ///
     /// # Safety
     /// As [`run`].
@@ -135,13 +135,13 @@ impl WorkerMain {
         Ok(worker_main)
     }
 
-    /// Says something to the hub, as soon as it has room.
+    /// Queues a message for the hub and sends what the channel has room for.
     fn say(&mut self, message: FromWorker) -> Result<(), Error> {
         self.outbox.enter(message);
         self.outbox.send(&mut self.set, self.hub)
     }
 
-    /// Waits for something to do, and does it.
+    /// Waits for an event and handles it.
     fn step(&mut self) -> Result<(), Error> {
         let patience = if self.outbox.is_empty() { IDLE } else { PATIENCE };
         match self.set.wait(patience) {
@@ -156,7 +156,7 @@ impl WorkerMain {
         }
     }
 
-    /// Says what other threads have left to be said.
+    /// Sends the messages that other threads queued.
     fn say_what_was_left(&mut self) -> Result<(), Error> {
         let (mut messages, mut asleep) = (Vec::new(), Vec::new());
         let start = |parker: &'static Parker| FromWorker::Start { thread: std::ptr::from_ref(parker) as u64 };
@@ -167,7 +167,7 @@ impl WorkerMain {
         messages.into_iter().try_for_each(|message| self.say(message))
     }
 
-    /// Does all that the hub has said.
+    /// Handles all messages that the hub sent.
     fn hear(&mut self) -> Result<(), Error> {
         let mut bytes = Vec::new();
         loop {
@@ -182,13 +182,14 @@ impl WorkerMain {
     }
 }
 
-/// Makes this process one of the job.
+/// Attaches this process to the job's root and configures wake-ups.
 fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
     let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
     if !within {
         fatal("the root of the job is not in its arena");
     }
-    // SAFETY: it lies in the arena, and the hub has made it there; its records look as they do here.
+    // SAFETY: the hub created the root at this address in the arena, and its records have the same layout
+    // here.
     let root: &'static Root = unsafe { &*(root as *const Root) };
     exclusive::turn_on(|| {});
     if !pace::is_on() && sys::keep_futexes_where_they_must_be(root.futex_probe()) && wake_domain == 0 {
@@ -201,7 +202,7 @@ fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: i
     settled(root.store);
 }
 
-/// Does as the hub says; what to answer.
+/// Executes a request of the hub and returns the reply, if it has one.
 fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
     match FromHub::decode(bytes) {
         Some(FromHub::Start { thread, stack, length }) => {
@@ -214,14 +215,14 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
         }
         Some(FromHub::Wake { parkers }) => {
             for parker in parkers {
-                // SAFETY: parkers are there for ever, and a thread of the job named this.
+                // SAFETY: parkers are never freed, and a thread of the job sent this address.
                 if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
                     parker.wake_here();
                 }
             }
         }
         Some(FromHub::Call { request }) => {
-            // SAFETY: a thread of the job made it, which waits for it to be answered.
+            // SAFETY: a thread of the job created the request and waits for its completion.
             if let Some(request) = unsafe { (request as *const request::Request).as_ref() } {
                 calls::serve(request);
             }

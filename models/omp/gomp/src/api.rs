@@ -1,4 +1,4 @@
-//! `omp_…`: what programs call themselves, and the same for Fortran, whose names end in `_`.
+//! `omp_…`: functions that programs call directly, and their Fortran bindings, whose names end in `_`.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ fn positive(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0).max(1)
 }
 
-/// Questions without arguments, for C and Fortran.
+/// Queries without arguments, for C and Fortran.
 macro_rules! questions {
     ($($(#[$doc:meta])* $name:ident $fortran:ident $me:ident => $value:expr;)*) => {$(
         $(#[$doc])*
@@ -31,7 +31,7 @@ macro_rules! questions {
             $value
         }
 
-        /// The same for Fortran.
+        /// Fortran binding of the same function.
         #[unsafe(no_mangle)]
         pub extern "C" fn $fortran() -> i32 {
             $name()
@@ -40,69 +40,69 @@ macro_rules! questions {
 }
 
 questions! {
-    /// Threads of the team.
+    /// Number of threads in the team.
     omp_get_num_threads omp_get_num_threads_ me => int(me.team().size());
-    /// The number of the thread in its team.
+    /// Number of the thread in its team.
     omp_get_thread_num omp_get_thread_num_ me => int(me.id());
-    /// Threads that a region without `num_threads` would have at most.
+    /// Maximum number of threads of a region without `num_threads`.
     omp_get_max_threads omp_get_max_threads_ me => int(region::threads(me));
-    /// Processors that the program may use.
+    /// Number of processors available to the program.
     omp_get_num_procs omp_get_num_procs_ me => processors(me);
-    /// Whether a region with more than one thread is around.
+    /// Whether the caller is in a region with more than one thread.
     omp_in_parallel omp_in_parallel_ me => i32::from(me.team().active_level() > 0);
-    /// Whether regions may have fewer threads than asked for.
+    /// Whether regions may have fewer threads than requested.
     omp_get_dynamic omp_get_dynamic_ me => i32::from(me.task().icv().dynamic);
-    /// Whether regions in regions have more than one thread.
+    /// Whether nested regions have more than one thread.
     omp_get_nested omp_get_nested_ me => {
         let levels = me.task().icv().active_levels;
         i32::from(levels > 1 && levels > me.team().active_level())
     };
-    /// As many threads as there may be at once.
+    /// Maximum number of concurrent threads.
     omp_get_thread_limit omp_get_thread_limit_ me => int(me.task().icv().limit);
-    /// As many regions with more than one thread as may be within each other.
+    /// Maximum number of nested regions with more than one thread.
     omp_get_max_active_levels omp_get_max_active_levels_ me => int(me.task().icv().active_levels);
-    /// As many of them as can be.
+    /// Supported number of nested regions with more than one thread.
     omp_get_supported_active_levels omp_get_supported_active_levels_ _me => int(ACTIVE_LEVELS_MAX);
-    /// Regions around.
+    /// Number of enclosing regions.
     omp_get_level omp_get_level_ me => int(me.team().level());
-    /// Regions around with more than one thread.
+    /// Number of enclosing regions with more than one thread.
     omp_get_active_level omp_get_active_level_ me => int(me.team().active_level());
     /// Whether the task is final.
     omp_in_final omp_in_final_ me => i32::from(me.task().is_final());
-    /// Whether `cancel` cancels.
+    /// Whether cancellation is enabled.
     omp_get_cancellation omp_get_cancellation_ me => i32::from(me.root().settings.cancellation);
-    /// How threads of the next region are bound.
+    /// Binding policy of the next region's threads.
     omp_get_proc_bind omp_get_proc_bind_ me => i32::from(me.task().icv().bind);
-    /// How many places there are.
+    /// Number of places.
     omp_get_num_places omp_get_num_places_ me => int(me.root().places().len());
-    /// The place of the thread; -1 for none.
+    /// Place of the thread; -1 if it has none.
     omp_get_place_num omp_get_place_num_ me => place(me);
-    /// How many places there are for the thread's teams.
+    /// Number of places in the thread's partition.
     omp_get_partition_num_places omp_get_partition_num_places_ me => int(me.partition.get().1);
-    /// The device that `target` without a device goes to.
+    /// Device of `target` constructs without a `device` clause.
     omp_get_default_device omp_get_default_device_ me => me.task().icv().device;
-    /// How many devices there are besides this.
+    /// Number of devices besides the host.
     omp_get_num_devices omp_get_num_devices_ me => target::devices(me);
-    /// The number of the device that this runs on.
+    /// Number of the device that the caller runs on.
     omp_get_device_num omp_get_device_num_ me => target::device_of(me);
-    /// The number of the host among devices.
+    /// Device number of the host.
     omp_get_initial_device omp_get_initial_device_ me => target::devices(me);
-    /// Whether this runs on the host.
+    /// Whether the caller runs on the host.
     omp_is_initial_device omp_is_initial_device_ me => i32::from(me.team().only().is_none());
-    /// Teams of the league.
+    /// Number of teams in the league.
     omp_get_num_teams omp_get_num_teams_ me => int(me.league.get().0 + 1);
-    /// The number of the team in the league.
+    /// Number of the team in its league.
     omp_get_team_num omp_get_team_num_ me => int(me.league.get().1);
-    /// Teams that a league has where nothing is said; 0: as the runtime likes.
+    /// Default number of teams of a league; 0 for the run-time's choice.
     omp_get_max_teams omp_get_max_teams_ me => int(me.root().changeable.teams.load(Relaxed));
-    /// As many threads as a team of a league may have; 0: no limit.
+    /// Maximum number of threads of a team in a league; 0 for no limit.
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ me =>
         int(me.root().changeable.teams_limit.load(Relaxed));
-    /// The highest priority of tasks.
+    /// Highest priority of a task.
     omp_get_max_task_priority omp_get_max_task_priority_ me => me.root().settings.priority;
 }
 
-/// Orders with a number, for C and for both sizes of Fortran's numbers.
+/// Setters with an integer argument, for C and for both integer sizes of Fortran.
 macro_rules! orders {
     ($($(#[$doc:meta])* $name:ident $fortran:ident $fortran8:ident $me:ident $value:ident => $order:expr;)*) => {$(
         $(#[$doc])*
@@ -112,20 +112,20 @@ macro_rules! orders {
             $order
         }
 
-        /// The same for Fortran.
+        /// Fortran binding of the same function.
         ///
         /// # Safety
-        /// The value is the program's variable.
+        /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(value: *const i32) {
             // SAFETY: the caller says so.
             $name(unsafe { *value });
         }
 
-        /// The same for Fortran with numbers of 64 bits.
+        /// Fortran binding with 64-bit integers.
         ///
         /// # Safety
-        /// The value is the program's variable.
+        /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran8(value: *const i64) {
             // SAFETY: the caller says so.
@@ -136,30 +136,30 @@ macro_rules! orders {
 }
 
 orders! {
-    /// Sets how many threads regions have.
+    /// Sets the number of threads of regions.
     omp_set_num_threads omp_set_num_threads_ omp_set_num_threads_8_ me value =>
         me.task().set_icv(|icv| icv.threads = positive(value));
-    /// Says whether regions may have fewer threads.
+    /// Sets whether regions may have fewer threads than requested.
     omp_set_dynamic omp_set_dynamic_ omp_set_dynamic_8_ me value =>
         me.task().set_icv(|icv| icv.dynamic = value != 0);
-    /// Says whether regions in regions have more than one thread.
+    /// Sets whether nested regions have more than one thread.
     omp_set_nested omp_set_nested_ omp_set_nested_8_ me value =>
         me.task().set_icv(|icv| icv.active_levels = if value != 0 { ACTIVE_LEVELS_MAX } else { icv.active_levels.min(1) });
-    /// Sets how many regions with more than one thread may be within each other.
+    /// Sets the maximum number of nested regions with more than one thread.
     omp_set_max_active_levels omp_set_max_active_levels_ omp_set_max_active_levels_8_ me value =>
         if let Ok(levels) = u32::try_from(value) {
             me.task().set_icv(|icv| icv.active_levels = levels.min(ACTIVE_LEVELS_MAX));
         };
-    /// Sets the device that `target` goes to.
+    /// Sets the default device of `target` constructs.
     omp_set_default_device omp_set_default_device_ omp_set_default_device_8_ me value =>
         me.task().set_icv(|icv| icv.device = value.max(0));
-    /// Sets how many teams a league has.
+    /// Sets the default number of teams of a league.
     omp_set_num_teams omp_set_num_teams_ omp_set_num_teams_8_ me value =>
         me.root().changeable.teams.store(u32::try_from(value).unwrap_or(0), Relaxed);
-    /// Sets how many threads a team of a league may have.
+    /// Sets the maximum number of threads of a team in a league.
     omp_set_teams_thread_limit omp_set_teams_thread_limit_ omp_set_teams_thread_limit_8_ me value =>
         me.root().changeable.teams_limit.store(u32::try_from(value).unwrap_or(0), Relaxed);
-    /// Shows the environment on standard error.
+    /// Prints the environment to standard error.
     omp_display_env omp_display_env_ omp_display_env_8_ me value =>
         sys::complain(env::display(me.root(), value != 0));
 }
@@ -176,7 +176,7 @@ fn place(me: &'static Thread) -> i32 {
     int(me.place.get()) - 1
 }
 
-/// The seat of this thread or one above it, at a level.
+/// Returns the seat of this thread, or of its ancestor, at a level.
 fn ancestor(level: i32) -> Option<Seat> {
     let mut seat = start::current().seat();
     let level = u32::try_from(level).ok().filter(|&level| level <= seat.team.level())?;
@@ -186,29 +186,29 @@ fn ancestor(level: i32) -> Option<Seat> {
     Some(seat)
 }
 
-/// The number of this thread's ancestor at a level; -1 where there is none.
+/// Number of this thread's ancestor at a level; -1 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_ancestor_thread_num(level: i32) -> i32 {
     ancestor(level).map_or(-1, |seat| int(seat.id))
 }
 
-/// How many threads the team at a level has; -1 where there is none.
+/// Number of threads of the team at a level; -1 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_team_size(level: i32) -> i32 {
     ancestor(level).map_or(-1, |seat| int(seat.team.size()))
 }
 
-/// Processors of a place.
+/// Number of processors of a place.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_place_num_procs(place: i32) -> i32 {
     let place = u32::try_from(place).ok().and_then(|place| start::root().places().at(place));
     place.map_or(0, |processors| int(sys::count(processors)))
 }
 
-/// The numbers of the processors of a place.
+/// Stores the processor numbers of a place.
 ///
 /// # Safety
-/// There is room for as many as [`omp_get_place_num_procs`] says.
+/// `ids` has room for as many numbers as [`omp_get_place_num_procs`] returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
     let place = u32::try_from(place).ok().and_then(|place| start::root().places().at(place));
@@ -218,10 +218,10 @@ pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
     }
 }
 
-/// The numbers of the places that there are for the thread's teams.
+/// Stores the numbers of the places in the thread's partition.
 ///
 /// # Safety
-/// There is room for as many as [`omp_get_partition_num_places`] says.
+/// `places` has room for as many numbers as [`omp_get_partition_num_places`] returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
     let (first, count) = start::current().partition.get();
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
     }
 }
 
-/// Sets what `schedule(runtime)` is.
+/// Sets the schedule of `schedule(runtime)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
     let Some(known) = ScheduleKind::from_number(kind & !MONOTONIC) else { return };
@@ -244,10 +244,10 @@ pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
     start::current().task().set_icv(|icv| icv.schedule = schedule);
 }
 
-/// What `schedule(runtime)` is.
+/// Stores the schedule of `schedule(runtime)`.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut i32) {
     let schedule = start::current().task().icv().schedule;
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut i32) {
     }
 }
 
-/// Seconds since some time in the past.
+/// Seconds since an arbitrary time in the past.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_wtime() -> f64 {
     #[expect(
@@ -269,42 +269,42 @@ pub extern "C" fn omp_get_wtime() -> f64 {
     nanoseconds / 1e9
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_wtime_() -> f64 {
     omp_get_wtime()
 }
 
-/// Seconds between ticks of the clock.
+/// Resolution of the clock, in seconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_wtick() -> f64 {
     1e-9
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_wtick_() -> f64 {
     omp_get_wtick()
 }
 
-/// Orders about a lock, for C and Fortran, whose variables are large enough for it.
+/// Lock operations for C and Fortran, whose variables are large enough for a lock.
 macro_rules! lock_orders {
     ($($name:ident $fortran:ident $lock:ident => $order:expr;)*) => {$(
-        /// An order about a lock of the program.
+        /// Lock operation, as its name says.
         ///
         /// # Safety
-        /// The lock is the program's variable.
+        /// `lock` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: *const Lock) {
-            // SAFETY: the caller says so; a lock is an atomic of 32 bits.
+            // SAFETY: guaranteed by the caller; a lock is a 32-bit atomic.
             let $lock = unsafe { &*lock };
             $order
         }
 
-        /// The same for Fortran.
+        /// Fortran binding of the same function.
         ///
         /// # Safety
-        /// The lock is the program's variable.
+        /// `lock` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(lock: *const Lock) {
             // SAFETY: the caller says so.
@@ -320,20 +320,20 @@ lock_orders! {
     omp_unset_lock omp_unset_lock_ lock => lock.release();
 }
 
-/// Takes a lock if it is free.
+/// Acquires a lock if it is free.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_lock(lock: *const Lock) -> i32 {
-    // SAFETY: the caller says so; a lock is an atomic of 32 bits.
+    // SAFETY: guaranteed by the caller; a lock is a 32-bit atomic.
     i32::from(unsafe { &*lock }.try_acquire())
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_lock_(lock: *const Lock) -> i32 {
     // SAFETY: the caller says so.
@@ -344,70 +344,70 @@ fn owner() -> usize {
     std::ptr::from_ref(start::current().task()) as usize
 }
 
-/// Makes a lock that its owner may take again.
+/// Initializes a nestable lock, which its owner may acquire again.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_nest_lock(lock: *const NestLock) {
-    // SAFETY: the caller says so; all its bytes may be anything.
+    // SAFETY: guaranteed by the caller; any bytes are a valid lock.
     unsafe { &*lock }.reset();
 }
 
-/// Ends such a lock.
+/// Destroys a nestable lock.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_nest_lock(lock: *const NestLock) {
     // SAFETY: the caller says so.
     unsafe { &*lock }.reset();
 }
 
-/// Takes such a lock, and waits for it.
+/// Acquires a nestable lock, waiting until it is free.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_nest_lock(lock: *const NestLock) {
     // SAFETY: the caller says so.
     unsafe { &*lock }.acquire(owner(), true);
 }
 
-/// Gives such a lock back once.
+/// Releases a nestable lock once.
 ///
 /// # Safety
-/// The lock is the program's variable, and the task has it.
+/// `lock` points to a variable of the program, and the task holds the lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_unset_nest_lock(lock: *const NestLock) {
     // SAFETY: the caller says so.
     unsafe { &*lock }.release();
 }
 
-/// Takes such a lock unless another task holds it. Returns how often the task now holds it.
+/// Acquires a nestable lock unless another task holds it. Returns the task's nesting count.
 ///
 /// # Safety
-/// The lock is the program's variable.
+/// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_nest_lock(lock: *const NestLock) -> i32 {
     // SAFETY: the caller says so.
     unsafe { &*lock }.acquire(owner(), false)
 }
 
-/// Sets how [`omp_display_affinity`] shows where threads are.
+/// Sets the default format of [`omp_display_affinity`].
 ///
 /// # Safety
-/// The format ends in a zero.
+/// `format` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
     // SAFETY: the caller says so.
     affinity::set_format(start::root(), unsafe { CStr::from_ptr(format) }.to_bytes());
 }
 
-/// Copies text to a program that has so much room; how long it is.
+/// Copies text to a buffer of the program, truncated and null-terminated. Returns the text's full length.
 ///
 /// # Safety
-/// There is room for `size` bytes, or `size` is 0.
+/// `buffer` has room for `size` bytes, or `size` is 0.
 pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
     if size > 0 {
         let count = text.len().min(size - 1);
@@ -420,20 +420,20 @@ pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> 
     text.len()
 }
 
-/// The format; how long it is.
+/// Stores the affinity format and returns its length.
 ///
 /// # Safety
-/// There is room for `size` bytes, or `size` is 0.
+/// `buffer` has room for `size` bytes, or `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usize) -> usize {
     // SAFETY: the caller says so.
     unsafe { give_text(&affinity::format(start::root()), buffer, size) }
 }
 
-/// Where this thread is, by a format or the one that is set.
+/// Formats this thread's affinity, with the default format if `format` is null or empty.
 ///
 /// # Safety
-/// The format is null or ends in a zero.
+/// `format` is null or null-terminated.
 unsafe fn shown(format: *const c_char) -> String {
     // SAFETY: the caller says so.
     let given = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) }.to_string_lossy().into_owned());
@@ -441,20 +441,20 @@ unsafe fn shown(format: *const c_char) -> String {
     affinity::show(start::current(), &format)
 }
 
-/// Shows where this thread is on standard error.
+/// Prints this thread's affinity to standard error.
 ///
 /// # Safety
-/// The format is null or ends in a zero.
+/// `format` is null or null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity(format: *const c_char) {
     // SAFETY: the caller says so.
     sys::complain(unsafe { shown(format) } + "\n");
 }
 
-/// Where this thread is; how long that is.
+/// Stores this thread's affinity as text and returns its length.
 ///
 /// # Safety
-/// There is room for `size` bytes, or `size` is 0; the format is null or ends in a zero.
+/// `buffer` has room for `size` bytes, or `size` is 0; `format` is null or null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_capture_affinity(
     buffer: *mut c_char,
@@ -465,12 +465,13 @@ pub unsafe extern "C" fn omp_capture_affinity(
     unsafe { give_text(&shown(format), buffer, size) }
 }
 
-/// Gives up what the runtime holds for a device. Nothing is held that would have to be.
+/// Releases the run-time's resources for a device. Only validates its arguments, because none have to be
+/// released.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
     let me = start::current();
     let devices = target::devices(me);
-    // Not from within a region: its threads would be given up.
+    // Refused within a region, whose threads would have to end.
     if me.team().active_level() == 0 && (1..=2).contains(&kind) && (0..=devices).contains(&device) {
         0
     } else {
@@ -478,26 +479,26 @@ pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
     }
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_pause_resource_(kind: *const i32, device: *const i32) -> i32 {
     // SAFETY: the caller says so.
     unsafe { omp_pause_resource(*kind, *device) }
 }
 
-/// Gives up what the runtime holds for all devices.
+/// Releases the run-time's resources for all devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
     omp_pause_resource(kind, 0)
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 ///
 /// # Safety
-/// It is a variable of the program.
+/// `kind` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
     // SAFETY: the caller says so.

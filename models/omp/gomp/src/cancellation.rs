@@ -1,12 +1,12 @@
-//! Cancelling threads of POSIX (`pthread_cancel`) in an image.
+//! Cancellation of POSIX threads (`pthread_cancel`) in an image.
 //!
-//! A request belongs to the thread that the program has, wherever that runs. It is followed at cancellation
-//! points: waits of POSIX, sleeps, and calls of the C library that may wait. Where the thread runs as the one
-//! that the C library made, such a call is also interrupted, by the C library's own request. Elsewhere that
-//! would reach a thread of the run-time, so the C library's requests are let in around such calls only; the
-//! call is made by another thread, which can be interrupted ([`crate::process::interrupts`]).
+//! A request belongs to a thread of the program, wherever it runs. It takes effect at cancellation points:
+//! POSIX waits, sleeps, and C library calls that may block. If the thread runs as the one that the C library
+//! created, the C library's own request also interrupts such a call. Elsewhere that request would reach a
+//! thread of the run-time, so the C library's requests are enabled only around such calls; the call is made
+//! by another thread, which can be interrupted ([`crate::process::interrupts`]).
 //!
-//! In a program that is no job all threads are the C library's, and so are their requests.
+//! In a program that is not a job, all threads and requests are the C library's.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -23,20 +23,21 @@ use crate::process::forward::is_elsewhere;
 
 const ENABLE: c_int = 0;
 pub(crate) const DISABLE: c_int = 1;
-/// A request has a call fail with `ECANCELED`, in place of ending the thread, and is disabled from then on.
+/// State in which a request makes a call fail with `ECANCELED` instead of ending the thread, and disables
+/// further requests.
 pub(crate) const MASKED: c_int = 2;
 const DEFERRED: c_int = 0;
-/// What a thread that was cancelled ends with (`PTHREAD_CANCELED`).
+/// Exit value of a cancelled thread (`PTHREAD_CANCELED`).
 const CANCELED: usize = usize::MAX;
 
-// SAFETY: the C library's functions of these names, but for the end of a thread, which is that of
-// [`crate::threads`]; the linker has named them so.
+// SAFETY: the C library's functions, named by `--wrap`, except that `pthread_exit` is that of
+// [`crate::threads`].
 unsafe extern "C" {
     fn pthread_exit(value: *mut c_void) -> !;
     fn __real_pthread_testcancel();
     fn __real_pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     fn __real_pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
-    /// How musl itself sleeps on a word at a cancellation point, until a time of a clock if there is one.
+    /// musl's futex wait at a cancellation point, with an optional deadline.
     fn __timedwait_cp(
         word: *const AtomicU32,
         expected: c_int,
@@ -46,7 +47,8 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What the calling thread was asked, if it is one of the program's that has begun with [`begin`] in a job.
+/// Returns the cancellation state of the calling thread, if it is a thread of the program that started with
+/// [`begin`] in a job.
 fn own() -> Option<&'static Cancellation> {
     if !exclusive::is_on() {
         return None;
@@ -56,36 +58,38 @@ fn own() -> Option<&'static Cancellation> {
 }
 
 thread_local! {
-    /// Whether the call was interrupted that the calling thread has made at a cancellation point.
+    /// Whether the call that the thread makes at a cancellation point was interrupted; `None` outside such a
+    /// call.
     static POINT: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// Whether a record is that of a thread that the program has.
+/// Returns whether a record belongs to a thread of the program.
 pub(crate) fn is_of_program(record: &Thread) -> bool {
     matches!(record.shown.role(), Role::Main | Role::Created)
 }
 
-/// Whether the calling thread runs for one that another process or another thread of the C library is.
+/// Returns whether the calling thread runs on behalf of a thread that another process, or another C library
+/// thread, created.
 pub(crate) fn is_elsewhere_than_made() -> bool {
     thread::known().and_then(migrate::name).is_some()
 }
 
-/// Lets the C library's requests in, or not. What was so before.
+/// Sets the C library's cancellation state of the calling thread and returns the previous state.
 pub(crate) fn let_in(state: c_int) -> c_int {
     let mut before = DISABLE;
-    // SAFETY: the word is ours.
+    // SAFETY: the word is a local variable.
     unsafe { __real_pthread_setcancelstate(state, &raw mut before) };
     before
 }
 
-/// The thread of `main` begins. In a job it can be cancelled wherever it is.
+/// Prepares the thread of `main` for cancellation. In a job it can be cancelled wherever it runs.
 pub(crate) fn begin() {
     if exclusive::is_on() {
         sys::leave_cancellation_for_later();
     }
 }
 
-/// The calling thread is about to end: it is not asked to any more.
+/// Disables cancellation because the calling thread is about to end.
 pub(crate) fn end() {
     if let Some(cancellation) = own() {
         let_in(DISABLE);
@@ -93,25 +97,25 @@ pub(crate) fn end() {
     }
 }
 
-/// Ends the calling thread if it is to end.
+/// Ends the calling thread if its cancellation is due.
 fn test(cancellation: &Cancellation) {
     if cancellation.is_due() {
-        // SAFETY: the caller is at a cancellation point, which its functions expect.
+        // SAFETY: the caller is at a cancellation point, where its frames may be left.
         unsafe { pthread_exit(CANCELED as *mut c_void) }
     }
 }
 
-/// Makes a call of the C library that is a cancellation point, in the program's process: asks for it, or
-/// makes it here.
+/// Makes a C library call that is a cancellation point in the program's process: forwards it with `ask`, or
+/// makes it with `here`.
 pub(crate) fn point<T>(ask: impl FnOnce() -> T, here: impl FnOnce() -> T) -> T {
-    // A request of the C library would reach a thread of the run-time, where that makes the call itself.
+    // Otherwise a request of the C library would reach a thread of the run-time that makes the call itself.
     if is_elsewhere() || own().is_some() && is_elsewhere_than_made() {
         return point_elsewhere(ask);
     }
     point_here(here)
 }
 
-/// Has another thread make a call of the C library that is a cancellation point.
+/// Makes a C library call that is a cancellation point, through another thread.
 pub(crate) fn point_elsewhere<T>(ask: impl FnOnce() -> T) -> T {
     let Some(cancellation) = own() else { return ask() };
     test(cancellation);
@@ -123,17 +127,18 @@ pub(crate) fn point_elsewhere<T>(ask: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The record of the calling thread of the program, if it has a call made that its cancellation interrupts.
+/// Returns the record of the program's thread that the caller runs as, if cancellation may interrupt its
+/// current call.
 pub(crate) fn interruptible() -> Option<&'static Thread> {
     POINT.get().and_then(|_| thread::known()).map(migrate::origin)
 }
 
-/// The call that the calling thread has made was interrupted, or not made because it is to end.
+/// Records that the current call was interrupted, or was not made because the thread is to end.
 pub(crate) fn was_interrupted() {
     POINT.set(Some(true));
 }
 
-/// Makes a call of the C library of this process that is a cancellation point.
+/// Makes a C library call that is a cancellation point in this process.
 pub(crate) fn point_here<T>(call: impl FnOnce() -> T) -> T {
     let Some(cancellation) = own() else { return call() };
     test(cancellation);
@@ -146,8 +151,8 @@ pub(crate) fn point_here<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Sleeps on a word at a cancellation point. The number of an error says why it ended: `ECANCELED`, that the
-/// thread is to end; `EINTR`, that it has executed a handler of a signal. 0 says nothing.
+/// Sleeps on a word at a cancellation point. Returns `ECANCELED` if the thread is to end, `EINTR` if it ran a
+/// signal handler, and otherwise 0, which may be spurious.
 pub(crate) fn sleep(word: &AtomicU32, expected: u32) -> c_int {
     match own() {
         Some(cancellation) => {
@@ -158,16 +163,16 @@ pub(crate) fn sleep(word: &AtomicU32, expected: u32) -> c_int {
             park::sleep(word, expected);
             0
         }
-        // SAFETY: there is no time.
+        // SAFETY: the deadline is null.
         None => unsafe { sleep_until(word, expected, libc::CLOCK_REALTIME, ptr::null()) },
     }
 }
 
-/// As [`sleep`] in a program that is no job, until a time of a clock if there is one, which it says by
-/// `ETIMEDOUT`. The caller looks for a request to end once it has given back what it has.
+/// As [`sleep`] in a program that is not a job, until an optional deadline, at which it returns `ETIMEDOUT`.
+/// The caller checks for cancellation after it has released its resources.
 ///
 /// # Safety
-/// The time can be read, or is null.
+/// `until` can be read, or is null.
 pub(crate) unsafe fn sleep_until(
     word: &AtomicU32,
     expected: u32,
@@ -180,19 +185,19 @@ pub(crate) unsafe fn sleep_until(
     }
     let mut ended = 0;
     local::asleep(|| {
-        // SAFETY: the word is alive; the caller says the rest.
+        // SAFETY: the word is alive; the caller guarantees the rest.
         ended = unsafe { __timedwait_cp(word, expected.cast_signed(), clock, until, sys::kind_of_futexes()) };
     });
     let_in(before);
     ended
 }
 
-/// Whether the calling thread is to end at the next cancellation point.
+/// Returns whether the calling thread is to end at the next cancellation point.
 pub(crate) fn is_due() -> bool {
     own().is_some_and(Cancellation::is_due)
 }
 
-/// A cancellation point.
+/// Acts as a cancellation point.
 pub(crate) fn follow() {
     match own() {
         Some(cancellation) => test(cancellation),
@@ -223,13 +228,13 @@ pub unsafe extern "C" fn __wrap_pthread_setcancelstate(state: c_int, before: *mu
     }
     let was_disabled = cancellation.disable(state == DISABLE);
     if !before.is_null() {
-        // SAFETY: the caller says that it can be written.
+        // SAFETY: the caller guarantees that `before` can be written.
         unsafe { before.write(c_int::from(was_disabled)) };
     }
     0
 }
 
-/// `pthread_setcanceltype`. A thread that may be on any node cannot be ended at any instruction.
+/// `pthread_setcanceltype`. Asynchronous cancellation is not supported for a thread that may run on any node.
 ///
 /// # Safety
 /// As the C library's function of this name.

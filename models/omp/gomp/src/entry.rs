@@ -1,4 +1,5 @@
-//! Where a program begins, and what it may not do when its workers are processes.
+//! Entry of a program that loads the shared library, and functions that are restricted when its workers are
+//! processes.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +11,7 @@ use tombolo_omp_team::primitives::{exclusive, sys};
 
 use crate::heap;
 
-/// The C library's function of the name.
+/// Type of the C library's `__libc_start_main`.
 type Begin = unsafe extern "C" fn(
     Main,
     c_int,
@@ -23,20 +24,20 @@ type Begin = unsafe extern "C" fn(
 
 static MAIN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether the environment asks for workers that are processes.
+/// Returns whether the environment requests workers that are processes.
 pub(crate) fn is_wanted() -> bool {
-    // SAFETY: the C library's list, which does not change before `main`.
+    // SAFETY: the C library's environment, which does not change before `main`.
     let value = unsafe { libc::getenv(c"OMP_TOMBOLO".as_ptr()) };
-    // SAFETY: what is not null ends in a zero.
+    // SAFETY: a value that is not null is null-terminated.
     let mode = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
     mode.and_then(env::Mode::named).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
-/// What a program's first instructions call. With workers that are processes, all is made ready before its
-/// `main` begins.
+/// Interposes on the function that a program's startup code calls. If workers are processes, the job is set
+/// up before `main` begins.
 ///
 /// # Safety
-/// As the program's start calls it.
+/// As for the C library's `__libc_start_main`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_start_main(
     main: Main,
@@ -56,11 +57,11 @@ pub unsafe extern "C" fn __libc_start_main(
         MAIN.store(main as *mut c_void, Ordering::Release);
         entry = main_of_job;
     }
-    // SAFETY: what the program passed, with a `main` of the same type.
+    // SAFETY: the arguments are the program's, and the replaced `main` has the same type.
     unsafe { next(entry, count, words, begin, end, loader_end, stack) }
 }
 
-/// `main` of a program whose workers are processes: of the thread that it began with.
+/// Runs in place of `main` if workers are processes: begins the job and runs the program's `main`.
 ///
 /// # Safety
 /// As the C library calls `main`.
@@ -73,27 +74,27 @@ unsafe extern "C" fn main_of_job(count: c_int, words: *mut *mut i8, environment:
     forked::run_main(main, count, words, environment)
 }
 
-// SAFETY: as the C library has it.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     fn __fork() -> libc::pid_t;
 }
 
-/// `exit`. A worker's process leaves it to that of `main` to do what the program has to do at its end.
+/// `exit`. A worker's process lets the process of `main` run the exit handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn exit(status: c_int) -> ! {
     if exclusive::is_worker() {
         forked::exit_from_worker(status, false);
     }
     type End = unsafe extern "C" fn(c_int) -> !;
-    // SAFETY: the C library has a function of this name, of this type, which does what the program asks for.
+    // SAFETY: the C library's `exit` has this type.
     unsafe {
         let next: Option<End> = mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"exit".as_ptr()));
         next.map_or_else(|| sys::exit_now(status), |next| next(status))
     }
 }
 
-/// `_exit`. Handlers of signals and children of `fork` may call it, whatever was interrupted: so it asks the
-/// loader for nothing.
+/// `_exit`. Does not call the loader, because signal handlers and children of `fork` may call this at any
+/// point.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
     if exclusive::is_worker() {
@@ -108,8 +109,8 @@ pub extern "C" fn _Exit(status: c_int) -> ! {
     _exit(status)
 }
 
-/// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the
-/// child as well.
+/// `fork`. Refused if workers are processes: the child would share the stack and the variables with its
+/// parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn fork() -> libc::pid_t {
     if exclusive::is_on() {

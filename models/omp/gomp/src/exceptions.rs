@@ -1,12 +1,12 @@
-//! What a program in C++ has for its exceptions, which go with threads to other nodes.
+//! Exception state of a C++ program, which migrates with its threads.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use tombolo_omp_team::device::exceptions::{self, Exceptions};
 
-// References that are 0 in a program without exceptions, which has no such functions. The second comes with
-// the code in front of marked functions (`tombolo ompcc`).
+// Weak references, 0 in a program without exceptions. The second function comes with the thunks of migrating
+// functions (`tombolo ompcc`).
 std::arch::global_asm!(
     ".weak __cxa_get_globals",
     ".weak __tombolo_catch",
@@ -18,20 +18,21 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-// SAFETY: the words above, which nothing writes.
+// SAFETY: the two words above are constant.
 unsafe extern "C" {
     static tombolo_omp_exceptions: [AtomicPtr<c_void>; 2];
 }
 
-/// Has exceptions of the program go with its threads. Called in each process, before it has any.
+/// Registers the functions with which exceptions migrate. Called in each process before any exception is
+/// thrown.
 pub(crate) fn begin() {
-    // SAFETY: the words above.
+    // SAFETY: the two words above are constant.
     let [held, catch] =
         unsafe { &tombolo_omp_exceptions }.each_ref().map(|word| word.load(Ordering::Relaxed));
     if held.is_null() {
         return;
     }
-    // SAFETY: the functions of these names, which have these types; a null pointer is no function.
+    // SAFETY: the functions have these types; a null pointer becomes `None`.
     exceptions::are_in_program(unsafe {
         Exceptions {
             held: std::mem::transmute::<*mut c_void, exceptions::Find>(held),

@@ -1,4 +1,4 @@
-//! What Fortran calls and what is not like C's: arguments by reference, numbers of 64 bits, text with
+//! Fortran bindings that differ from C's functions: arguments by reference, 64-bit integers, strings with
 //! lengths.
 
 use std::ffi::c_char;
@@ -12,23 +12,23 @@ use tombolo_omp_team::primitives::sys;
 
 use crate::api;
 
-/// Questions about a level or a place.
+/// Queries about a level or a place.
 macro_rules! about_number {
     ($($name:ident $fortran:ident $fortran8:ident;)*) => {$(
         /// The Fortran entry of the C function of this name.
         ///
         /// # Safety
-        /// The value is the program's variable.
+        /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(value: *const i32) -> i32 {
             // SAFETY: the caller says so.
             api::$name(unsafe { *value })
         }
 
-        /// As in C, with numbers of 64 bits.
+        /// The Fortran entry with a 64-bit integer.
         ///
         /// # Safety
-        /// The value is the program's variable.
+        /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran8(value: *const i64) -> i32 {
             // SAFETY: the caller says so.
@@ -43,26 +43,26 @@ about_number! {
     omp_get_place_num_procs omp_get_place_num_procs_ omp_get_place_num_procs_8_;
 }
 
-/// The numbers of the processors of a place.
+/// Stores the processor numbers of a place.
 ///
 /// # Safety
-/// There is room for as many as there are.
+/// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids_(place: *const i32, ids: *mut i32) {
     // SAFETY: the caller says so.
     unsafe { api::omp_get_place_proc_ids(*place, ids) };
 }
 
-/// The same with numbers of 64 bits.
+/// The same with 64-bit integers.
 ///
 /// # Safety
-/// There is room for as many as there are.
+/// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids_8_(place: *const i64, ids: *mut i64) {
     // SAFETY: the caller says so.
     let place = i32::try_from(unsafe { *place }).unwrap_or(-1);
     let mut short = vec![0; usize::try_from(api::omp_get_place_num_procs(place)).unwrap_or(0)];
-    // SAFETY: the list is as long as there are processors, and so is the caller's.
+    // SAFETY: the local array has an element for each processor, and so has the caller's.
     unsafe {
         api::omp_get_place_proc_ids(place, short.as_mut_ptr());
         for (index, id) in short.into_iter().enumerate() {
@@ -71,20 +71,20 @@ pub unsafe extern "C" fn omp_get_place_proc_ids_8_(place: *const i64, ids: *mut 
     }
 }
 
-/// The numbers of the places that there are for the thread's teams.
+/// Stores the numbers of the places in the thread's partition.
 ///
 /// # Safety
-/// There is room for as many as there are.
+/// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums_(places: *mut i32) {
     // SAFETY: the caller says so.
     unsafe { api::omp_get_partition_place_nums(places) };
 }
 
-/// The same with numbers of 64 bits.
+/// The same with 64-bit integers.
 ///
 /// # Safety
-/// There is room for as many as there are.
+/// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
     let (first, count) = start::current().partition.get();
@@ -94,40 +94,40 @@ pub unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
     }
 }
 
-/// Sets what `schedule(runtime)` is.
+/// Sets the schedule of `schedule(runtime)`.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_schedule_(kind: *const i32, chunk: *const i32) {
     // SAFETY: the caller says so.
     unsafe { api::omp_set_schedule((*kind).cast_unsigned(), *chunk) };
 }
 
-/// The same with numbers of 64 bits.
+/// The same with 64-bit integers.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_schedule_8_(kind: *const i32, chunk: *const i64) {
     // SAFETY: the caller says so.
     unsafe { api::omp_set_schedule((*kind).cast_unsigned(), i32::try_from(*chunk).unwrap_or(i32::MAX)) };
 }
 
-/// What `schedule(runtime)` is.
+/// Stores the schedule of `schedule(runtime)`.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
     // SAFETY: the caller says so.
     unsafe { api::omp_get_schedule(kind, chunk) };
 }
 
-/// The same with numbers of 64 bits.
+/// The same with 64-bit integers.
 ///
 /// # Safety
-/// Both are variables of the program.
+/// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
     let mut short = 0;
@@ -138,34 +138,35 @@ pub unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
     }
 }
 
-/// A lock that its owner may take again is longer than Fortran's variable for it, which holds where it is.
+/// Returns the nestable lock of a Fortran variable, which is too short for the lock itself and holds its
+/// address.
 ///
 /// # Safety
-/// The variable is the program's, and was initialised.
+/// `variable` is the program's, and was initialised.
 unsafe fn nested(variable: *mut *mut NestLock) -> *mut NestLock {
     // SAFETY: the caller says so.
     unsafe { *variable }
 }
 
-/// Makes such a lock.
+/// Allocates and initializes a nestable lock.
 ///
 /// # Safety
-/// The variable is the program's.
+/// `variable` is the program's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_nest_lock_(variable: *mut *mut NestLock) {
     let store = start::root().store;
     let Some(memory) = store.allocate(size_of::<NestLock>(), 16) else { store.exhausted() };
-    // SAFETY: the memory is ours, and its bytes may be anything.
+    // SAFETY: the memory is new, and any bytes are a valid lock.
     unsafe {
         api::omp_init_nest_lock(memory.cast());
         variable.write(memory.cast());
     }
 }
 
-/// Ends such a lock.
+/// Destroys and frees a nestable lock.
 ///
 /// # Safety
-/// The variable is the program's, and was initialised.
+/// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_nest_lock_(variable: *mut *mut NestLock) {
     // SAFETY: the caller says so.
@@ -175,40 +176,40 @@ pub unsafe extern "C" fn omp_destroy_nest_lock_(variable: *mut *mut NestLock) {
     }
 }
 
-/// Takes such a lock, and waits for it.
+/// Acquires a nestable lock, waiting until it is free.
 ///
 /// # Safety
-/// The variable is the program's, and was initialised.
+/// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_nest_lock_(variable: *mut *mut NestLock) {
     // SAFETY: the caller says so.
     unsafe { api::omp_set_nest_lock(nested(variable)) };
 }
 
-/// Gives such a lock back once.
+/// Releases a nestable lock once.
 ///
 /// # Safety
-/// The variable is the program's, and was initialised.
+/// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_unset_nest_lock_(variable: *mut *mut NestLock) {
     // SAFETY: the caller says so.
     unsafe { api::omp_unset_nest_lock(nested(variable)) };
 }
 
-/// Takes such a lock unless another task holds it. Returns how often the task now holds it.
+/// Acquires a nestable lock unless another task holds it. Returns the task's nesting count.
 ///
 /// # Safety
-/// The variable is the program's, and was initialised.
+/// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_nest_lock_(variable: *mut *mut NestLock) -> i32 {
     // SAFETY: the caller says so.
     unsafe { api::omp_test_nest_lock(nested(variable)) }
 }
 
-/// Fortran's text, without the spaces at its end.
+/// Converts a Fortran string, without its trailing spaces.
 ///
 /// # Safety
-/// The text is so long.
+/// `text` has `length` bytes.
 unsafe fn text(text: *const c_char, length: usize) -> String {
     if text.is_null() || length == 0 {
         return String::new();
@@ -218,10 +219,10 @@ unsafe fn text(text: *const c_char, length: usize) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches(' ').to_owned()
 }
 
-/// Fills Fortran's variable with text and spaces.
+/// Fills a Fortran variable with text, padded with spaces.
 ///
 /// # Safety
-/// The variable is so long.
+/// `buffer` has `length` bytes.
 unsafe fn fill(text: &str, buffer: *mut c_char, length: usize) {
     // SAFETY: the caller says so.
     let place = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
@@ -230,20 +231,20 @@ unsafe fn fill(text: &str, buffer: *mut c_char, length: usize) {
     place[count..].fill(b' ');
 }
 
-/// Sets how [`omp_display_affinity_`] shows where threads are.
+/// Sets the default format of [`omp_display_affinity_`].
 ///
 /// # Safety
-/// The text is so long.
+/// `format` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
     // SAFETY: the caller says so.
     affinity::set_format(start::root(), unsafe { text(format, length) }.as_bytes());
 }
 
-/// The format; how long it is.
+/// Stores the affinity format and returns its length.
 ///
 /// # Safety
-/// The variable is so long.
+/// `buffer` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format_(buffer: *mut c_char, length: usize) -> i32 {
     let format = affinity::format(start::root());
@@ -257,20 +258,20 @@ fn shown(format: String) -> String {
     affinity::show(start::current(), &format)
 }
 
-/// Shows where this thread is on standard error.
+/// Prints this thread's affinity to standard error.
 ///
 /// # Safety
-/// The text is so long.
+/// `format` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity_(format: *const c_char, length: usize) {
     // SAFETY: the caller says so.
     sys::complain(shown(unsafe { text(format, length) }) + "\n");
 }
 
-/// Where this thread is; how long that is.
+/// Stores this thread's affinity as text and returns its length.
 ///
 /// # Safety
-/// Both are so long.
+/// `buffer` and `format` have these lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_capture_affinity_(
     buffer: *mut c_char,

@@ -1,6 +1,6 @@
-//! The program's heap: in the arena when its workers are processes, otherwise the C library's.
+//! The program's heap: in the arena if its workers are processes, otherwise the C library's.
 //!
-//! What was allocated before the arena was there is the C library's, and goes back to it.
+//! Blocks from before the arena existed are the C library's, and are freed there.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
@@ -12,12 +12,12 @@ use tombolo_omp_team::device::mapping::Memory;
 use tombolo_omp_team::primitives::store::Store;
 use tombolo_omp_team::primitives::sys;
 
-/// What a program is told that forks all the same.
+/// Error message for a program that calls `fork` in spite of the restriction.
 pub(crate) const FORKS: &str =
     "the program calls fork, which would share its stack with its child; posix_spawn, system and popen work";
 
-// glibc has other names for its functions; in an image the linker gives them others.
-// SAFETY: as the C library has them.
+// glibc exports its allocator under `__libc_` names; in an image, `--wrap` provides the names.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     #[cfg_attr(target_env = "musl", link_name = "__real_malloc")]
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -31,15 +31,15 @@ unsafe extern "C" {
     fn __libc_free(block: *mut c_void);
 }
 
-/// Memory of the run-time itself, which is the process's own wherever the program's heap is: a full arena
-/// does not keep the run-time from ending the job in order, and the first thread of a process never waits for
-/// a lock of the arena to send a message.
+/// Allocator of the run-time itself, which uses the process's own memory wherever the program's heap is. A
+/// full arena does not keep the run-time from ending the job in order, and the first thread of a process
+/// never waits for a lock in the arena to send a message.
 struct OwnMemory;
 
-// SAFETY: memory of the C library, aligned to 16 bytes or as asked for.
+// SAFETY: the C library's memory is aligned to 16 bytes or as requested.
 unsafe impl GlobalAlloc for OwnMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: any size and alignment may be asked for.
+        // SAFETY: any size and alignment are valid.
         unsafe {
             if layout.align() <= ALIGN {
                 __libc_malloc(layout.size()).cast()
@@ -50,19 +50,19 @@ unsafe impl GlobalAlloc for OwnMemory {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
-        // SAFETY: it came from the C library, as the caller says.
+        // SAFETY: the caller guarantees that the block came from the C library.
         unsafe { __libc_free(memory.cast()) };
     }
 
-    // `alloc_zeroed` is not the C library's `calloc`: musl's calls `malloc`, which is the program's.
+    // `alloc_zeroed` does not use the C library's `calloc`: musl's calls `malloc`, which is the program's.
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGN {
-            // SAFETY: it came from the C library, as the caller says.
+            // SAFETY: the caller guarantees that the block came from the C library.
             return unsafe { __libc_realloc(memory.cast(), size).cast() };
         }
-        // SAFETY: the caller says that it came from here with this layout, and that the new size is one of a
-        // layout.
+        // SAFETY: the caller guarantees that the block came from here with this layout and that the new size
+        // is valid for a layout.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -77,28 +77,28 @@ unsafe impl GlobalAlloc for OwnMemory {
 #[global_allocator]
 static OWN_MEMORY: OwnMemory = OwnMemory;
 
-/// What the C library's memory is aligned to in any case.
+/// Minimum alignment of the C library's memory, in bytes.
 const ALIGN: usize = 16;
 
 static HEAP: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
-/// Whether this process allocates for itself just now.
+/// Whether allocations currently come from the process's own memory.
 static APART: AtomicBool = AtomicBool::new(false);
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// From now on the heap is here.
+/// Moves the heap to this store for all further allocations.
 pub(crate) fn lies_in(store: &'static Store) {
     HEAP.store(ptr::from_ref(store).cast_mut(), Ordering::Release);
 }
 
 #[inline]
 fn heap() -> Option<&'static Store> {
-    // SAFETY: once there, it is there for ever.
+    // SAFETY: a store is never freed.
     unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|_| !APART.load(Ordering::Relaxed))
 }
 
 #[cfg(target_env = "gnu")]
-/// Runs something whose memory is to be the process's own, as is what the C library keeps locks in: those are
-/// for one process.
+/// Runs a function whose allocations are the process's own, such as the C library's objects with locks for
+/// one process.
 pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
     APART.store(true, Ordering::Relaxed);
     let result = run();
@@ -106,19 +106,19 @@ pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Memory of this process alone, wherever the heap is.
+/// Functions that allocate and free the process's own memory, wherever the heap is.
 #[cfg(target_env = "musl")]
 pub(crate) const OWN: Memory = Memory { allocate: own, release: give_own };
 
 #[cfg(target_env = "musl")]
 fn own(size: usize) -> *mut u8 {
     let Some(size) = size.max(1).checked_next_multiple_of(64) else { return ptr::null_mut() };
-    // SAFETY: any size may be asked for.
+    // SAFETY: any size is valid.
     unsafe { __libc_memalign(64, size) }.cast()
 }
 
 /// # Safety
-/// It came from [`own`].
+/// `memory` came from [`own`].
 #[cfg(target_env = "musl")]
 unsafe fn give_own(memory: *mut u8) {
     // SAFETY: the caller says so.
@@ -127,11 +127,12 @@ unsafe fn give_own(memory: *mut u8) {
 
 #[inline]
 fn holder(block: *mut c_void) -> Option<&'static Store> {
-    // SAFETY: once there, it is there for ever.
+    // SAFETY: a store is never freed.
     unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|store| store.holds(block as usize))
 }
 
-/// Says once that a request cannot be met, of more than the arena has at all or has left.
+/// Reports once that an allocation failed because it exceeds the arena's size or free space. Sets `errno` and
+/// returns null.
 fn out_of_memory(store: &Store, size: usize) -> *mut c_void {
     if !SAID.swap(true, Ordering::Relaxed) {
         let arena = store.length() >> 20;
@@ -147,7 +148,7 @@ fn out_of_memory(store: &Store, size: usize) -> *mut c_void {
             ));
         }
     }
-    // SAFETY: this thread's own number of an error.
+    // SAFETY: `errno` is thread-local.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
     ptr::null_mut()
 }
@@ -165,7 +166,7 @@ fn allocate(store: &Store, size: usize, align: usize) -> *mut c_void {
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     match heap() {
         Some(store) => allocate(store, size, 16),
-        // SAFETY: any size may be asked for.
+        // SAFETY: any size is valid.
         None => unsafe { __libc_malloc(size) },
     }
 }
@@ -173,7 +174,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 /// `free`.
 ///
 /// # Safety
-/// The block is null or came from one of these functions.
+/// `block` is null or came from one of these functions.
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_free"))]
 pub unsafe extern "C" fn free(block: *mut c_void) {
@@ -191,13 +192,13 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_calloc"))]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(store) = heap() else {
-        // SAFETY: any size may be asked for.
+        // SAFETY: any size is valid.
         return unsafe { __libc_calloc(count, size) };
     };
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory(store, usize::MAX) };
     let block = allocate(store, bytes, 16);
     if !block.is_null() {
-        // SAFETY: the block is that long, and ours.
+        // SAFETY: the block is new and has that length.
         unsafe { ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
     }
     block
@@ -206,12 +207,12 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// `realloc`.
 ///
 /// # Safety
-/// The block is null or came from one of these functions.
+/// `block` is null or came from one of these functions.
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     let Some(store) = heap().filter(|_| block.is_null()).or_else(|| holder(block)) else {
-        // SAFETY: the caller says so; a block from before the arena stays where it is.
+        // SAFETY: guaranteed by the caller; a block from before the arena stays with the C library.
         return unsafe { __libc_realloc(block, size) };
     };
     if block.is_null() {
@@ -228,7 +229,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     }
     let new = allocate(store, size, 16);
     if !new.is_null() {
-        // SAFETY: both are at least that long; the caller says that the old one may go.
+        // SAFETY: both are at least that long; the caller permits freeing the old block.
         unsafe {
             ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), room.min(size));
             store.release(block.cast());
@@ -237,13 +238,13 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     new
 }
 
-/// `memalign`, and `aligned_alloc`, which is the same.
+/// `memalign`, also used for `aligned_alloc`.
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_memalign"))]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match heap() {
         Some(store) => allocate(store, size, align.max(16).next_power_of_two()),
-        // SAFETY: any size and alignment may be asked for.
+        // SAFETY: any size and alignment are valid.
         None => unsafe { __libc_memalign(align, size) },
     }
 }
@@ -258,7 +259,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 /// `posix_memalign`.
 ///
 /// # Safety
-/// The place is the program's variable.
+/// `place` points to a variable of the program.
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_posix_memalign"))]
 pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, size: usize) -> c_int {
@@ -281,7 +282,7 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
     memalign(4096, size)
 }
 
-/// `malloc_usable_size`, for blocks of the arena; others are said to have none to spare.
+/// `malloc_usable_size`, for blocks in the arena; 0 for others.
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_malloc_usable_size"))]
 pub extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {

@@ -1,6 +1,7 @@
-//! Where an image of `tombolo ompcc` begins: as the program, or as a worker of it on any node.
+//! Entry of an image of `tombolo ompcc`: as the program, or as one of its workers on any node.
 //!
-//! The image is static, so the linker puts these functions in place of those of the C library (`--wrap`).
+//! The image is linked statically, and the linker substitutes these functions for those of the C library
+//! (`--wrap`).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -14,8 +15,8 @@ use tombolo_omp_team::team::root;
 
 use crate::{cancellation, exceptions, heap, process, symbols, thread_objects, threads, variables};
 
-// SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
-// library's.
+// SAFETY: the linker defines these symbols, passed by `tombolo ompcc`; the functions are the program's and
+// the C library's.
 unsafe extern "C" {
     static __tombolo_omp_layout_id: [u8; 32];
     static __tombolo_omp_constructors_start: [u8; 0];
@@ -33,19 +34,20 @@ unsafe extern "C" {
     fn __real___unmapself(address: *mut c_void, length: usize) -> !;
 }
 
-/// Says which addresses mean the same in all builds: from the beginning of the image to the end of the
-/// program's variables. The C library's variables lie there as well, and each process has its own.
+/// Registers the addresses that have the same meaning in all builds: from the start of the image to the end
+/// of the program's variables. The range includes the C library's variables, of which each process has its
+/// own.
 fn say_what_is_shared() {
     let end = variables::of_program().end;
-    // SAFETY: the kernel's vector.
+    // SAFETY: reads the auxiliary vector.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
-    // The headers are in the image's first page, if it has them in memory.
+    // The program headers are in the image's first page if they are loaded.
     let begin = usize::try_from(headers).unwrap_or(0) & !0xffff;
     calls::set_shared(if begin > 0 && begin < end { begin } else { variables::of_program().start }, end);
 }
 
 fn image() -> Image {
-    // SAFETY: the linker has put 32 bytes there, which do not change.
+    // SAFETY: the linker script places 32 constant bytes there.
     let id = unsafe { __tombolo_omp_layout_id };
     std::array::from_fn(|word| {
         let mut bytes = [0; 8];
@@ -54,8 +56,9 @@ fn image() -> Image {
     })
 }
 
-/// Creates a thread that ends at once. With the first one of a process the C library writes to the standard
-/// streams, which no thread can do while memory that is sent in pages has no thread yet that serves it.
+/// Creates a thread that ends immediately. When a process creates its first thread, the C library writes to
+/// the standard streams. No thread can do that later, while the memory is sent in pages and the thread that
+/// serves them does not exist yet.
 fn create_first_thread() {
     match std::thread::Builder::new().spawn(|| {}) {
         Ok(thread) => drop(thread.join()),
@@ -63,8 +66,8 @@ fn create_first_thread() {
     }
 }
 
-/// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are
-/// not a worker's to run.
+/// Turns this process into a worker if it was started as one. Called before the program's constructors, which
+/// a worker must not run.
 pub(crate) fn join() {
     if worker_main::is_wanted() {
         memory::set_memory(heap::OWN);
@@ -72,19 +75,19 @@ pub(crate) fn join() {
         process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
         exceptions::begin();
         create_first_thread();
-        // SAFETY: the variables are those of the program, of which nothing has run.
+        // SAFETY: the variables are the program's, and none of its code has run.
         unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
     }
 }
 
-/// Whether the environment asks for workers with address spaces of their own.
+/// Returns whether the environment requests workers with address spaces of their own.
 pub(crate) fn is_wanted() -> bool {
     let mode = std::env::var("OMP_TOMBOLO").unwrap_or_default();
     env::Mode::named(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
-/// What runs before the program's `main`, and then that. All that constructors allocate is allocated when the
-/// heap is where workers have it too.
+/// Runs the program's constructors and its `main`. The heap is in the arena by now, so that workers can
+/// access what constructors allocate.
 ///
 /// # Safety
 /// As the C library calls `main`.
@@ -100,8 +103,8 @@ unsafe extern "C" fn main_of_program(
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
     while at < end {
-        // SAFETY: between the two are addresses of functions without arguments, as compilers list them for
-        // the C library.
+        // SAFETY: the array between the two symbols holds addresses of functions without arguments, as
+        // compilers emit them for the C library.
         unsafe {
             (*at)();
             at = at.add(1);
@@ -113,7 +116,7 @@ unsafe extern "C" fn main_of_program(
     status
 }
 
-/// What the C library calls as the program's `main`.
+/// Wraps `main`: begins the job, if there is one, and runs the program.
 ///
 /// # Safety
 /// As the C library calls `main`.
@@ -124,26 +127,25 @@ pub unsafe extern "C" fn __wrap_main(
     environment: *mut *mut c_char,
 ) -> c_int {
     if !is_wanted() {
-        // SAFETY: as the C library would call it.
+        // SAFETY: the arguments are the C library's.
         return unsafe { main_of_program(count, words, environment) };
     }
     say_what_is_shared();
     process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
-    // A handler of the program may wait for other threads, for which this one has to be there.
+    // A signal handler of the program may wait for other threads, which need this thread to make progress.
     sys::withhold_signals();
     create_first_thread();
     hub::name_functions(symbols::name_of_called);
-    // SAFETY: the variables are those of the program, whose `main` has not begun.
+    // SAFETY: the variables are the program's, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables::of_program(), image()) };
     heap::lies_in(hub.root().store);
-    // SAFETY: the two types differ in whether characters are signed, which pointers to them do not show.
+    // SAFETY: the two types differ only in the signedness of `char` behind pointers.
     let main: Main = unsafe { std::mem::transmute(main_of_program as *const ()) };
-    // SAFETY: as the C library gave them.
+    // SAFETY: the arguments are the C library's.
     unsafe { hub.run(main, count, words) }
 }
 
-/// Memory that the C library asks the system for: that of a thread whose stack is in the arena lies there as
-/// well.
+/// `mmap` as called by the C library. Memory for a thread whose stack is in the arena is allocated there too.
 ///
 /// # Safety
 /// As `mmap`.
@@ -163,12 +165,12 @@ pub unsafe extern "C" fn __wrap___mmap(
     unsafe { __real___mmap(address, length, rights, flags, file, offset) }
 }
 
-/// Whether memory is of the arena. What a thread had there is the next thread's.
+/// Returns whether memory is in the arena. Memory of an ended thread there is reused for the next thread.
 fn is_in_arena(address: *mut c_void) -> bool {
     root::current().is_some_and(|root| exclusive::is_on() && root.store.holds(address as usize))
 }
 
-/// Memory that the C library gives back to the system, that of a thread that was joined above all.
+/// `munmap` as called by the C library, mainly for the memory of a thread that was joined.
 ///
 /// # Safety
 /// As `munmap`.
@@ -181,15 +183,15 @@ pub unsafe extern "C" fn __wrap___munmap(address: *mut c_void, length: usize) ->
     unsafe { __real___munmap(address, length) }
 }
 
-/// The end of a thread that is not joined, with its memory.
+/// End of a detached thread, which unmaps its own memory.
 ///
 /// # Safety
-/// As the C library calls it: nothing of the thread is used any more.
+/// As for the C library's function: nothing of the thread is used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___unmapself(address: *mut c_void, length: usize) -> ! {
     if is_in_arena(address) {
         loop {
-            // SAFETY: the call has no pointers, and ends this thread.
+            // SAFETY: the call takes no pointers and ends this thread.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
     }
@@ -202,8 +204,8 @@ unsafe extern "C" {
     fn __real_fork() -> libc::pid_t;
 }
 
-/// `fork`. A program whose workers have address spaces of their own cannot: its stack and its variables would
-/// be those of the child as well.
+/// `fork`. Refused if workers have address spaces of their own: the child would share the stack and the
+/// variables with its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_fork() -> libc::pid_t {
     if exclusive::is_on() {

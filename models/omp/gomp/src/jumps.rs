@@ -1,5 +1,5 @@
-//! `setjmp` and `longjmp` in an image. A jump can lead out of calls that other nodes made: each of them ends,
-//! and the thread that waited for the outermost jumps on its stack, as its own instruction set does.
+//! `setjmp` and `longjmp` in an image. A jump can leave calls that other nodes made: each of them ends, and
+//! the thread that waited for the outermost one jumps on its own stack, with its own instruction set.
 
 use std::ffi::c_int;
 
@@ -8,17 +8,17 @@ use tombolo_omp_team::primitives::{exclusive, handlers, sys};
 use tombolo_omp_team::team::root;
 use tombolo_omp_team::team::thread::{self, Left, Thread, Visit, WayOut};
 
-/// Where musl's `setjmp` keeps the stack pointer, in words. On x86-64 the word that aarch64 has for it is
-/// unused, and 0 there says that a place was set on x86-64.
+/// Index of the word in which musl's `setjmp` saves the stack pointer. On x86-64, the word that aarch64 uses
+/// is free; 0 there marks a buffer that was set on x86-64.
 const ON_X86_64: usize = 6;
 const ON_AARCH64: usize = 13;
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's function; `--wrap` gives it this name.
 unsafe extern "C" {
     fn __real_longjmp(place: *const usize, value: c_int) -> !;
 }
 
-// A function of Rust cannot return twice, so these two go on to the C library's.
+// Rust functions cannot return twice, so these two tail-call the C library's.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .text.tombolo_omp_setjmp, \"ax\"",
@@ -46,21 +46,21 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// Where a jump leads.
+/// Target of a jump.
 struct Target {
-    /// Whether the place was set on a processor of this instruction set.
+    /// Whether the buffer was set on this instruction set.
     is_own: bool,
-    /// Where the stack was.
+    /// Stack pointer at the call of `setjmp`.
     stack: usize,
 }
 
-/// Goes back to where `setjmp` was called. The C library's `siglongjmp` calls this as well.
+/// Jumps to where `setjmp` was called. The C library's `siglongjmp` calls this as well.
 ///
 /// # Safety
 /// As `longjmp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! {
-    // SAFETY: what `setjmp` filled in, as the caller says; it has more words on both.
+    // SAFETY: the caller guarantees that `setjmp` filled the buffer, which is longer than that on both.
     let [x86_64, aarch64] = [ON_X86_64, ON_AARCH64].map(|at| unsafe { *place.add(at) });
     let is_own = (aarch64 == 0) == cfg!(target_arch = "x86_64");
     let target = Target { is_own, stack: if aarch64 == 0 { x86_64 } else { aarch64 } };
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! 
         && let WayOut::Visit(visit) = me.way_out.get()
         && leaves(me, visit, &target)
     {
-        // SAFETY: the call is this thread's, and its functions have nothing to clean up, as the caller says.
+        // SAFETY: the call is this thread's, and its frames need no cleanup, as the caller guarantees.
         unsafe { migrate::leave(visit, Left::Jump(place as usize, value)) }
     }
     if !target.is_own {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! 
     unsafe { __real_longjmp(place, value) }
 }
 
-/// The same by its other name.
+/// The other name of `longjmp`.
 ///
 /// # Safety
 /// As `longjmp`.
@@ -93,20 +93,20 @@ pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> !
     unsafe { __wrap_longjmp(place, value) }
 }
 
-/// Whether a thread that has its stack there is the program's. Where workers have address spaces of their
-/// own, the run-time's threads have stacks of their process.
+/// Returns whether the thread with this stack is the program's. If workers have address spaces of their own,
+/// the run-time's threads have stacks outside the arena.
 fn is_of_program(stack: usize) -> bool {
     !exclusive::is_on() || root::current().is_some_and(|root| root.store.holds(stack))
 }
 
-/// Whether a frame at this address is one of the call that this thread makes for another node.
+/// Returns whether a frame at this address belongs to the call that this thread makes for another node.
 pub(crate) fn is_of_visit(visit: *const Visit, address: usize) -> bool {
     let here = 0_u8;
     (&raw const here as usize..visit as usize).contains(&address)
 }
 
-/// Whether a jump leads out of the call that this thread makes for another node. It does not if it leads to a
-/// frame of the call; nor, as far as can be told, if that is on a stack in the arena which the program made.
+/// Returns whether a jump leaves the call that this thread makes for another node. It does not if its target
+/// is a frame of the call, or a stack in the arena that appears to be created by the program.
 fn leaves(me: &'static Thread, visit: *const Visit, target: &Target) -> bool {
     if !target.is_own {
         return true;

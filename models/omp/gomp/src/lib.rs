@@ -1,7 +1,7 @@
-//! The functions that GCC calls for OpenMP: the interface of `libgomp.so.1`, as of GCC 12, on top of
+//! Functions that GCC calls for OpenMP: the interface of `libgomp.so.1`, as of GCC 12, on top of
 //! `tombolo-omp-team`.
 //!
-//! The functions only convert arguments. `libgomp.map` has the version of each symbol. OpenACC and plug-ins
+//! The functions only convert arguments. `libgomp.map` lists the version of each symbol. OpenACC and plug-ins
 //! for accelerators are left out, so a program that needs them does not start.
 
 #![allow(non_snake_case, reason = "the names are GCC's")]

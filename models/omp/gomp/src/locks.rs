@@ -1,8 +1,8 @@
-//! What threads of POSIX wait for, in an image.
+//! Synchronization objects of POSIX threads in an image.
 //!
-//! What the C library sleeps on can wake threads of one process only, so mutexes, condition variables,
-//! barriers, semaphores and the like are words here on which threads sleep as on all else of a job. They have
-//! the size and the initial values of musl's.
+//! The C library's futexes wake threads of one process only. So mutexes, condition variables, barriers,
+//! semaphores and the like are words here on which threads sleep through the job's parking. They have the
+//! size and initial values of musl's.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -15,19 +15,19 @@ use tombolo_omp_team::primitives::{exclusive, park, sys};
 use crate::cancellation;
 use crate::threads::status;
 
-/// Gives the calling thread a record, without which it would look again and again instead of sleeping.
+/// Ensures that the calling thread has a record; a thread without one polls instead of sleeping.
 fn known() {
     if exclusive::is_on() {
         start::current();
     }
 }
 
-/// A mutex, in the place of musl's, of which the kind stays.
+/// Mutex in the memory of musl's, whose kind is kept.
 #[repr(C)]
 pub struct Mutex {
     kind: AtomicU32,
     lock: Lock,
-    /// The thread that has it, where the kind asks.
+    /// Owner of the mutex, if its kind needs one.
     owner: AtomicUsize,
     count: AtomicU32,
 }
@@ -35,11 +35,11 @@ pub struct Mutex {
 const RECURSIVE: u32 = 1;
 const CHECKED: u32 = 2;
 const KIND: u32 = 3;
-/// What musl adds for mutexes that outlive their owners or give them priority.
+/// Bits of musl for robust and priority-inheriting mutexes.
 const UNSUPPORTED: u32 = 12;
 
 impl Mutex {
-    /// Takes it as `take` does it, 0 or the number of an error.
+    /// Acquires the mutex with `take`. Returns 0 or an errno value.
     fn acquire(&self, take: impl FnOnce(&Lock) -> c_int) -> c_int {
         known();
         let kind = self.kind.load(Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Mutex {
         0
     }
 
-    /// Gives it back wholly, for a condition variable; how often it was taken.
+    /// Releases the mutex entirely, for a condition variable. Returns its nesting count.
     fn yield_all(&self) -> Result<u32, c_int> {
         let taken = self.count.load(Ordering::Relaxed);
         if self.kind.load(Ordering::Relaxed) & KIND == RECURSIVE {
@@ -104,13 +104,14 @@ fn wait(lock: &Lock) -> c_int {
     0
 }
 
-/// How long a thread that waits until a time sleeps between two looks, in microseconds.
+/// Polling interval of a wait with a deadline, in microseconds.
 const LOOK_US: u32 = 500;
 
-/// Looks until something holds or the time has come; 0 or `ETIMEDOUT`.
+/// Polls until a condition holds or the deadline passes. Returns 0, `ETIMEDOUT`, or `EINVAL` for an invalid
+/// deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 unsafe fn look_until(
     clock: libc::clockid_t,
     time: *const libc::timespec,
@@ -121,7 +122,7 @@ unsafe fn look_until(
             return 0;
         }
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the time of now is ours to write; the caller says the rest.
+        // SAFETY: the current time is a local variable; the caller guarantees the rest.
         let end = unsafe {
             libc::clock_gettime(clock, &raw mut now);
             *time
@@ -136,13 +137,13 @@ unsafe fn look_until(
     }
 }
 
-/// Takes a mutex; waits until it can.
+/// Acquires a mutex, waiting until it is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_mutex_lock(mutex: &Mutex) -> c_int {
     mutex.acquire(wait)
 }
 
-/// Takes a mutex if it is free.
+/// Acquires a mutex if it is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_mutex_trylock(mutex: &Mutex) -> c_int {
     match mutex.acquire(|lock| if lock.try_acquire() { 0 } else { libc::EBUSY }) {
@@ -151,29 +152,29 @@ pub extern "C" fn __wrap_pthread_mutex_trylock(mutex: &Mutex) -> c_int {
     }
 }
 
-/// Takes a mutex if it is free before a time.
+/// Acquires a mutex, waiting until a deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_mutex_timedlock(mutex: &Mutex, time: *const libc::timespec) -> c_int {
     // SAFETY: the caller says so.
     mutex.acquire(|lock| unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_acquire()) })
 }
 
-/// Gives a mutex back.
+/// Releases a mutex that the caller holds.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_mutex_unlock(mutex: &Mutex) -> c_int {
     mutex.release()
 }
 
-/// A condition variable, in the place of musl's, of which the clock stays.
+/// Condition variable in the memory of musl's, whose clock is kept.
 #[repr(C)]
 pub struct Condition {
     kept: [u32; 4],
     clock: AtomicI32,
     kept_too: u32,
-    /// How often it was signalled.
+    /// Number of signals so far.
     signals: AtomicU32,
 }
 
@@ -193,17 +194,18 @@ pub extern "C" fn __wrap_pthread_cond_wait(condition: &Condition, mutex: &Mutex)
     0
 }
 
-/// A cancellation point, after a wait. A thread that was signalled may be the only one: it goes on.
+/// Acts as a cancellation point after a wait. A signalled thread may be the only one that was woken, so it
+/// must continue.
 fn follow_unless_signalled(condition: &Condition, signals: u32) {
     if condition.signals.load(Ordering::SeqCst) == signals {
         cancellation::follow();
     }
 }
 
-/// Waits for a condition variable, until a time at most.
+/// Waits for a condition variable until a deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     condition: &Condition,
@@ -229,7 +231,7 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     };
     mutex.take_again(taken);
     follow_unless_signalled(condition, signals);
-    // What interrupted it is to the program a wake-up without a reason.
+    // The program sees an interruption as a spurious wake-up.
     if matches!(ended, libc::EINTR | libc::ECANCELED) { 0 } else { ended }
 }
 
@@ -251,7 +253,7 @@ pub extern "C" fn __wrap_pthread_cond_broadcast(condition: &Condition) -> c_int 
     signal(condition, c_int::MAX.unsigned_abs())
 }
 
-/// A barrier, in the place of musl's.
+/// Barrier in the memory of musl's.
 #[repr(C)]
 pub struct Barrier {
     threads: AtomicU32,
@@ -259,7 +261,7 @@ pub struct Barrier {
     rounds: AtomicU32,
 }
 
-/// Makes a barrier for a number of threads.
+/// Initializes a barrier for a number of threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_barrier_init(
     barrier: &Barrier,
@@ -274,13 +276,13 @@ pub extern "C" fn __wrap_pthread_barrier_init(
     0
 }
 
-/// Ends the use of a barrier.
+/// Destroys a barrier, which has no resources.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_barrier_destroy(_barrier: &Barrier) -> c_int {
     0
 }
 
-/// Waits until all are at a barrier.
+/// Waits until all threads have reached the barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_barrier_wait(barrier: &Barrier) -> c_int {
     known();
@@ -297,7 +299,7 @@ pub extern "C" fn __wrap_pthread_barrier_wait(barrier: &Barrier) -> c_int {
     0
 }
 
-/// A semaphore, in the place of musl's.
+/// Semaphore in the memory of musl's.
 #[repr(C)]
 pub struct Semaphore(AtomicU32);
 
@@ -308,7 +310,7 @@ impl Semaphore {
     }
 }
 
-/// Adds to a semaphore.
+/// Increments a semaphore and wakes a waiter.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
     let more = |value: u32| (value < c_int::MAX.unsigned_abs()).then_some(value + 1);
@@ -319,7 +321,7 @@ pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
     0
 }
 
-/// Takes from a semaphore.
+/// Decrements a semaphore, waiting while it is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
     known();
@@ -334,16 +336,16 @@ pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
     0
 }
 
-/// Takes from a semaphore if it has something.
+/// Decrements a semaphore unless it is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
     status(if semaphore.try_take() { 0 } else { libc::EAGAIN })
 }
 
-/// Takes from a semaphore if it has something before a time.
+/// Decrements a semaphore, waiting until a deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
     known();
@@ -365,10 +367,10 @@ pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *cons
     status(ended)
 }
 
-/// Takes from a semaphore before a time, in a program that is no job; 0 or the number of an error.
+/// Decrements a semaphore before a deadline, in a program that is not a job. Returns 0 or an errno value.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
     while !semaphore.try_take() {
         // SAFETY: the caller says so.
@@ -381,12 +383,12 @@ unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_in
     0
 }
 
-/// A lock that many readers or one writer have, in the place of musl's.
+/// Readers-writer lock in the memory of musl's.
 #[repr(C)]
 pub struct ReadWrite {
-    /// How many readers have it, or [`WRITER`].
+    /// Number of readers that hold it, or [`WRITER`].
     holders: AtomicU32,
-    /// How often it has become free.
+    /// Number of times that it became free.
     frees: AtomicU32,
 }
 
@@ -402,11 +404,11 @@ impl ReadWrite {
         self.holders.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Takes it as `take` does; waits until it can.
+    /// Acquires the lock with `take`, waiting until it succeeds.
     fn acquire(&self, take: impl Fn(&Self) -> bool) -> c_int {
         known();
         loop {
-            // Before the attempt: what frees it after that wakes this thread.
+            // Read before the attempt, so that a release after the attempt wakes this thread.
             let frees = self.frees.load(Ordering::SeqCst);
             if take(self) {
                 return 0;
@@ -429,34 +431,34 @@ impl ReadWrite {
     }
 }
 
-/// Takes a lock for reading; waits until it can.
+/// Acquires a lock for reading, waiting until it can.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_rdlock(lock: &ReadWrite) -> c_int {
     lock.acquire(ReadWrite::try_read)
 }
 
-/// Takes a lock for writing; waits until it can.
+/// Acquires a lock for writing, waiting until it can.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_wrlock(lock: &ReadWrite) -> c_int {
     lock.acquire(ReadWrite::try_write)
 }
 
-/// Takes a lock for reading if no writer has it.
+/// Acquires a lock for reading unless a writer holds it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_tryrdlock(lock: &ReadWrite) -> c_int {
     if lock.try_read() { 0 } else { libc::EBUSY }
 }
 
-/// Takes a lock for writing if no thread has it.
+/// Acquires a lock for writing if it is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_trywrlock(lock: &ReadWrite) -> c_int {
     if lock.try_write() { 0 } else { libc::EBUSY }
 }
 
-/// Takes a lock for reading, before a time.
+/// Acquires a lock for reading, waiting until a deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_rwlock_timedrdlock(
     lock: &ReadWrite,
@@ -466,10 +468,10 @@ pub unsafe extern "C" fn __wrap_pthread_rwlock_timedrdlock(
     unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_read()) }
 }
 
-/// Takes a lock for writing, before a time.
+/// Acquires a lock for writing, waiting until a deadline.
 ///
 /// # Safety
-/// The time can be read.
+/// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_rwlock_timedwrlock(
     lock: &ReadWrite,
@@ -479,7 +481,7 @@ pub unsafe extern "C" fn __wrap_pthread_rwlock_timedwrlock(
     unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_write()) }
 }
 
-/// Gives a lock back that was taken for reading or writing.
+/// Releases a lock that was acquired for reading or writing.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_rwlock_unlock(lock: &ReadWrite) -> c_int {
     lock.release()
@@ -488,7 +490,7 @@ pub extern "C" fn __wrap_pthread_rwlock_unlock(lock: &ReadWrite) -> c_int {
 const BEGUN: u32 = 1;
 const DONE: u32 = 2;
 
-/// Calls a function unless it was called for this word before; waits until that call has returned.
+/// Calls a function once for this word; later callers wait until that call has returned.
 ///
 /// # Safety
 /// The function can be called.

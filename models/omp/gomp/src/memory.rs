@@ -1,7 +1,7 @@
 //! `omp_alloc` and the like: allocators with traits.
 //!
-//! All memory is ordinary memory; what differs is alignment, how much an allocator may hand out, and what
-//! happens beyond that. Before each block there is where it really begins, how long it is, and whose it is.
+//! All memory is ordinary memory. Allocators differ in alignment, in their quota, and in what happens beyond
+//! it. A header before each block holds its real start, its size and its allocator.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::sys;
 
-/// OpenMP's allocators have numbers up to this one; a program's own are addresses.
+/// Highest number of OpenMP's predefined allocators; the program's own are addresses.
 const PREDEFINED: usize = 8;
 const DEFAULT: usize = 1;
 
@@ -33,7 +33,7 @@ pub struct Trait {
     value: usize,
 }
 
-/// An allocator of the program.
+/// Allocator created by the program.
 struct Allocator {
     align: usize,
     pool: usize,
@@ -42,7 +42,7 @@ struct Allocator {
     other: usize,
 }
 
-/// What is before each block.
+/// Header in front of each block.
 #[repr(C)]
 struct Header {
     begin: *mut u8,
@@ -51,11 +51,11 @@ struct Header {
 }
 
 fn of_program(handle: usize) -> Option<&'static Allocator> {
-    // SAFETY: what is not predefined is an allocator that the program was given.
+    // SAFETY: a handle that is not predefined came from `omp_init_allocator`.
     (handle > PREDEFINED).then(|| unsafe { &*(handle as *const Allocator) })
 }
 
-/// `omp_init_allocator`. 0 if the traits make no sense.
+/// `omp_init_allocator`. Returns 0 if a trait is invalid or not supported.
 ///
 /// # Safety
 /// `traits` points to `count` traits.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_destroy_allocator(handle: usize) {
     if let Some(allocator) = of_program(handle) {
-        // SAFETY: it came from the store, and the program has done with it.
+        // SAFETY: it came from the store, and the program does not use it any more.
         unsafe { start::root().store.release(ptr::from_ref(allocator).cast_mut().cast()) };
     }
 }
@@ -113,7 +113,7 @@ pub extern "C" fn omp_get_default_allocator() -> usize {
     start::current().task().icv().allocator
 }
 
-/// Memory, zeroed if it is to be; null if there is none.
+/// Allocates memory, zeroed on request, following the allocator's fallbacks. Returns null on failure.
 fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     let mut handle = if handle == 0 { omp_get_default_allocator() } else { handle };
     loop {
@@ -139,7 +139,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     }
 }
 
-/// Counts bytes against what an allocator may hand out.
+/// Charges bytes to an allocator's quota; returns `false` if they exceed it.
 fn reserve(allocator: &Allocator, size: usize) -> bool {
     let more = |used: usize| used.checked_add(size).filter(|&used| used <= allocator.pool);
     allocator.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -153,14 +153,14 @@ fn block(align: usize, size: usize, allocator: usize, zeroed: bool) -> *mut u8 {
     if size == 0 {
         return ptr::null_mut();
     }
-    // SAFETY: any size may be asked for.
+    // SAFETY: any size is valid.
     let begin: *mut u8 = unsafe { if zeroed { libc::calloc(1, bytes) } else { libc::malloc(bytes) } }.cast();
     if begin.is_null() {
         return begin;
     }
     let block = begin.wrapping_add((begin as usize + before).next_multiple_of(align) - begin as usize);
-    // SAFETY: the header lies before the block and within the memory; it is aligned, as the block is by at
-    // least 16.
+    // SAFETY: the header is before the block and within the allocation; it is aligned, because the block is
+    // aligned to at least 16 bytes.
     unsafe { header(block).write(Header { begin, size, allocator }) };
     block
 }
@@ -172,7 +172,7 @@ fn header(block: *mut u8) -> *mut Header {
 /// `omp_free`.
 ///
 /// # Safety
-/// The block is null or came from one of these functions.
+/// `block` is null or came from one of these functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_free(block: *mut c_void, _handle: usize) {
     if block.is_null() {
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn omp_free(block: *mut c_void, _handle: usize) {
     if let Some(allocator) = of_program(header.allocator) {
         allocator.used.fetch_sub(header.size, Ordering::Relaxed);
     }
-    // SAFETY: it came from the C library.
+    // SAFETY: the memory came from the C library.
     unsafe { libc::free(header.begin.cast()) };
 }
 
@@ -220,7 +220,7 @@ pub extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, ha
 /// `omp_realloc`.
 ///
 /// # Safety
-/// The block is null or came from one of these functions.
+/// `block` is null or came from one of these functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_realloc(
     block: *mut c_void,
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn omp_realloc(
     let handle = if handle == 0 { header.allocator } else { handle };
     let new = omp_alloc(size, handle);
     if !new.is_null() {
-        // SAFETY: both are at least that long, and the caller says the old one may go.
+        // SAFETY: both are at least that long, and the caller permits freeing the old block.
         unsafe {
             ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), size.min(header.size));
             omp_free(block, old);
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn omp_realloc(
     new
 }
 
-/// Memory for `allocate` clauses and directives; the program ends if there is none.
+/// Allocates memory for `allocate` clauses and directives. Aborts the program on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_alloc(align: usize, size: usize, handle: usize) -> *mut c_void {
     let block = allocate(align.max(1), size.max(1), handle, false);
@@ -260,20 +260,20 @@ pub extern "C" fn GOMP_alloc(align: usize, size: usize, handle: usize) -> *mut c
     block.cast()
 }
 
-/// Gives such memory back.
+/// Frees memory from [`GOMP_alloc`].
 ///
 /// # Safety
-/// The block came from [`GOMP_alloc`], or is null.
+/// `block` came from [`GOMP_alloc`], or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_free(block: *mut c_void, handle: usize) {
     // SAFETY: the caller says so.
     unsafe { omp_free(block, handle) };
 }
 
-/// `omp_init_allocator` of Fortran.
+/// Fortran binding of `omp_init_allocator`.
 ///
 /// # Safety
-/// All arguments are the program's variables, and `traits` points to as many traits as `count` says.
+/// All arguments point to variables of the program, and `traits` to as many traits as `count` specifies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator_(
     space: *const usize,
@@ -284,10 +284,10 @@ pub unsafe extern "C" fn omp_init_allocator_(
     unsafe { omp_init_allocator(*space, *count, traits) }
 }
 
-/// The same with numbers of 64 bits.
+/// Fortran binding of `omp_init_allocator` with 64-bit integers.
 ///
 /// # Safety
-/// All arguments are the program's variables, and `traits` points to as many traits as `count` says.
+/// All arguments point to variables of the program, and `traits` to as many traits as `count` specifies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator_8_(
     space: *const usize,
@@ -298,27 +298,27 @@ pub unsafe extern "C" fn omp_init_allocator_8_(
     unsafe { omp_init_allocator(*space, i32::try_from(*count).unwrap_or(0), traits) }
 }
 
-/// `omp_destroy_allocator` of Fortran.
+/// Fortran binding of `omp_destroy_allocator`.
 ///
 /// # Safety
-/// It is a variable of the program.
+/// `handle` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_allocator_(handle: *const usize) {
     // SAFETY: the caller says so.
     omp_destroy_allocator(unsafe { *handle });
 }
 
-/// `omp_set_default_allocator` of Fortran.
+/// Fortran binding of `omp_set_default_allocator`.
 ///
 /// # Safety
-/// It is a variable of the program.
+/// `handle` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_default_allocator_(handle: *const usize) {
     // SAFETY: the caller says so.
     omp_set_default_allocator(unsafe { *handle });
 }
 
-/// `omp_get_default_allocator` of Fortran.
+/// Fortran binding of `omp_get_default_allocator`.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_default_allocator_() -> usize {
     omp_get_default_allocator()

@@ -1,5 +1,4 @@
-//! What `tombolo_migrate.h` has, and what the code calls that `tombolo ompcc` puts in front of marked
-//! functions.
+//! Functions of `tombolo_migrate.h`, and the function that the thunks of `tombolo ompcc` call.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -13,14 +12,15 @@ use tombolo_omp_team::team::thread::{self, Left};
 use crate::jumps;
 use crate::threads::{__wrap_pthread_exit, status};
 
-/// Why a handler of a signal cannot migrate: what it interrupts may be elsewhere, or about to go there.
+/// Error message for a migration in a signal handler: the code that it interrupts may run elsewhere, or be
+/// about to migrate.
 const IN_HANDLER: &str = "a thread cannot migrate in a signal handler: have the handler set a variable, and call tombolo_migrate and marked functions where the program reads it";
 
 fn number(node: u32) -> c_int {
     c_int::try_from(node).unwrap_or(c_int::MAX)
 }
 
-/// Has marked functions executed on a node from now on.
+/// Makes marked functions run on this node from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_migrate(node: c_int) -> c_int {
     let nodes = start::root().nodes().count();
@@ -28,29 +28,29 @@ pub extern "C" fn tombolo_migrate(node: c_int) -> c_int {
         return status(libc::EINVAL);
     };
     match (handlers::is_running(), nodes) {
-        // With one node there is nothing to remember.
+        // With one node there is nothing to record.
         (true, 1) => 0,
         (true, _) => sys::fatal(IN_HANDLER),
         (false, _) => status(if migrate::set_node(start::current(), node) { 0 } else { libc::EINVAL }),
     }
 }
 
-/// The node that the caller is executed on.
+/// Number of the node that the caller runs on.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_node() -> c_int {
     number(start::current().node)
 }
 
-/// How many nodes the job has.
+/// Number of nodes of the job.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_nodes() -> c_int {
     number(start::root().nodes().count())
 }
 
-/// The number of the node with a name.
+/// Returns the number of the node with this name, or -1 with `ENOENT`.
 ///
 /// # Safety
-/// The name ends in a zero.
+/// `name` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
     // SAFETY: the caller says so.
@@ -58,17 +58,17 @@ pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
     start::root().nodes().find(&name).map_or_else(|| status(libc::ENOENT), number)
 }
 
-/// Calls a function with a frame on the node that the caller is to migrate to. The frame once that has
-/// returned; null, and the function was not called, if the caller is there; otherwise what the function
-/// threw, which the caller throws again. A thread that executes a signal handler is not moved by the
-/// run-time, and may not ask for it.
+/// Calls a function with a frame on the node that the caller is to migrate to. Returns the frame after the
+/// function returned; null, without a call, if the caller is already there; otherwise the exception that the
+/// function threw, which the caller throws again. A thread in a signal handler does not migrate, and must not
+/// request it.
 ///
 /// # Safety
-/// The function may be called with the frame. It can be left as `longjmp` and `pthread_exit` leave it.
+/// `function` may be called with `frame`, and may be left by `longjmp` and `pthread_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> *mut c_void {
     if handlers::is_running() {
-        // One that has no record has never asked to.
+        // A thread without a record has never requested a migration.
         if thread::known().is_some_and(migrate::is_asked_to) {
             sys::fatal(IN_HANDLER);
         }

@@ -1,8 +1,8 @@
-//! System calls of the run-time's own.
+//! System calls for the run-time's own use.
 //!
-//! ISO C does not reserve names such as `read`, so a program may have a function of its own that is called
-//! so. In a library that is loaded beside it, calls of that name would be calls of the program's function.
-//! `cargo xtask kit` has the run-time, Rust's library included, call these in their place.
+//! ISO C does not reserve names such as `read`, so a program may define a function with that name. A shared
+//! library's calls of that name would then reach the program's function. `cargo xtask kit` makes the
+//! run-time, including Rust's library, call these functions instead.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::ptr;
@@ -10,10 +10,10 @@ use std::ptr;
 macro_rules! calls {
     ($($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $call:expr;)*) => {
         $($(#[$about])*
-        /// The system call alone.
+        /// Makes the system call directly.
         ///
         /// # Safety
-        /// As the C library's function.
+        /// As for the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller says so.

@@ -15,10 +15,10 @@ fn region(function: Function, data: *mut c_void, threads: u32, flags: u32) -> Re
     Region { function, data, threads, bind: flags & 7, group: None }
 }
 
-/// Runs a region from its beginning to its end, the caller being its thread 0.
+/// Runs a region from start to end; the caller is its thread 0.
 fn run(me: &'static Thread, region: Region, share: Option<(Range, ScheduleKind, u64)>) {
     begin(me, region, share);
-    // SAFETY: the program's function, with the argument that the program gave for it.
+    // SAFETY: the program's function, with the argument that the program passed for it.
     unsafe { (region.function)(region.data) };
     region::end(me);
 }
@@ -37,22 +37,22 @@ pub extern "C" fn GOMP_parallel(function: Function, data: *mut c_void, threads: 
     run(start::current(), region(function, data, threads, flags), None);
 }
 
-/// `parallel` as GCC before 4.9 has it: the caller runs its part between this and [`GOMP_parallel_end`].
+/// `parallel` as called by GCC before 4.9: the caller runs its part between this and [`GOMP_parallel_end`].
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_start(function: Function, data: *mut c_void, threads: u32) {
     begin(start::current(), region(function, data, threads, 0), None);
 }
 
-/// The end of what `GOMP_parallel…_start` began.
+/// The end of a region begun by `GOMP_parallel…_start`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_end() {
     region::end(start::current());
 }
 
-/// `parallel reduction(task, …)`. How many threads there were.
+/// `parallel reduction(task, …)`. Returns the number of threads of the region.
 ///
 /// # Safety
-/// The frame is the program's, and begins with the address of its array.
+/// `data` is the program's frame and begins with the address of its reduction array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_parallel_reductions(
     function: Function,
@@ -67,18 +67,18 @@ pub unsafe extern "C" fn GOMP_parallel_reductions(
     let group = reduction::group_of_region(me, array, threads);
     begin(me, Region { group: Some(group), ..region(function, data, threads, flags) }, None);
     let threads = me.team().size();
-    // SAFETY: the program's function, with the argument that the program gave for it.
+    // SAFETY: the program's function, with the argument that the program passed for it.
     unsafe { function(data) };
     region::end(me);
-    // SAFETY: it came from the store, and all tasks of it are finished.
+    // SAFETY: the group came from the store, and all of its tasks are finished.
     unsafe { me.store().release(ptr::from_ref(group).cast_mut().cast()) };
     threads
 }
 
-/// Combined regions whose first construct is a loop, with the chunk of the clause.
+/// Regions combined with a loop, with the chunk size of the clause.
 macro_rules! parallel_loops {
     ($($name:ident $old:ident $kind:ident $smallest:literal;)*) => {$(
-        /// `parallel` and a loop in one.
+        /// `parallel` combined with a loop.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(
             function: Function, data: *mut c_void, threads: u32,
@@ -89,7 +89,7 @@ macro_rules! parallel_loops {
             run(start::current(), region(function, data, threads, flags), Some(share));
         }
 
-        /// The same as GCC before 4.9 has it.
+        /// The same as called by GCC before 4.9.
         #[unsafe(no_mangle)]
         pub extern "C" fn $old(
             function: Function, data: *mut c_void, threads: u32, start: i64, end: i64, step: i64, chunk: i64,
@@ -157,7 +157,7 @@ parallel_loops_runtime! {
     GOMP_parallel_loop_maybe_nonmonotonic_runtime
 }
 
-/// `parallel for schedule(runtime)` as GCC before 4.9 has it.
+/// `parallel for schedule(runtime)` as called by GCC before 4.9.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_loop_runtime_start(
     function: Function,
@@ -185,7 +185,7 @@ pub extern "C" fn GOMP_parallel_sections(
     run(start::current(), region(function, data, threads, flags), Some(share));
 }
 
-/// `parallel sections` as GCC before 4.9 has it.
+/// `parallel sections` as called by GCC before 4.9.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_sections_start(
     function: Function,
@@ -197,13 +197,13 @@ pub extern "C" fn GOMP_parallel_sections_start(
     begin(start::current(), region(function, data, threads, 0), Some(share));
 }
 
-/// Teams that a league has where nothing is said; as libgomp has it.
+/// Default number of teams in a league, the same as in libgomp.
 const TEAMS: u32 = 3;
 
-/// `teams` on the host: one team after the other.
+/// `teams` on the host: runs one team after the other.
 ///
 /// # Safety
-/// The function may be called with the data.
+/// `function` may be called with `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_teams_reg(
     function: Function,
@@ -224,14 +224,14 @@ pub unsafe extern "C" fn GOMP_teams_reg(
     let teams = or(or(teams, changeable.teams.load(Relaxed)), TEAMS);
     for number in 0..teams {
         me.league.set((teams - 1, number));
-        // SAFETY: the program's function, with the argument that the program gave for it.
+        // SAFETY: the program's function, with the argument that the program passed for it.
         unsafe { function(data) };
     }
     me.league.set((0, 0));
     me.task().set_icv(|icv| icv.limit = before);
 }
 
-/// `teams` in a `target` region on the host: asks for the next team.
+/// `teams` in a `target` region on the host: advances to the next team. Returns `false` after the last one.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_teams4(low: u32, _high: u32, limit: u32, first: bool) -> bool {
     let me = start::current();
@@ -250,7 +250,7 @@ pub extern "C" fn GOMP_teams4(low: u32, _high: u32, limit: u32, first: bool) -> 
     true
 }
 
-/// `teams` in a `target` region as GCC before 12 has it.
+/// `teams` in a `target` region as called by GCC before 12.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_teams(_teams: u32, limit: u32) {
     let me = start::current();

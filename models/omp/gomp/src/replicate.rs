@@ -1,15 +1,15 @@
-//! What `tombolo_omp.h` has for data that is only read: see there.
+//! Functions of `tombolo_omp.h` for read-only data, which are documented there.
 
 use std::ffi::{c_int, c_void};
 
-/// Has the nodes whose memory is behind a window read a copy of their own. 0, or the system's number of an
-/// error. Does nothing where all workers have the same memory.
+/// Gives each node behind a window its own copy of the data. Returns 0 or an errno value. Does nothing if all
+/// workers have the same memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_omp_replicate(begin: *const c_void, bytes: usize) -> c_int {
     ask(begin, bytes, false)
 }
 
-/// Has all share the data again, which may then be written to. 0, or the system's number of an error.
+/// Shares the data again, so that it may be written. Returns 0 or an errno value.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_omp_restore(begin: *const c_void, bytes: usize) -> c_int {
     ask(begin, bytes, true)

@@ -1,4 +1,4 @@
-//! Sleeps of the program, which are cancellation points.
+//! Sleep functions of the program, which are cancellation points.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -6,10 +6,10 @@ use std::ptr;
 use crate::cancellation::{follow, is_elsewhere_than_made, point_here};
 use crate::threads::status;
 
-/// How long a thread sleeps on another node before it looks whether it is to end, in nanoseconds.
+/// Interval at which a thread that sleeps on another node checks for cancellation, in nanoseconds.
 const SLICE_NS: i64 = 20_000_000;
 
-// SAFETY: the C library's function of this name; the linker has named it so.
+// SAFETY: the C library's function; `--wrap` gives it this name.
 unsafe extern "C" {
     fn __real_clock_nanosleep(
         clock: libc::clockid_t,
@@ -19,7 +19,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A time of a clock in nanoseconds; `None` if it is not one.
+/// Converts a time to nanoseconds; `None` if it is invalid.
 fn nanoseconds(time: &libc::timespec) -> Option<i64> {
     let is_one = time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec);
     is_one.then(|| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec))
@@ -29,8 +29,7 @@ fn timespec(nanoseconds: i64) -> libc::timespec {
     libc::timespec { tv_sec: nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000 }
 }
 
-/// `clock_nanosleep`. A thread that runs elsewhere than where it was made looks now and then whether it is to
-/// end.
+/// `clock_nanosleep`. A thread that runs elsewhere than where it was created polls for cancellation.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -43,10 +42,10 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
 ) -> c_int {
     let now = || {
         let mut now = timespec(0);
-        // SAFETY: the time is ours to write.
+        // SAFETY: the time is a local variable.
         (unsafe { libc::clock_gettime(clock, &raw mut now) } == 0).then(|| nanoseconds(&now)).flatten()
     };
-    // SAFETY: the caller says that it can be read.
+    // SAFETY: the caller guarantees that `time` can be read.
     let length = nanoseconds(unsafe { &*time });
     let (true, Some(length), Some(began)) = (is_elsewhere_than_made(), length, now()) else {
         // SAFETY: the caller says so.
@@ -61,11 +60,11 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
             return 0;
         }
         let slice = timespec(more.min(SLICE_NS));
-        // SAFETY: the time is ours.
+        // SAFETY: the time is a local variable.
         let failed = unsafe { __real_clock_nanosleep(clock, 0, &raw const slice, ptr::null_mut()) };
         if failed != 0 {
             if !is_until && !left.is_null() {
-                // SAFETY: the caller says that it can be written.
+                // SAFETY: the caller guarantees that `left` can be written.
                 unsafe { left.write(timespec(end.saturating_sub(now().unwrap_or(end)).max(0))) };
             }
             return failed;

@@ -1,4 +1,4 @@
-//! Where the library begins and ends, and errors that the program asks for.
+//! Constructor and destructor of the library, and the `error` directive.
 
 use std::ffi::c_char;
 use std::slice;
@@ -14,7 +14,7 @@ use crate::symbols;
 #[cfg(target_env = "musl")]
 use crate::{image, process::environment};
 
-// In an image before the program's own: a worker does not run those.
+// In an image this runs before the program's constructors, which a worker must not run.
 #[used]
 #[cfg_attr(target_env = "gnu", unsafe(link_section = ".init_array"))]
 #[cfg_attr(target_env = "musl", unsafe(link_section = ".init_array.00001"))]
@@ -24,10 +24,10 @@ static BEGIN: extern "C" fn() = begin;
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Reads the environment as the program starts, as it says what makes no sense in it, and may be asked to
-/// show it.
+/// Reads the environment at program start, when invalid values are reported and `OMP_DISPLAY_ENV` is
+/// honoured.
 extern "C" fn begin() {
-    // Where workers are processes it has to wait until the arena is there.
+    // If workers have processes of their own, this has to wait until the arena exists.
     #[cfg(target_env = "gnu")]
     let is_wanted = entry::is_wanted();
     #[cfg(target_env = "musl")]
@@ -54,10 +54,10 @@ extern "C" fn end() {
     }
 }
 
-/// The text of `error`.
+/// Returns the message of an `error` directive, with a leading colon.
 ///
 /// # Safety
-/// The text is null, or so long, or ends in a zero if the length is all ones.
+/// The text is null, or has that length, or is null-terminated if the length is all ones.
 unsafe fn text(message: *const c_char, length: usize) -> String {
     if message.is_null() {
         return String::new();
@@ -90,6 +90,6 @@ pub unsafe extern "C" fn GOMP_error(message: *const c_char, length: usize) {
     // SAFETY: the caller says so.
     let text = unsafe { text(message, length) };
     sys::complain(format_args!("tombolo omp: fatal error: error directive encountered{text}\n"));
-    // SAFETY: ends the program as an error does, with what it has to do at its end.
+    // SAFETY: ends the program with its exit handlers.
     unsafe { libc::exit(1) };
 }

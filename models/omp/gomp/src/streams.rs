@@ -1,8 +1,8 @@
-//! Streams of the C library, where workers are processes: each process has its own copy of what was open when
-//! it was started.
+//! C library streams in programs whose workers are processes: each process has a copy of the streams that
+//! were open when it was started.
 //!
-//! A stream has a lock that is for one process, and a buffer. Both are kept out of the arena, so that workers
-//! do not wait for each other for ever, nor write into each other's buffers.
+//! A stream has a lock for one process, and a buffer. Both are kept out of the arena, so that workers neither
+//! deadlock on each other's locks nor write into each other's buffers.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -13,12 +13,12 @@ use crate::heap;
 
 const BUFFER: usize = 4096;
 
-/// Opens a stream by the C library's function of this name.
+/// Opens a stream with the C library's function of this name.
 ///
 /// # Safety
-/// `call` calls a function of the type that the one of this name has.
+/// `call` calls its argument with the type of the function of this name.
 unsafe fn open(name: &std::ffi::CStr, call: impl FnOnce(*mut c_void) -> *mut libc::FILE) -> *mut libc::FILE {
-    // SAFETY: the name ends in a zero.
+    // SAFETY: the name is null-terminated.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if next.is_null() {
         sys::fatal("the C library cannot open streams");
@@ -29,7 +29,7 @@ unsafe fn open(name: &std::ffi::CStr, call: impl FnOnce(*mut c_void) -> *mut lib
     heap::apart(|| {
         let stream = call(next);
         if !stream.is_null() {
-            // SAFETY: a new stream, and memory that is never given back, as the stream does not do it.
+            // SAFETY: the stream is new, and its buffer is never freed, as the stream does not free it.
             unsafe { libc::setvbuf(stream, libc::malloc(BUFFER).cast(), libc::_IOFBF, BUFFER) };
             exclusive::stream_opened();
         }
@@ -43,29 +43,29 @@ type OpenDescriptor = unsafe extern "C" fn(c_int, *const c_char) -> *mut libc::F
 /// `fopen`.
 ///
 /// # Safety
-/// Both texts end in a zero.
+/// Both strings are null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the C library's function has this type; the caller says the rest.
+    // SAFETY: the C library's function has this type; the caller guarantees the rest.
     unsafe { open(c"fopen", |next| mem::transmute::<*mut c_void, Open>(next)(path, mode)) }
 }
 
 /// `fopen64`.
 ///
 /// # Safety
-/// Both texts end in a zero.
+/// Both strings are null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the C library's function has this type; the caller says the rest.
+    // SAFETY: the C library's function has this type; the caller guarantees the rest.
     unsafe { open(c"fopen64", |next| mem::transmute::<*mut c_void, Open>(next)(path, mode)) }
 }
 
 /// `fdopen`.
 ///
 /// # Safety
-/// The text ends in a zero.
+/// `mode` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the C library's function has this type; the caller says the rest.
+    // SAFETY: the C library's function has this type; the caller guarantees the rest.
     unsafe { open(c"fdopen", |next| mem::transmute::<*mut c_void, OpenDescriptor>(next)(descriptor, mode)) }
 }

@@ -1,20 +1,20 @@
-//! What functions of the program are called, for reports.
+//! Names of the program's functions, for reports.
 //!
-//! GCC's outlined functions are local to their file, so the loader does not know their names; the program's
-//! own table does.
+//! GCC's outlined functions are local to their object file, so the loader does not know their names; the
+//! program's symbol table does.
 
 use std::fs;
 #[cfg(target_env = "musl")]
 use std::sync::OnceLock;
 
-/// A function: its address in the file, and what it is called.
+/// Function with its address and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
     address: usize,
     name: String,
 }
 
-/// The functions of this program, or none if they were stripped. Addresses are as they are in memory.
+/// Reads the functions of this program, none if it is stripped. The addresses are those in memory.
 pub fn of_program() -> Vec<Symbol> {
     let Ok(bytes) = fs::read("/proc/self/exe") else { return Vec::new() };
     let base = load_base();
@@ -26,35 +26,35 @@ pub fn of_program() -> Vec<Symbol> {
     symbols
 }
 
-/// What a function is called, or its address.
+/// Returns the name of a function, or its address in hexadecimal.
 pub fn name(symbols: &[Symbol], address: usize) -> String {
     find(symbols, address).unwrap_or_else(|| format!("{address:#x}"))
 }
 
-/// What a function is called. The code in front of a marked function has its name.
+/// Finds the name of a function. The thunk of a migrating function has the name of the function itself.
 fn find(symbols: &[Symbol], address: usize) -> Option<String> {
     let index = symbols.binary_search_by_key(&address, |symbol| symbol.address).ok()?;
     let name = &symbols[index].name;
     Some(name.strip_prefix("__tombolo_there_").unwrap_or(name).to_owned())
 }
 
-/// What a function is called that runs on another node. `None` for a program without names.
+/// Returns the name of a function that runs on another node; `None` if the program is stripped.
 #[cfg(target_env = "musl")]
 pub fn name_of_called(address: usize) -> Option<String> {
     static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
     find(SYMBOLS.get_or_init(of_program), address)
 }
 
-/// By how much addresses differ from those in the file: 0 where the program has a fixed place.
+/// Returns the difference between addresses in memory and in the file: 0 if the program has fixed addresses.
 fn load_base() -> usize {
-    // SAFETY: the kernel's vector; a program without it gives 0.
+    // SAFETY: reads the auxiliary vector; missing entries are 0.
     let (headers, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
     let headers = headers as usize as *const libc::Elf64_Phdr;
     if headers.is_null() {
         return 0;
     }
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: there are as many headers as the kernel says.
+        // SAFETY: the kernel passes the number of headers.
         let header = unsafe { &*headers.add(index) };
         if header.p_type == libc::PT_PHDR {
             return (headers as usize).wrapping_sub(usize::try_from(header.p_vaddr).unwrap_or(0));
@@ -69,7 +69,7 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(word)).ok()
 }
 
-/// The functions in a file of 64-bit ELF.
+/// Parses the function symbols of a 64-bit ELF file.
 fn read(bytes: &[u8]) -> Option<Vec<Symbol>> {
     const SYMBOLS: usize = 2;
     const FUNCTION: usize = 2;

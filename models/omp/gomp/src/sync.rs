@@ -17,7 +17,7 @@ pub extern "C" fn GOMP_barrier() {
     barrier(start::current(), false);
 }
 
-/// `barrier` in a region that may be cancelled. True if it was.
+/// `barrier` in a region that may be cancelled. Returns whether it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_barrier_cancel() -> bool {
     barrier(start::current(), true)
@@ -36,20 +36,20 @@ pub extern "C" fn GOMP_critical_end() {
     start::root().critical.0.release();
 }
 
-/// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at
-/// first.
+/// Returns the lock of a named `critical`: the first half of a word that GCC places in the program's data,
+/// initially zero.
 ///
 /// # Safety
-/// The word is such a word.
+/// `word` points to such a word.
 unsafe fn named(word: *mut *mut c_void) -> &'static Lock {
-    // SAFETY: the caller says so; a lock is an atomic of 32 bits and may be looked at by all.
+    // SAFETY: guaranteed by the caller; a lock is a 32-bit atomic, which threads may share.
     unsafe { &*word.cast::<Lock>() }
 }
 
 /// `critical(name)`.
 ///
 /// # Safety
-/// The word is the one that GCC made for the name.
+/// `word` is the one that GCC created for the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
     // SAFETY: the caller says so.
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
 /// The end of `critical(name)`.
 ///
 /// # Safety
-/// The word is the one that GCC made for the name.
+/// `word` is the one that GCC created for the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
     exclusive::flush();
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
     unsafe { named(word) }.release();
 }
 
-/// `atomic` on what the processor has no instruction for, and reductions of more than one variable.
+/// `atomic` on types without an atomic instruction, and reductions of more than one variable.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_atomic_start() {
     start::root().atomic.0.acquire();
@@ -85,7 +85,7 @@ pub extern "C" fn GOMP_ordered_start() {
     loops::wait_for_turn(start::current());
 }
 
-/// The end of `ordered`. The turn goes on with the chunk.
+/// The end of `ordered`. The turn passes to the next thread at the end of the chunk.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_ordered_end() {
     exclusive::flush();
@@ -94,7 +94,7 @@ pub extern "C" fn GOMP_ordered_end() {
 /// `ordered depend(source)`.
 ///
 /// # Safety
-/// There are as many numbers as loops.
+/// `iteration` has an element for each loop of the nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
     exclusive::flush();
@@ -103,10 +103,10 @@ pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
     doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });
 }
 
-/// The same over `unsigned long long`s.
+/// `ordered depend(source)` for `unsigned long long` iterations.
 ///
 /// # Safety
-/// There are as many numbers as loops.
+/// `iteration` has an element for each loop of the nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
     // SAFETY: the caller says so.
@@ -114,7 +114,8 @@ pub unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
 }
 
 /// `ordered depend(sink: …)`, which GCC calls with one argument for each loop. The first six (eight on Arm)
-/// are in registers, the others on the stack: this puts the former into memory and passes on where both are.
+/// are in registers, the others on the stack. Stores the former in memory and passes on the addresses of
+/// both.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
@@ -136,7 +137,7 @@ pub extern "C" fn GOMP_doacross_wait() {
     )
 }
 
-/// As on x86-64, with eight arguments in registers.
+/// The aarch64 version, with eight arguments in registers.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
@@ -156,7 +157,7 @@ pub extern "C" fn GOMP_doacross_wait() {
     )
 }
 
-/// The same over `unsigned long long`s.
+/// `ordered depend(sink: …)` for `unsigned long long` iterations.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub extern "C" fn GOMP_doacross_ull_wait() {
@@ -166,13 +167,13 @@ pub extern "C" fn GOMP_doacross_ull_wait() {
     std::arch::naked_asm!("b {wait}", wait = sym GOMP_doacross_wait);
 }
 
-/// Arguments that are passed in registers.
+/// Number of arguments passed in registers.
 const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 8 } else { 6 };
 
-/// Waits for the iteration whose numbers are in these two places.
+/// Waits for the iteration whose indices are in these two arrays.
 ///
 /// # Safety
-/// There are as many numbers as the nest of loops that the thread is in has loops.
+/// The arrays together have an element for each loop of the thread's current nest.
 unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
     let me = start::current();
     let depth = doacross::depth(me);
@@ -186,13 +187,13 @@ unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
     doacross::wait(me, &iteration[..depth.min(64)]);
 }
 
-/// `cancel`. Whether the thread is to go to the end of the construct.
+/// `cancel`. Returns whether the thread must branch to the end of the construct.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_cancel(which: i32, really: bool) -> bool {
     cancel::cancel(start::current(), which, really)
 }
 
-/// `cancellation point`. Whether the thread is to go to the end of the construct.
+/// `cancellation point`. Returns whether the thread must branch to the end of the construct.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_cancellation_point(which: i32) -> bool {
     cancel::point(start::current(), which)

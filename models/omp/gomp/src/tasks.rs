@@ -1,4 +1,4 @@
-//! Tasks, groups of them, and reductions over them.
+//! Tasks, task groups, and task reductions.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -14,7 +14,7 @@ use tombolo_omp_team::team::share::Range;
 use tombolo_omp_team::team::task::Function;
 use tombolo_omp_team::team::thread::Thread;
 
-/// GCC's flags of tasks and loops of tasks.
+/// GCC's flags of `task` and `taskloop`.
 const FINAL: u32 = 1 << 1;
 const DEPEND: u32 = 1 << 3;
 const PRIORITY: u32 = 1 << 4;
@@ -26,15 +26,15 @@ const REDUCTION: u32 = 1 << 12;
 const DETACH: u32 = 1 << 13;
 const STRICT: u32 = 1 << 14;
 
-/// How a program copies arguments.
+/// Function with which the program copies a task's arguments.
 type Copy = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 
-/// What a task says to depend on, from the words that GCC passes: either a count, how many of them are
-/// written, and the addresses; or 0, a count, how many are written, `mutexinoutset` and read, the addresses,
-/// and objects of type `omp_depend_t`.
+/// Decodes a task's dependences from the words that GCC passes: either a count, the number of them that are
+/// written, and the addresses; or 0, a count, the numbers of those that are written, `mutexinoutset` and
+/// read, the addresses, and objects of type `omp_depend_t`.
 ///
 /// # Safety
-/// The words are such words.
+/// `words` points to such words.
 pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
     // SAFETY: the caller says so.
     let word = |index: usize| unsafe { *words.add(index) };
@@ -47,7 +47,7 @@ pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
     }
     let (count, written, exclusive, read) = (word(1), word(2), word(3), word(4));
     let plain = written + exclusive + read;
-    // SAFETY: the program's object has two words.
+    // SAFETY: an `omp_depend_t` of the program has two words.
     let of_object = |index: usize| unsafe { dependence_of_object(word(5 + index) as *const [usize; 2]) };
     let mut all: Vec<_> = (0..plain)
         .map(|index| Dependence { address: word(5 + index), reads: index >= written + exclusive })
@@ -57,15 +57,15 @@ pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
     all
 }
 
-/// What writes comes first: it is what counts if an address is said twice.
+/// Sorts writes before reads: if an address occurs twice, the write counts.
 fn sort(dependences: &mut [Dependence]) {
     dependences.sort_by_key(|dependence| dependence.reads);
 }
 
-/// What an object of type `omp_depend_t` says: an address, and a kind.
+/// Decodes an object of type `omp_depend_t`: an address and a kind.
 ///
 /// # Safety
-/// There is such an object.
+/// `object` points to such an object.
 unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
     // SAFETY: the caller says so.
     let [address, kind] = unsafe { *object };
@@ -76,7 +76,7 @@ unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
     }
 }
 
-/// What a list of such objects says; `None` if there are none.
+/// Decodes a list of `omp_depend_t` objects; `None` if it is empty.
 ///
 /// # Safety
 /// `list` is null or points to `count` objects.
@@ -94,7 +94,7 @@ pub(crate) unsafe fn dependences_of_objects(count: i32, list: *const [usize; 2])
 /// `task`.
 ///
 /// # Safety
-/// All pointers are null or the program's, as GCC passes them.
+/// All pointers are null or the program's, as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_task(
     function: Function,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn GOMP_task(
     tasks::create(me, create);
 }
 
-/// What `taskloop` is told besides its bounds.
+/// Arguments of `taskloop` besides its bounds.
 struct Loop {
     function: Function,
     data: *mut c_void,
@@ -143,7 +143,7 @@ struct Loop {
 }
 
 /// # Safety
-/// All pointers are the program's, as GCC passes them.
+/// All pointers are the program's, as passed by GCC.
 unsafe fn run_taskloop(me: &'static Thread, range: Range, told: &Loop) {
     let flags = told.flags;
     let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
@@ -151,7 +151,8 @@ unsafe fn run_taskloop(me: &'static Thread, range: Range, told: &Loop) {
         (true, false) => Cut::Grain(told.tasks),
         (true, true) => Cut::Strict(told.tasks),
     };
-    // SAFETY: behind the two bounds the arguments of a loop with reductions have the address of their array.
+    // SAFETY: in a loop with reductions, the address of the reduction array follows the two bounds in the
+    // arguments.
     let reductions = (flags & REDUCTION != 0).then(|| unsafe { *told.data.cast::<*mut usize>().add(2) });
     let create = Create {
         function: told.function,
@@ -172,7 +173,7 @@ unsafe fn run_taskloop(me: &'static Thread, range: Range, told: &Loop) {
 /// `taskloop`.
 ///
 /// # Safety
-/// All pointers are null or the program's, as GCC passes them.
+/// All pointers are null or the program's, as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_taskloop(
     function: Function,
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn GOMP_taskloop(
 /// `taskloop` over `unsigned long long`s.
 ///
 /// # Safety
-/// All pointers are null or the program's, as GCC passes them.
+/// All pointers are null or the program's, as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_taskloop_ull(
     function: Function,
@@ -224,7 +225,7 @@ pub extern "C" fn GOMP_taskwait() {
 /// `taskwait depend(…)`.
 ///
 /// # Safety
-/// The words are as GCC passes them.
+/// `depend` points to words as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
     let me = start::current();
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
 
-/// `taskyield`. A thread goes on with its task, which is allowed.
+/// `taskyield`. The thread continues with its task, which OpenMP permits.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskyield() {}
 
@@ -261,10 +262,10 @@ pub extern "C" fn GOMP_taskgroup_reduction_unregister(data: *mut usize) {
     reduction::unregister(start::current(), data);
 }
 
-/// `in_reduction`: replaces addresses by those of this thread's copies.
+/// `in_reduction`: replaces addresses with those of this thread's copies.
 ///
 /// # Safety
-/// There are `count + originals` words.
+/// `addresses` has `count + originals` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
     // SAFETY: the caller says so.
@@ -285,10 +286,10 @@ pub extern "C" fn omp_fulfill_event(event: usize) {
     }
 }
 
-/// The same for Fortran.
+/// Fortran binding of the same function.
 ///
 /// # Safety
-/// The event is the program's variable.
+/// `event` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_fulfill_event_(event: *const usize) {
     // SAFETY: the caller says so.

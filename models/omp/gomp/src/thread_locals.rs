@@ -1,23 +1,23 @@
-//! Thread-local variables of the program: each thread that the C library makes begins with its own.
+//! Thread-local variables of the program: each thread that the C library creates starts with its own.
 
 use std::ffi::c_void;
 
 use tombolo_omp_team::primitives::thread_block;
 
-// SAFETY: the C library's functions of these names, as the linker has named them.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real___copy_tls(memory: *mut u8) -> *mut c_void;
     fn __real_pthread_self() -> libc::pthread_t;
 }
 
-/// Makes the thread-local variables of a thread that is to begin. What it returns is what the thread will be
-/// called.
+/// Initializes the thread-local variables of a new thread and returns its handle.
 ///
 /// # Safety
-/// As the C library calls it, by the thread that creates the other.
+/// As for the C library's `__copy_tls`; called by the creating thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___copy_tls(memory: *mut u8) -> *mut c_void {
-    // SAFETY: the caller says so; both threads' blocks are made by this function, or as by it.
+    // SAFETY: guaranteed by the caller; both threads' blocks are initialized by this function or in the same
+    // way.
     unsafe {
         let thread = __real___copy_tls(memory);
         thread_block::begin_of(thread as usize, __real_pthread_self() as usize);

@@ -1,4 +1,4 @@
-//! Objects of C++ that each thread has of its own (`thread_local`), and that are destroyed at its end.
+//! C++ objects with `thread_local` storage, which are destroyed at the end of their thread.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,7 +7,8 @@ use tombolo_omp_team::job::start;
 use tombolo_omp_team::team::keys::Destructor;
 use tombolo_omp_team::team::thread;
 
-/// Has an object of the calling thread destroyed at its end. libstdc++ calls this, which musl does not have.
+/// Registers an object of the calling thread for destruction at the thread's end. libstdc++ calls this
+/// function, which musl lacks.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap___cxa_thread_atexit_impl(
     destroy: Destructor,
@@ -19,10 +20,10 @@ pub extern "C" fn __wrap___cxa_thread_atexit_impl(
     0
 }
 
-/// Destroys the objects of the calling thread, as it ends the program.
+/// Destroys the objects of the calling thread when it ends the program.
 pub(crate) fn destroy() {
     if let Some(me) = thread::known().map(migrate::origin) {
-        // SAFETY: the program said so as it entered them.
+        // SAFETY: the program registered each object with its destructor.
         unsafe { me.objects.destroy(me.store()) };
     }
 }

@@ -1,7 +1,7 @@
-//! Threads of POSIX in an image: a program's own threads can migrate as `main` can, or run on other nodes
-//! from their beginning.
+//! POSIX threads in an image: a program's own threads can migrate as `main` can, or run on other nodes from
+//! the start.
 //!
-//! Where workers have address spaces of their own, a thread that the program creates gets its stack in the
+//! If workers have address spaces of their own, a thread that the program creates gets its stack in the
 //! arena.
 
 use std::ffi::{c_int, c_void};
@@ -21,7 +21,7 @@ use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
 use crate::process::{handlers, interrupts, signals};
 use crate::{cancellation, jumps, thread_objects};
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real_pthread_create(
         thread: *mut libc::pthread_t,
@@ -52,7 +52,7 @@ unsafe extern "C" {
     fn _pthread_cleanup_pop(handler: *mut Cleanup, runs: c_int);
 }
 
-/// What `pthread_cleanup_push` of musl keeps, the one before last.
+/// Cleanup handler of musl's `pthread_cleanup_push`, linked to the previous one.
 #[repr(C)]
 struct Cleanup {
     function: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -60,15 +60,15 @@ struct Cleanup {
     before: *mut Cleanup,
 }
 
-/// Whether the caller is a thread of the program in a job whose workers have address spaces of their own. The
-/// run-time's own threads have stacks of their process.
+/// Returns whether the caller is a thread of the program in a job whose workers have address spaces of their
+/// own. The run-time's own threads have stacks outside the arena.
 fn is_of_job() -> bool {
     let here = 0_u8;
     exclusive::is_on() && start::root().store.holds((&raw const here) as usize)
 }
 
-/// Creates a thread, on a stack in the arena unless the program brings one. An image has `pthread_create`
-/// call this.
+/// Creates a thread, on a stack in the arena unless the program provides one. In an image, `pthread_create`
+/// calls this.
 ///
 /// # Safety
 /// As `pthread_create`.
@@ -88,25 +88,24 @@ pub unsafe extern "C" fn tombolo_omp_pthread_create(
     unsafe { created::create(root, (thread, attributes), begin, argument, __real_pthread_create) }
 }
 
-/// What the C library calls `main`'s thread, once that has begun.
+/// C library handle of `main`'s thread, set when that begins.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that the caller is the thread of `main`.
+/// Records that the caller is the thread of `main`.
 pub(crate) fn is_main() {
     // SAFETY: the call has no arguments.
     MAIN.store(unsafe { __real_pthread_self() } as usize, Ordering::Relaxed);
 }
 
-/// Whether this process made a thread, which is what the C library can be asked about it here.
+/// Returns whether this process created a thread; only then can its C library operate on the handle.
 fn is_here(thread: libc::pthread_t) -> bool {
     thread as usize == MAIN.load(Ordering::Relaxed) || created::is_of_this_process(thread)
 }
 
-/// What a process says of a thread that it did not make.
+/// Reply of a process that did not create the thread.
 const NOT_HERE: u64 = u64::MAX;
 
-/// Has the process that made a thread make a call about it, and waits for that. What it says is the number of
-/// an error.
+/// Forwards a call to the process that created a thread and waits for it. Returns an errno value.
 fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
     for process in PROGRAM.. {
         match ask_in(process, call as usize, &[thread as u64, word]) {
@@ -118,12 +117,12 @@ fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
     libc::ESRCH
 }
 
-/// Whether the process that made a thread is another than this one.
+/// Returns whether another process created the thread.
 fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
     is_of_job() && start::root().store.holds(thread as usize) && !is_here(thread)
 }
 
-/// Waits for the end of a thread, which the process does that made it.
+/// `pthread_join`, made by the process that created the thread.
 ///
 /// # Safety
 /// As `pthread_join`.
@@ -147,11 +146,11 @@ pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mu
     })
 }
 
-/// How long a thread waits for the end of another before it looks whether it is to end itself, where the C
-/// library does not interrupt it.
+/// Interval at which a thread that joins another checks for its own cancellation, where the C library does
+/// not interrupt it.
 const SLICE_NS: i64 = 20_000_000;
 
-/// Waits for the end of a thread, unless something else is due. The number of an error, or 0.
+/// Joins a thread unless `is_due` becomes true. Returns 0 or an errno value.
 ///
 /// # Safety
 /// As `pthread_join`.
@@ -162,7 +161,7 @@ unsafe fn join_unless(
 ) -> Option<c_int> {
     while !is_due() {
         let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the time is ours to write; the caller says the rest.
+        // SAFETY: the time is a local variable; the caller guarantees the rest.
         let failed = unsafe {
             libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
             let nanoseconds = until.tv_nsec + SLICE_NS;
@@ -177,17 +176,17 @@ unsafe fn join_unless(
     None
 }
 
-/// Makes such a call for another process.
+/// Serves `pthread_join` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
     if !is_here(thread) {
         return NOT_HERE;
     }
     let value = value as *mut *mut c_void;
-    // SAFETY: a thread of the job waits for this, and had these words.
+    // SAFETY: the requesting thread waits for the result, and the words are its arguments.
     let error = unsafe {
         match interrupts::caller() {
             None => __real_pthread_join(thread, value),
@@ -203,7 +202,7 @@ pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
     u64::from(error.unsigned_abs())
 }
 
-/// `pthread_kill`. A thread gets the signal in the process that made it, where it waits while it is
+/// `pthread_kill`. A thread receives the signal in the process that created it, where it waits while it runs
 /// elsewhere.
 ///
 /// # Safety
@@ -220,8 +219,8 @@ pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_
     unsafe { kill(thread, signal) }
 }
 
-/// Sends a signal to a thread of this process. If it waits for a call that the program's process makes, the
-/// signal interrupts that.
+/// Sends a signal to a thread of this process. If the thread waits for a call in the program's process, the
+/// signal interrupts that call.
 ///
 /// # Safety
 /// As `pthread_kill`.
@@ -241,28 +240,28 @@ unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
     unsafe { __real_pthread_kill(thread, signal) }
 }
 
-/// Interrupts the call that a process makes for a thread, by a signal, or by its cancellation, which is 0.
-/// Whether there is such a call.
+/// Interrupts the call that a process makes for a thread, by a signal, or by cancellation if `signal` is 0.
+/// Returns whether there is such a call.
 fn interrupt(record: &Thread, process: u64, signal: u32) -> bool {
     let words = [ptr::from_ref(record) as u64, u64::from(signal)];
     ask_in(process, Own::Interrupt as usize, &words) == Some(1)
 }
 
-/// Makes such a call for another process.
+/// Serves `pthread_kill` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
     if !is_here(thread) {
         return NOT_HERE;
     }
-    // SAFETY: this process has made the thread, which a thread of the job says is there.
+    // SAFETY: this process created the thread, and the requesting thread vouches that it exists.
     let error = unsafe { kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
     u64::from(error.unsigned_abs())
 }
 
-/// `pthread_cancel`. The process that made the thread asks it.
+/// `pthread_cancel`, made by the process that created the thread.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -275,20 +274,20 @@ pub unsafe extern "C" fn __wrap_pthread_cancel(thread: libc::pthread_t) -> c_int
     unsafe { cancel(thread) }
 }
 
-/// Makes such a call for another process.
+/// Serves `pthread_cancel` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
     if !is_here(thread) {
         return NOT_HERE;
     }
-    // SAFETY: a thread of the job waits for this, and had these words.
+    // SAFETY: the requesting thread waits for the result, and the words are its arguments.
     u64::from(unsafe { cancel(thread) }.unsigned_abs())
 }
 
-/// Asks a thread of this process to end.
+/// Requests the cancellation of a thread of this process.
 ///
 /// # Safety
 /// As `pthread_cancel`.
@@ -298,11 +297,11 @@ unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     if !exclusive::is_on() {
         return failed;
     }
-    // A thread that begins has its record before it looks for the C library's request.
+    // A starting thread publishes its record before it checks for the C library's request.
     sys::full_fence();
     if let Some(record) = record_of(thread) {
         record.cancellation.ask();
-        // A call that is under way; one that begins from here on is not made.
+        // Interrupt the call in flight; a call that begins from here on is not made.
         if let Some(process) = record.cancellation.calls_in()
             && record.cancellation.is_due()
         {
@@ -312,23 +311,23 @@ unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     failed
 }
 
-/// The record of a thread of the program, by what the C library calls it.
+/// Finds the record of a thread of the program by its C library handle.
 fn record_of(thread: libc::pthread_t) -> Option<&'static Thread> {
     root::current()?.threads().find(|record| is_of(record, thread))
 }
 
-/// Whether a record is that of a thread of the program, by what the C library calls it.
+/// Returns whether a record belongs to the thread of the program with this C library handle.
 fn is_of(record: &Thread, thread: libc::pthread_t) -> bool {
     cancellation::is_of_program(record) && record.shown.handle() == thread as usize
 }
 
-/// Has a thread that ends leave nothing to be joined.
+/// `pthread_detach`: a thread that ends leaves nothing to join.
 ///
 /// # Safety
 /// As `pthread_detach`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int {
-    // On another node than that where it was created there is nothing to do: its stack is of the arena.
+    // Nothing to do in processes other than the creator's: the thread's stack is in the arena.
     if is_of_job() && start::root().store.holds(thread as usize) && !created::is_of_this_process(thread) {
         return 0;
     }
@@ -336,7 +335,7 @@ pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int
     unsafe { __real_pthread_detach(thread) }
 }
 
-/// What the C library calls the thread of the program, wherever it runs.
+/// `pthread_self`: the handle of the program's thread, wherever it runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
     match thread::known().and_then(migrate::name) {
@@ -349,7 +348,7 @@ pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
     }
 }
 
-/// Values of keys go with a thread to other nodes, and are destroyed where it was created.
+/// Returns the job's keys. Values migrate with a thread and are destroyed where it was created.
 fn keys() -> Option<&'static Keys> {
     exclusive::is_on().then(|| &start::root().keys)
 }
@@ -366,7 +365,7 @@ pub unsafe extern "C" fn __wrap_pthread_key_create(key: *mut u32, destructor: Op
     };
     match keys.create(destructor).and_then(|index| u32::try_from(index).ok()) {
         Some(index) => {
-            // SAFETY: the caller's word is to be written to.
+            // SAFETY: the caller guarantees that `key` can be written.
             unsafe { key.write(index) };
             0
         }
@@ -423,13 +422,13 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
     match me.map_or(WayOut::Thread, |me| me.way_out.get()) {
         WayOut::Call(stack) => {
             clean_up(|_| true);
-            // SAFETY: the call is that with which the thread began, which has not returned; the program's
-            // functions have nothing else to clean up.
+            // SAFETY: the thread began with this call, which has not returned; the frames in between need no
+            // cleanup.
             unsafe { leavable::leave(*stack, value) }
         }
         WayOut::Visit(visit) => {
             clean_up(|handler| jumps::is_of_visit(visit, handler as usize));
-            // SAFETY: as above; the thread that made the call ends next.
+            // SAFETY: as above; the thread that requested the visit ends next.
             unsafe { migrate::leave(visit, Left::Exit(value as usize)) }
         }
         WayOut::Thread => {
@@ -445,13 +444,12 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
     }
 }
 
-/// Calls what the program has registered by `pthread_cleanup_push`, the last first, for as long as it is in a
-/// frame that is left.
+/// Calls the handlers of `pthread_cleanup_push`, the last first, while they are in a frame that is left.
 fn clean_up(is_left: impl Fn(*const Cleanup) -> bool) {
     extern "C" fn nothing(_: *mut c_void) {}
     loop {
         let mut last = Cleanup { function: None, argument: ptr::null_mut(), before: ptr::null_mut() };
-        // SAFETY: what is pushed is taken off again, which shows what was there before.
+        // SAFETY: the pushed handler is popped at once; it links to the previous one.
         unsafe {
             _pthread_cleanup_push(&raw mut last, nothing, ptr::null_mut());
             _pthread_cleanup_pop(&raw mut last, 0);
@@ -463,7 +461,8 @@ fn clean_up(is_left: impl Fn(*const Cleanup) -> bool) {
     }
 }
 
-/// What a function returns that fails with this number in `errno`, or does not if it is 0.
+/// Converts an errno value to the return value of a function: sets `errno` and returns -1, or returns 0 for
+/// 0.
 pub(crate) fn status(error: c_int) -> c_int {
     if error == 0 {
         return 0;

@@ -2,13 +2,13 @@
 
 use tombolo_omp_domains::memory::Variables;
 
-// SAFETY: the linker defines these, as `tombolo ompcc` has it.
+// SAFETY: the linker defines these symbols; `tombolo ompcc` passes their definitions.
 unsafe extern "C" {
     static __tombolo_omp_shared_start: [u8; 0];
     static __tombolo_omp_shared_end: [u8; 0];
 }
 
-/// Where they lie.
+/// Returns the address range of the program's variables.
 pub(crate) fn of_program() -> Variables {
     Variables {
         start: (&raw const __tombolo_omp_shared_start) as usize,
@@ -16,7 +16,7 @@ pub(crate) fn of_program() -> Variables {
     }
 }
 
-/// Whether an address is of them.
+/// Returns whether an address is in that range.
 pub(crate) fn holds(address: usize) -> bool {
     let Variables { start, end } = of_program();
     (start..end).contains(&address)

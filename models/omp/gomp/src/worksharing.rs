@@ -12,10 +12,10 @@ use tombolo_omp_team::primitives::store::Store;
 use tombolo_omp_team::team::share::{Range, WorkShare};
 use tombolo_omp_team::team::thread::Thread;
 
-/// Stores bounds where the program wants them. Whether there are any.
+/// Stores the bounds of a chunk in the program's variables. Returns whether there is a chunk.
 ///
 /// # Safety
-/// Both places are the program's variables for bounds.
+/// `low` and `high` are the program's variables for bounds.
 #[inline]
 unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bool {
     let Some((first, last)) = found else { return false };
@@ -27,7 +27,7 @@ unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bo
     true
 }
 
-/// Begins a loop whose order matters, without a chunk yet.
+/// Resets the thread's chunk at the start of a loop, for `ordered`.
 fn forget_chunk(me: &'static Thread) {
     me.set_chunk((0, 0));
 }
@@ -36,10 +36,10 @@ fn chunk_of(chunk: i64) -> u64 {
     u64::try_from(chunk).unwrap_or(0)
 }
 
-/// What there is of a loop over `long`s: `start`, `next`, and both where the order matters.
+/// Start functions of loops over `long`, each with its schedule and the function that takes the next chunk.
 macro_rules! signed_loops {
     ($($start:ident $kind:ident $smallest:literal $next:ident;)*) => {$(
-        /// Comes to a loop; its first chunk for this thread.
+        /// Enters a loop and takes this thread's first chunk. Returns whether there is one.
         ///
         /// # Safety
         /// `low` and `high` are variables of the program.
@@ -69,7 +69,8 @@ signed_loops! {
 
 macro_rules! signed_loops_runtime {
     ($($start:ident $next:ident;)*) => {$(
-        /// Comes to a loop with `schedule(runtime)`; its first chunk for this thread.
+        /// Enters a loop with `schedule(runtime)` and takes this thread's first chunk. Returns whether there
+        /// is one.
         ///
         /// # Safety
         /// `low` and `high` are variables of the program.
@@ -91,10 +92,10 @@ signed_loops_runtime! {
     GOMP_loop_ordered_runtime_start next_ordered;
 }
 
-/// The next chunk does not depend on what the numbers are.
+/// Functions that take the next chunk, which are the same for all schedules and types.
 macro_rules! next_chunks {
     ($next:ident: $($name:ident)*) => {$(
-        /// The next chunk for this thread.
+        /// Takes the next chunk for this thread. Returns whether there is one.
         ///
         /// # Safety
         /// `low` and `high` are variables of the program.
@@ -121,10 +122,10 @@ next_chunks! { next_ordered:
     GOMP_loop_ull_ordered_runtime_next
 }
 
-/// The same over `unsigned long long`s.
+/// Start functions of loops over `unsigned long long`.
 macro_rules! unsigned_loops {
     ($($start:ident $kind:ident $smallest:literal $next:ident;)*) => {$(
-        /// Comes to a loop; its first chunk for this thread.
+        /// Enters a loop and takes this thread's first chunk. Returns whether there is one.
         ///
         /// # Safety
         /// `low` and `high` are variables of the program.
@@ -154,7 +155,8 @@ unsigned_loops! {
 
 macro_rules! unsigned_loops_runtime {
     ($($start:ident $next:ident;)*) => {$(
-        /// Comes to a loop with `schedule(runtime)`; its first chunk for this thread.
+        /// Enters a loop with `schedule(runtime)` and takes this thread's first chunk. Returns whether there
+        /// is one.
         ///
         /// # Safety
         /// `low` and `high` are variables of the program.
@@ -178,8 +180,7 @@ unsigned_loops_runtime! {
     GOMP_loop_ull_ordered_runtime_start next_ordered;
 }
 
-/// What a construct may want besides iterations: copies for reductions over tasks, and memory for all
-/// threads.
+/// Additional needs of a construct: copies for task reductions, and memory that all threads share.
 struct Extras {
     reductions: *mut usize,
     memory: *mut *mut c_void,
@@ -190,7 +191,7 @@ impl Extras {
         !self.reductions.is_null() || !self.memory.is_null()
     }
 
-    /// The first thread that comes makes them, the others take them over.
+    /// Provides them: the first thread creates them, the others wait and take them over.
     ///
     /// # Safety
     /// The pointers are null or the program's.
@@ -207,7 +208,7 @@ impl Extras {
         if first {
             share.reductions.set(self.reductions);
         }
-        // SAFETY: the caller says so; the program's word holds how much memory it wants.
+        // SAFETY: guaranteed by the caller; the program's word holds the size of the memory.
         let memory = unsafe { self.memory.as_mut() };
         if let Some(place) = memory {
             if first {
@@ -223,12 +224,12 @@ impl Extras {
 
 fn zeroed(store: &Store, bytes: usize) -> *mut u8 {
     let Some(memory) = store.allocate(bytes.max(1), 64) else { store.exhausted() };
-    // SAFETY: the memory is that long, and ours.
+    // SAFETY: the memory is new and has that length.
     unsafe { ptr::write_bytes(memory, 0, bytes) };
     memory
 }
 
-/// Comes to a loop with extras; its first chunk for this thread, if that is wanted.
+/// Enters a loop with extras and takes this thread's first chunk, if `low` is not null.
 ///
 /// # Safety
 /// All pointers are null or the program's.
@@ -257,7 +258,7 @@ unsafe fn start_with_extras(
 
 macro_rules! loops_with_extras {
     ($($signed:ident $unsigned:ident $ordered:literal;)*) => {$(
-        /// Comes to a loop that wants more than iterations.
+        /// Enters a loop with extras and takes this thread's first chunk.
         ///
         /// # Safety
         /// All pointers are null or the program's.
@@ -274,7 +275,7 @@ macro_rules! loops_with_extras {
             }
         }
 
-        /// The same over `unsigned long long`s.
+        /// The same for `unsigned long long`.
         ///
         /// # Safety
         /// All pointers are null or the program's.
@@ -298,7 +299,8 @@ loops_with_extras! {
     GOMP_loop_ordered_start GOMP_loop_ull_ordered_start true;
 }
 
-/// Comes to a nest of loops that iterations of wait for each other.
+/// Enters a nest of loops with dependences between iterations (`ordered(n)`), and takes this thread's first
+/// chunk, if `low` is not null.
 ///
 /// # Safety
 /// All pointers are null or the program's; there are `depth` counts.
@@ -330,7 +332,7 @@ const NO_EXTRAS: Extras = Extras { reductions: ptr::null_mut(), memory: ptr::nul
 
 macro_rules! doacross_loops {
     ($($signed:ident $unsigned:ident $kind:ident $smallest:literal;)*) => {$(
-        /// Comes to `ordered(n)`.
+        /// Enters `ordered(n)` and takes this thread's first chunk.
         ///
         /// # Safety
         /// All pointers are the program's; there are `depth` counts.
@@ -343,7 +345,7 @@ macro_rules! doacross_loops {
             unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
         }
 
-        /// The same over `unsigned long long`s.
+        /// The same for `unsigned long long`.
         ///
         /// # Safety
         /// All pointers are the program's; there are `depth` counts.
@@ -366,7 +368,7 @@ doacross_loops! {
 
 macro_rules! doacross_loops_others {
     ($($runtime:ident $general:ident;)*) => {$(
-        /// Comes to `ordered(n)` with `schedule(runtime)`.
+        /// Enters `ordered(n)` with `schedule(runtime)` and takes this thread's first chunk.
         ///
         /// # Safety
         /// All pointers are the program's; there are `depth` counts.
@@ -376,7 +378,7 @@ macro_rules! doacross_loops_others {
             unsafe { start_doacross(depth, counts, loops::runtime, (low, high), NO_EXTRAS) }
         }
 
-        /// Comes to `ordered(n)` with extras.
+        /// Enters `ordered(n)` with extras and takes this thread's first chunk.
         ///
         /// # Safety
         /// All pointers are null or the program's; there are `depth` counts.
@@ -403,17 +405,17 @@ pub extern "C" fn GOMP_loop_end() {
     barrier(start::current(), false);
 }
 
-/// The end of a loop with `nowait`. There is nothing to do: the next construct is another.
+/// The end of a loop with `nowait`. Does nothing: the next construct has a work share of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_loop_end_nowait() {}
 
-/// The end of a loop in a region that may be cancelled. True if it was.
+/// The end of a loop in a region that may be cancelled. Returns whether it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_loop_end_cancel() -> bool {
     barrier(start::current(), true)
 }
 
-/// Comes to `sections`; the number of this thread's first, or 0.
+/// Enters `sections` and returns the number of this thread's first section, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_start(count: u32) -> u32 {
     let me = start::current();
@@ -421,7 +423,7 @@ pub extern "C" fn GOMP_sections_start(count: u32) -> u32 {
     loops::next_section(me)
 }
 
-/// The same with extras.
+/// `sections` with extras.
 ///
 /// # Safety
 /// All pointers are null or the program's.
@@ -441,7 +443,7 @@ pub unsafe extern "C" fn GOMP_sections2_start(
     loops::next_section(me)
 }
 
-/// The number of this thread's next section, or 0.
+/// Returns the number of this thread's next section, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_next() -> u32 {
     loops::next_section(start::current())
@@ -457,19 +459,19 @@ pub extern "C" fn GOMP_sections_end() {
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_end_nowait() {}
 
-/// The end of `sections` in a region that may be cancelled. True if it was.
+/// The end of `sections` in a region that may be cancelled. Returns whether it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_end_cancel() -> bool {
     barrier(start::current(), true)
 }
 
-/// `single`: whether this thread is to run it.
+/// `single`. Returns whether this thread executes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_start() -> bool {
     loops::single(start::current())
 }
 
-/// `single copyprivate`: null for the thread that is to run it, for the others what it has to copy.
+/// `single copyprivate`. Returns null to the thread that executes it, and to the others the data to copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
     let me = start::current();
@@ -480,7 +482,7 @@ pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
     me.team().copied.get()
 }
 
-/// The end of `single copyprivate` for the thread that ran it.
+/// The end of `single copyprivate`, called by the thread that executed it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
     let me = start::current();
@@ -491,7 +493,7 @@ pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
 /// `scope reduction(task, …)`.
 ///
 /// # Safety
-/// The pointer is the program's.
+/// `reductions` is null or the program's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_scope_start(reductions: *mut usize) {
     let me = start::current();

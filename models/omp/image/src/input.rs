@@ -1,4 +1,4 @@
-//! What a program is linked of: objects and their sections, as far as laying them out takes.
+//! Inputs of the linker: objects and their sections, as far as the layout depends on them.
 
 use std::collections::HashMap;
 
@@ -15,36 +15,36 @@ use crate::plan::Wanted;
 /// Whether an object belongs to the program or to a library.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Owner {
-    /// The program's: its data are shared by all workers.
+    /// Part of the program: all workers share its data.
     Program,
-    /// The C library's or the run-time's: each process has state of its own.
+    /// Part of the C library or the run-time: each process has its own data.
     #[default]
     Library,
 }
 
-/// Where in memory a section belongs.
+/// Memory area that a section belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Area {
     /// Functions.
     Code,
-    /// Constants that have a name.
+    /// Constants with a symbol.
     Constants,
     /// Initial values of thread-locals.
     ThreadData,
-    /// Thread-locals that start as zeros.
+    /// Zero-initialized thread-locals.
     ThreadZeros,
     /// Variables of libraries.
     PrivateData,
-    /// Those that start as zeros.
+    /// Zero-initialized variables of libraries.
     PrivateZeros,
     /// Variables of the program.
     SharedData,
-    /// Those that start as zeros.
+    /// Zero-initialized variables of the program.
     SharedZeros,
 }
 
 impl Area {
-    /// All, in the order of their addresses.
+    /// All areas, in the order of their addresses.
     pub const ALL: [Area; 8] = [
         Area::Code,
         Area::Constants,
@@ -56,7 +56,7 @@ impl Area {
         Area::SharedZeros,
     ];
 
-    /// What reports call it.
+    /// Name of the area in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,20 +72,19 @@ impl Area {
     }
 }
 
-/// What is the same thing in every build.
+/// Identity of a section across builds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
-    /// The section of a symbol that all objects see.
+    /// Section of a global symbol.
     Global(String),
-    /// The section of a symbol of one object, by object, symbol, and how many of that name came before.
+    /// Section of a local symbol: object, symbol, and the number of earlier ones of that name.
     Local(String, String, u32),
-    /// A section without a symbol at its beginning, by object, section, and how many of that name came
-    /// before.
+    /// Section without a symbol at its start: object, section, and the number of earlier ones of that name.
     Section(String, String, u32),
 }
 
 impl Key {
-    /// The symbol, or else the section.
+    /// Returns the symbol, or the section's name without one.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -94,27 +93,27 @@ impl Key {
     }
 }
 
-/// A section that has a place of its own.
+/// Section that gets a slot of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// What it is in every build.
+    /// Identity of the section in every build.
     pub key: Key,
-    /// Where it belongs.
+    /// Area that it belongs to.
     pub area: Area,
-    /// As the linker knows it.
+    /// Name of the section in its object.
     pub name: String,
-    /// In bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// In bytes, a power of two.
+    /// Alignment in bytes, a power of two.
     pub align: u64,
-    /// Offsets of instructions that must not be one of the last two of a page of 4 KiB, where early
-    /// Cortex-A53 may compute a wrong address (erratum 843419). Linkers build detours around them, which need
-    /// room in the middle of code; here they are not put there.
+    /// Offsets of instructions that must not be among the last two of a 4 KiB page, where early Cortex-A53
+    /// may compute a wrong address (erratum 843419). Linkers insert veneers around them, which need space in
+    /// the middle of code; the plan avoids such addresses instead.
     pub not_at_ends: Vec<u64>,
 }
 
 impl Section {
-    /// What a plan has to know of it.
+    /// Returns the section's request to the planner.
     #[must_use]
     pub fn wanted(&self) -> Wanted {
         Wanted {
@@ -127,67 +126,67 @@ impl Section {
     }
 }
 
-/// A variable that was declared without a value in one or more objects, which the linker is to make one of.
+/// Common symbol: a variable declared without a value in one or more objects, which the linker merges into
+/// one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Common {
-    /// The symbol.
+    /// Name of the symbol.
     pub name: String,
-    /// In bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// In bytes, a power of two.
+    /// Alignment in bytes, a power of two.
     pub align: u64,
 }
 
-/// What planning needs of an object file.
+/// Properties of an object file that planning needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Object {
-    /// What has a place of its own.
+    /// Sections that get slots.
     pub sections: Vec<Section>,
-    /// Nameless constants, strings above all, whose place differs between builds: their names.
+    /// Names of sections with unnamed constants, mainly strings, whose addresses differ between builds.
     pub loose_constants: Vec<String>,
-    /// Most bytes that these take.
+    /// Upper bound of their size, in bytes.
     pub loose_bytes: u64,
-    /// Most bytes that tables for unwinding take.
+    /// Upper bound of the size of unwind tables, in bytes.
     pub unwinding_bytes: u64,
-    /// Most bytes of what linkers make and of arrays of initialisers.
+    /// Upper bound of the size of linker-generated sections and initializer arrays, in bytes.
     pub linker_bytes: u64,
-    /// Variables that linkers give a place.
+    /// Common symbols, which linkers place.
     pub commons: Vec<Common>,
-    /// Symbols that all objects see, with a place in this one.
+    /// Global symbols that this object defines.
     pub defines: Vec<String>,
-    /// Symbols of this object alone, each with the section that it is in, as an index of `sections`, and its
-    /// place there.
+    /// Local symbols, each with its section, as an index of `sections`, and its offset there.
     pub locals: Vec<(String, usize, u64)>,
-    /// Whose it is.
+    /// Owner of the object.
     pub owner: Owner,
-    /// What builds for all instruction sets know it as.
+    /// Name of the object in the builds for all instruction sets.
     pub id: String,
 }
 
-/// An object cannot be read.
+/// Errors of reading an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// It is no ELF object, or damaged.
+    /// It is not an ELF object, or is damaged.
     #[error("{name} is not an ELF object file: {message}")]
     Malformed {
-        /// The file.
+        /// Path of the file.
         name: String,
-        /// What is wrong with it.
+        /// Reason that it cannot be read.
         message: String,
     },
-    /// An object of link-time optimisation.
+    /// It contains only the intermediate code of link-time optimisation.
     #[error("{name} was compiled with -flto, and has no code yet: compile it without")]
     Unfinished {
-        /// The file.
+        /// Path of the file.
         name: String,
     },
 }
 
 impl Object {
-    /// Reads an object that builds for all instruction sets know as `id`.
+    /// Reads an object. `id` is its name in the builds for all instruction sets.
     ///
     /// # Errors
-    /// [`ObjectError`].
+    /// [`ObjectError`] if the object is malformed or has no code.
     pub fn read(bytes: &[u8], id: &str, owner: Owner) -> Result<Object, ObjectError> {
         let malformed =
             |error: object::Error| ObjectError::Malformed { name: id.to_owned(), message: error.to_string() };
@@ -234,10 +233,9 @@ impl Object {
                 _ if constant => Area::Constants,
                 (_, false) if has(SHF_TLS) => Area::ThreadData,
                 (_, true) if has(SHF_TLS) => Area::ThreadZeros,
-                // Constants that hold addresses: they do not change, and each process has them from its own
-                // file.
+                // Relocated constants: they do not change, and each process loads them from its own file.
                 _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
-                // Words for tables of exceptions, which not every compiler makes for the same things.
+                // Indirect references of exception tables, which compilers do not emit consistently.
                 _ if first.is_some_and(|first| first.symbol.starts_with("DW.ref.")) => Area::PrivateData,
                 (Owner::Library, false) if is_of_one_process(id) => Area::SharedData,
                 (Owner::Library, true) if is_of_one_process(id) => Area::SharedZeros,
@@ -282,24 +280,24 @@ impl Object {
     }
 }
 
-/// Objects of the C library whose variables a program has once, wherever its threads run: the standard
-/// streams, where the environment is, and what `rand` counts.
+/// Objects of the C library whose variables a program has only once, on whatever node its threads run: the
+/// standard streams, the environment pointer, and the state of `rand`.
 const OF_ONE_PROCESS: [&str; 5] = ["stdin.lo", "stdout.lo", "stderr.lo", "__environ.lo", "rand.lo"];
 
-/// Whether an object is such a one, by what all builds know it as.
+/// Returns whether an object with this id is one of them.
 fn is_of_one_process(id: &str) -> bool {
     let member = id.strip_prefix("libc.a(").and_then(|rest| rest.split(')').next());
     member.is_some_and(|member| OF_ONE_PROCESS.contains(&member))
 }
 
-/// The symbol that a section is known by.
+/// Symbol that identifies a section.
 struct First {
     symbol: String,
     global: bool,
 }
 
-/// Where code for aarch64 computes the address of a page (`adrp`), then loads or stores, and within two
-/// instructions loads or stores with an offset: what erratum 843419 is about, whichever registers are used.
+/// Offsets at which aarch64 code computes the address of a page (`adrp`), then loads or stores, and within
+/// two instructions loads or stores with an offset: the pattern of erratum 843419, irrespective of registers.
 fn meeting_erratum(code: &[u8]) -> Vec<u64> {
     let words: Vec<u32> =
         code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
@@ -313,7 +311,7 @@ fn meeting_erratum(code: &[u8]) -> Vec<u64> {
     met.map(|(at, _)| at as u64 * 4).collect()
 }
 
-/// What each section is known by: a symbol at its beginning, one that all objects see before others.
+/// Finds the symbol that identifies each section: one at its start, preferably global.
 fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> HashMap<usize, First> {
     let mut names: HashMap<usize, First> = HashMap::new();
     for symbol in file.symbols() {
@@ -324,7 +322,7 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
             continue;
         }
         if symbol.is_undefined() {
-            // A word of the table that linkers make of addresses, at most.
+            // At most one entry of the global offset table.
             object.linker_bytes = object.linker_bytes.saturating_add(8);
             continue;
         }
@@ -333,7 +331,7 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
             object.defines.push(name.to_owned());
         }
         let kinds = [SymbolKind::Text, SymbolKind::Data, SymbolKind::Tls, SymbolKind::Unknown];
-        // Marks of the assembler, `$x` and the like, are none.
+        // Mapping symbols of the assembler, such as `$x`, do not count.
         if symbol.address() != 0
             || !kinds.contains(&symbol.kind())
             || name.is_empty()
@@ -344,8 +342,8 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
         let Some(index) = symbol.section_index() else { continue };
         let fresh = || First { symbol: name.to_owned(), global };
         let known = names.entry(index.0).or_insert_with(fresh);
-        // The first by name, for the order of symbols is each assembler's own; what is reserved for the
-        // library comes last, for it is often of one processor alone.
+        // The first by name, because the order of symbols depends on the assembler. Reserved names come last,
+        // because they often exist on one processor only.
         let rank = |global: bool, name: &str| (!global, name.starts_with('_'), name.to_owned());
         if rank(known.global, &known.symbol) > rank(global, name) {
             *known = fresh();
@@ -354,7 +352,7 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
     names
 }
 
-/// The objects of a name in an archive, of which there may be several.
+/// Returns the members of an archive with this name, of which there may be several.
 ///
 /// # Errors
 /// [`ObjectError::Malformed`] if it is not an archive or has no such member.
@@ -369,15 +367,15 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
     if found.is_empty() { Err(malformed(format!("it has no member {name}"))) } else { Ok(found) }
 }
 
-/// What parts of a program ask of OpenMP and of C++.
+/// OpenMP and C++ features that parts of a program use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Calls {
-    /// Whether any calls a function of the run-time's, creates a thread, or has thread-local variables, which
-    /// the run-time has a part in.
+    /// Whether any part calls a function of the run-time, creates a thread, or has thread-local variables,
+    /// which involve the run-time.
     pub some: bool,
-    /// Whether any calls a function of C++'s library, by a name as C++ makes them.
+    /// Whether any part calls a function of the C++ library, recognized by its mangled name.
     pub cxx: bool,
-    /// Whether any defines what starts a region: it brings a run-time of its own.
+    /// Whether any part defines the function that starts a region, and so brings its own run-time.
     pub own: bool,
 }
 
@@ -424,18 +422,17 @@ pub(crate) fn each_object(
     Ok(())
 }
 
-/// What a linker was told to name: each file that it took, an archive's members by the archive and their
-/// names.
+/// File that a linker used, as listed in its trace: an object, or an archive member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// An object.
+    /// Object file, by its path.
     Object(String),
-    /// A member of an archive.
+    /// Member of an archive: path of the archive and name of the member.
     Member(String, String),
 }
 
-/// Reads what GNU ld says with `-t -t`. What is neither an object nor a member is left out: archives as such,
-/// scripts.
+/// Parses the output of GNU ld's `-t -t`. Omits lines that are neither objects nor members: archives as such,
+/// linker scripts.
 #[must_use]
 pub fn taken(trace: &str) -> Vec<Taken> {
     let line = |line: &str| {
@@ -491,7 +488,8 @@ mod tests {
 
     #[test]
     fn what_meets_the_erratum_is_found() {
-        // adrp x0; ldr x1, [x2]; ldr x3, [x0, #8]. Then the same with something between, and with too much.
+        // adrp x0; ldr x1, [x2]; ldr x3, [x0, #8]. Then the same with one instruction in between, and with
+        // two.
         let (adrp, ldr, offset, nop) = (0x9000_0000_u32, 0xf940_0041, 0xf940_0403, 0xd503_201f);
         let code =
             [adrp, ldr, offset, nop, adrp, ldr, nop, offset, adrp, nop, ldr, adrp, ldr, nop, nop, offset];

@@ -1,4 +1,5 @@
-//! What programs are linked with: the C library and the run-time of each instruction set, in the kit.
+//! Libraries that programs are linked with: the C library and the run-time of each instruction set, in the
+//! kit.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use tombolo_machine::build::gcc::{ISAS, Installed, Library};
 
 pub use tombolo_machine::build::gcc::InstallationError;
 
-/// Where it is in the kit.
+/// Location in the kit.
 const LIBRARY: Library = Library {
     what: "C library for OpenMP programs",
     name: "omp",
@@ -17,52 +18,52 @@ const LIBRARY: Library = Library {
     isas: ISAS,
 };
 
-/// What there is for one instruction set.
+/// Installed libraries for one instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Installation(Installed);
 
 impl Installation {
-    /// What the kit has for `isa`.
+    /// Finds the kit's installation for `isa`.
     ///
     /// # Errors
-    /// [`InstallationError`].
+    /// [`InstallationError`] if the kit does not have it.
     pub fn find(kit: &Kit, isa: Isa) -> Result<Installation, InstallationError> {
         LIBRARY.find(kit, isa).map(Installation)
     }
 
-    /// What it is for.
+    /// Instruction set of the installation.
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.0.isa
     }
 
-    /// Which C library it is, `musl 1.2.3-1`.
+    /// Version of the C library, such as `musl 1.2.3-1`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// The C library's headers.
+    /// Folder of the C library's headers.
     #[must_use]
     pub fn include(&self) -> PathBuf {
         self.0.folder.join("include")
     }
 
-    /// Headers that include the C library's of the same name, and what glibc's include besides. They are
-    /// found first.
+    /// Folder of headers that wrap the C library's of the same name and add what glibc's include. It comes
+    /// first in the search order.
     #[must_use]
     pub fn include_changed(&self) -> PathBuf {
         self.0.folder.join("include-changed")
     }
 
-    /// A file of the C library, or of the run-time.
+    /// Path of a file of the C library or of the run-time.
     #[must_use]
     pub fn library(&self, name: &str) -> PathBuf {
         self.0.folder.join("lib").join(name)
     }
 
-    /// The run-time and what it is linked with, as far as they are there. What unwinds comes with the
-    /// run-time: gcc's is made for glibc.
+    /// Paths of the run-time and of the libraries that it needs, if they are installed. The unwinder comes
+    /// with the run-time, because gcc's is built for glibc.
     pub fn run_time(&self) -> impl Iterator<Item = PathBuf> {
         let files = ["libgomp.a", "libunwind.a"].map(|name| self.library(name));
         files.into_iter().filter(|path| path.is_file())

@@ -8,18 +8,18 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
 use crate::input::{ObjectError, each_object};
 use crate::types::MARK;
 
-/// The section in which objects name what they mark.
+/// Section with the names of the functions that an object marks.
 const SECTION: &str = ".tombolo.migrate";
 
 /// Marked functions of a build.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Marks {
-    /// Each, with whether the object that marks it defines it for all objects.
+    /// Marked functions, each with whether the object that marks it also defines it globally.
     pub(crate) functions: BTreeMap<String, bool>,
 }
 
 impl Marks {
-    /// Looks at an object, or at all members of an archive.
+    /// Collects the marks of an object, or of all members of an archive.
     pub(crate) fn look(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
         each_object(bytes, path, |object| self.look_at_object(object))
     }

@@ -1,9 +1,9 @@
-//! Where everything goes: one plan for all builds, made of what each of them has.
+//! Address assignment: one plan for all builds, computed from the contents of each.
 //!
-//! A **slot** is the place of one function or variable. It is as large as the largest build of it, begins on
-//! a cache line, and nothing else is in it in any build. What only some builds have gets a slot too, so that
-//! no address means two things. Constants without names are merged by linkers as they like: each build has a
-//! range for its own, and a copy of the others'.
+//! A **slot** is the address range of one function or variable. It is as large as the largest build of it,
+//! starts on a cache line, and contains nothing else in any build. Functions and variables that only some
+//! builds have get slots too, so that no address has two meanings. Linkers merge unnamed constants as they
+//! like: each build has a range for its own, and holds a copy of the others'.
 
 use std::collections::BTreeMap;
 
@@ -12,144 +12,145 @@ use tombolo_base::Isa;
 
 use crate::input::{Area, Key};
 
-/// Where programs begin. Above what a kernel keeps free at the bottom, below all that it gives out by itself,
-/// so that an emulator and a host that moves everything about leave it alone.
+/// Start address of programs: above the range that a kernel keeps free at the bottom, below all addresses
+/// that it assigns itself, so that neither an emulator nor a host with address randomization moves the
+/// program.
 pub const BASE: u64 = 0x100_0000;
 
-/// What comes before the first function: the headers of the file, and the code that runs before and after
+/// Size of what precedes the first function: the file's headers, and the code that runs before and after
 /// `main`.
 const HEAD_BYTES: u64 = 0x1000;
 
-/// Where pages may begin on every processor.
+/// Largest page size of any supported processor.
 pub const PAGE_BYTES: u64 = 0x1_0000;
 
-/// Slots begin on a cache line, so that nothing shares one by accident.
+/// Alignment of slots: a cache line, which prevents false sharing.
 const LINE_BYTES: u64 = 64;
 
-/// For code that linkers add: bridges over long distances, and around mistakes of processors.
+/// Space for code that linkers add: veneers for long branches and for processor errata.
 const BRIDGES_BYTES: u64 = 0x1_0000;
 
-/// Code that calls code reaches so far on aarch64.
+/// Range of a direct call on aarch64.
 const CODE_MAX_BYTES: u64 = 1 << 27;
 
-/// Where programs end at the latest: addresses have 31 bits in the code of x86-64.
+/// Upper limit of programs: x86-64 code uses 31-bit addresses.
 const END: u64 = 0x7fff_0000;
 
 /// Size of the blocks, in bytes, at whose ends some processors mishandle certain instructions: see
 /// [`Wanted::not_at_ends`].
 const BLOCK_BYTES: u64 = 0x1000;
 
-/// The last bytes of a block, as two instructions.
+/// Offsets of the last two instructions of a block.
 const ENDS: [u64; 2] = [BLOCK_BYTES - 8, BLOCK_BYTES - 4];
 
-/// Something that has a place of its own.
+/// Section that needs a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// What it is.
+    /// Identity of the section in all builds.
     pub key: Key,
-    /// Where it belongs.
+    /// Area that it belongs to.
     pub area: Area,
-    /// In bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// In bytes, a power of two.
+    /// Alignment in bytes, a power of two.
     pub align: u64,
-    /// Offsets of instructions that must not be one of the last two of 4 KiB: see
+    /// Offsets of instructions that must not be among the last two of a 4 KiB block: see
     /// [`crate::input::Section::not_at_ends`].
     pub not_at_ends: Vec<u64>,
 }
 
-/// What a build has.
+/// Space that a build needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
-    /// What has a place of its own.
+    /// Sections that need slots.
     pub places: Vec<Wanted>,
-    /// Most bytes of constants without names.
+    /// Upper bound of the size of unnamed constants, in bytes.
     pub loose_bytes: u64,
-    /// Most bytes of tables for unwinding.
+    /// Upper bound of the size of unwind tables, in bytes.
     pub unwinding_bytes: u64,
-    /// Most bytes of what linkers make.
+    /// Upper bound of the size of linker-generated sections, in bytes.
     pub linker_bytes: u64,
 }
 
-/// The place of one thing in all builds.
+/// Address range of one function or variable in all builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Its address; for a thread-local, in the block of thread-locals that it belongs to.
+    /// Address of the slot; for a thread-local, its offset in the thread-local block.
     pub address: u64,
-    /// As long as the longest build of it.
+    /// Size of the largest build, in bytes.
     pub size: u64,
-    /// The builds that have it.
+    /// Builds that have it.
     pub isas: Vec<Isa>,
 }
 
-/// A range of addresses.
+/// Half-open range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Range {
-    /// The first.
+    /// First address.
     pub start: u64,
-    /// The first behind it.
+    /// Address behind the last byte.
     pub end: u64,
 }
 
 impl Range {
-    /// In bytes.
+    /// Length of the range, in bytes.
     #[must_use]
     pub const fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the range is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
 }
 
-/// The address of each function and variable, the same in all builds.
+/// Address of each function and variable, the same in all builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The slots, by what is in them. The same name may be in two areas.
+    /// Slots by area and key. The same key may occur in two areas.
     pub slots: BTreeMap<(Area, Key), Slot>,
-    /// The ranges of the areas, in their order.
+    /// Ranges of the areas, indexed by [`Area`].
     pub areas: [Range; Area::ALL.len()],
-    /// Where each build's constants without names are, in the order of builds.
+    /// Ranges of each build's unnamed constants, in the order of builds.
     pub loose: Vec<(Isa, Range)>,
-    /// For tables for unwinding.
+    /// Range of the unwind tables.
     pub unwinding: Range,
-    /// For what linkers make.
+    /// Range of linker-generated sections.
     pub linker: Range,
-    /// The pages that hold the program's variables and nothing else.
+    /// Pages that hold the program's variables and nothing else.
     pub shared: Range,
 }
 
-/// There is no room.
+/// Errors of planning: something does not fit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// More code than calls reach.
+    /// The code exceeds the range of calls.
     #[error("its code takes {bytes} bytes, and calls on aarch64 reach {CODE_MAX_BYTES}")]
     Code {
-        /// How much there is.
+        /// Size of the program's part, in bytes.
         bytes: u64,
     },
-    /// No place is good for a function.
+    /// No address suits a function.
     #[error("{name} cannot be placed so that it avoids erratum 843419 of Cortex-A53: make it shorter")]
     NoPlace {
-        /// Its symbol.
+        /// Symbol of the function.
         name: String,
     },
-    /// More data than addresses in code can say.
+    /// The program exceeds the range of addresses in code.
     #[error("its code and data take {bytes} bytes, and {} is the most: allocate large arrays with malloc", END - BASE)]
     TooLarge {
-        /// How much there is.
+        /// Size of the program's part, in bytes.
         bytes: u64,
     },
 }
 
 impl Plan {
-    /// Makes a plan of what each build has.
+    /// Computes a plan from the demand of each build.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`] if the program does not fit.
     pub fn new(demands: &[(Isa, Demand)]) -> Result<Plan, PlanError> {
         let mut plan = Plan {
             slots: BTreeMap::new(),
@@ -171,12 +172,12 @@ impl Plan {
             plan.loose.push((*isa, range));
             at = range.end;
         }
-        // What indexes them is made by the linker: eight bytes for each function, and each takes more than
-        // that there.
+        // The linker generates the index, eight bytes for each function; a function's unwind entry is longer
+        // than that.
         plan.unwinding =
             reserve(at, most(|demand| demand.unwinding_bytes).saturating_mul(2).saturating_add(64))?;
         at = page(plan.unwinding.end);
-        // Thread-locals' addresses are counted from the beginning of their block.
+        // Offsets of thread-locals are relative to the start of their block.
         let block = at;
         at = plan.place(Area::ThreadData, demands, block)?;
         let zeros = at;
@@ -198,25 +199,25 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The range of an area.
+    /// Returns the range of an area.
     #[must_use]
     pub fn area(&self, area: Area) -> Range {
         self.areas[area as usize]
     }
 
-    /// Where the block of thread-locals begins.
+    /// Returns the start address of the thread-local block.
     #[must_use]
     pub fn thread_block(&self) -> u64 {
         self.area(Area::ThreadData).start
     }
 
-    /// The place of something.
+    /// Returns the slot of a section.
     #[must_use]
     pub fn slot(&self, area: Area, key: &Key) -> Option<&Slot> {
         self.slots.get(&(area, key.clone()))
     }
 
-    /// The SHA-256 of all places and what is in them.
+    /// SHA-256 of all slots and their contents' keys.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
@@ -235,11 +236,11 @@ impl Plan {
         hash.finalize().into()
     }
 
-    /// Gives everything of an area a slot, from `start` on; what all builds have comes first. Returns the
-    /// end.
+    /// Assigns slots to the sections of an area, from `start` on; those that all builds have come first.
+    /// Returns the end of the area.
     fn place(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
         let mut wanted: BTreeMap<&Key, Vec<(Isa, &Wanted)>> = BTreeMap::new();
-        // As they come in the first build, which is how they were written.
+        // In the order of the first build, which is the order of the sources.
         let mut order: Vec<&Key> = Vec::new();
         for (isa, demand) in demands {
             for place in demand.places.iter().filter(|place| place.area == area) {
@@ -267,7 +268,7 @@ impl Plan {
                 }
             }
             let slot = Slot { address, size, isas: builds.iter().map(|(isa, _)| *isa).collect() };
-            // Two things never have one address, not even things without a byte.
+            // Two sections never share an address, even if they are empty.
             at = fits(slot.address.saturating_add(size.max(1)))?;
             self.slots.insert((area, key.clone()), slot);
         }
@@ -278,14 +279,14 @@ impl Plan {
 }
 
 impl Wanted {
-    /// Whether one of its instructions would be where it must not.
+    /// Returns whether one of its sensitive instructions would be at the end of a block.
     fn meets_an_end(&self, address: u64) -> bool {
         let at = |offset: &u64| address.wrapping_add(*offset) % BLOCK_BYTES;
         self.not_at_ends.iter().any(|offset| ENDS.contains(&at(offset)))
     }
 }
 
-/// The next page.
+/// Rounds an address up to a page.
 fn page(at: u64) -> u64 {
     at.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
@@ -340,7 +341,7 @@ mod tests {
         fn nothing_overlaps_and_everything_is_where_it_belongs(x86 in demand(), arm in demand()) {
             let demands = [(Isa::X86_64, x86), (Isa::Aarch64, arm)];
             let plan = Plan::new(&demands).unwrap();
-            // All that has an address, thread-locals by that of their first values.
+            // All address ranges; thread-locals are counted at their initial values.
             let mut taken: Vec<Range> = plan.loose.iter().map(|(_, range)| *range).collect();
             taken.extend([plan.unwinding, plan.linker, Range { start: BASE, end: BASE + HEAD_BYTES }]);
             for ((area, _), slot) in &plan.slots {
@@ -349,7 +350,7 @@ mod tests {
                 let range = plan.area(*area);
                 prop_assert!(range.start <= start && start + slot.size <= range.end);
                 prop_assert_eq!(start % LINE_BYTES, 0);
-                // Thread-locals that start as zeros have no bytes of their own there.
+                // Zero-initialized thread-locals take no bytes there.
                 if *area != Area::ThreadZeros {
                     taken.push(Range { start, end: start + slot.size.max(1) });
                 }
@@ -402,7 +403,7 @@ mod tests {
         let plan = Plan::new(&[(Isa::X86_64, build("only_x86", 10)), (Isa::Aarch64, build("only_arm", 100))])
             .unwrap();
         let slot = |name: &str| plan.slot(Area::Code, &Key::Global(name.to_owned())).unwrap();
-        // What both have comes first.
+        // Functions that both builds have come first.
         assert_eq!((slot("f").address, slot("f").size), (BASE + HEAD_BYTES, 100));
         assert_eq!(slot("only_x86").address, BASE + HEAD_BYTES + 128);
         assert_eq!(slot("only_arm").address, BASE + HEAD_BYTES + 192);

@@ -1,4 +1,4 @@
-//! What came of laying a program out, for people and for machines.
+//! Results of laying out a program, for people and machines.
 
 use serde::Serialize;
 
@@ -7,44 +7,44 @@ use crate::plan::Plan;
 use crate::symbols::Agreement;
 use crate::types::Refusal;
 
-/// An area of a layout.
+/// Area of a layout, for reports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AreaReport {
-    /// `code`, `shared data`, and so on.
+    /// Name, such as `code` or `shared data`.
     pub name: &'static str,
-    /// Its first address.
+    /// First address of the area.
     pub start: u64,
-    /// The first address behind it.
+    /// Address behind its last byte.
     pub end: u64,
-    /// How many functions or variables are in it.
+    /// Number of functions or variables in the area.
     pub slots: usize,
-    /// How many of these all builds have.
+    /// Number of them that all builds have.
     pub in_all: usize,
 }
 
-/// What a layout is, and how far builds agree. Keys are stable.
+/// Layout of a program and agreement of its builds. Keys are stable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// The builds, in order.
+    /// Instruction sets of the builds, in order.
     pub isas: Vec<&'static str>,
-    /// The C library.
+    /// Version of the C library.
     pub library: String,
-    /// What builds of this image have in common and no other, in hexadecimal.
+    /// Id that the builds of this image share with no other image, in hexadecimal.
     pub layout_id: String,
-    /// The areas.
+    /// Areas in the order of their addresses.
     pub areas: Vec<AreaReport>,
-    /// How far symbols agree.
+    /// Agreement of the builds' symbols.
     pub symbols: Agreement,
-    /// How many variables' types were compared.
+    /// Number of variables whose types were compared.
     pub variables_compared: usize,
-    /// How many frames of outlined functions were compared.
+    /// Number of frames of outlined functions that were compared.
     pub frames_compared: usize,
-    /// What would have been refused, but was allowed.
+    /// Refusals that the user allowed.
     pub allowed: Vec<Refusal>,
 }
 
 impl Report {
-    /// The areas of a plan for `builds` builds.
+    /// Describes the areas of a plan for `builds` builds.
     pub(crate) fn areas(plan: &Plan, builds: usize) -> Vec<AreaReport> {
         let area = |area: Area| {
             let slots = || plan.slots.iter().filter(move |((of, _), _)| *of == area);

@@ -1,4 +1,4 @@
-//! A plan as GNU ld takes it, for one build.
+//! Linker script for GNU ld that implements a plan in one build.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,38 +8,37 @@ use tombolo_base::Isa;
 use crate::input::{Area, Object};
 use crate::plan::{BASE, Plan, Range};
 
-/// Where the program's variables begin and end, in the program itself.
+/// Symbol of the start of the program's variables, defined in the program itself.
 pub const SHARED_START: &str = "__tombolo_omp_shared_start";
-/// See [`SHARED_START`].
+/// Symbol of their end; see [`SHARED_START`].
 pub const SHARED_END: &str = "__tombolo_omp_shared_end";
-/// Where the list of the program's own constructors begins and ends, which the run-time calls when memory
-/// that workers share is there.
+/// Symbol of the start of the program's own constructors, which the run-time calls after it has mapped the
+/// shared memory.
 pub const CONSTRUCTORS_START: &str = "__tombolo_omp_constructors_start";
-/// See [`CONSTRUCTORS_START`].
+/// Symbol of their end; see [`CONSTRUCTORS_START`].
 pub const CONSTRUCTORS_END: &str = "__tombolo_omp_constructors_end";
-/// What the names of files begin with that are the program's own.
+/// Prefix of the file names of the program's own objects.
 pub const PROGRAM_FILE: &str = "program";
-/// 32 bytes that are equal in the builds of one image and no other.
+/// Symbol of 32 bytes that the builds of one image share with no other image.
 pub const LAYOUT_ID: &str = "__tombolo_omp_layout_id";
 
-/// The section with the nameless constants of a build, its own or a copy.
+/// Returns the section with the unnamed constants of a build, its own or a copy.
 #[must_use]
 pub fn loose_section(isa: Isa) -> String {
     format!(".rodata.{}", isa.name())
 }
 
-/// An object as the linker is given it, by the name of its file, which has nothing in it that a linker takes
-/// for a pattern.
+/// Object as passed to the linker, under a file name without pattern characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The file, in the folder in which the linker runs.
+    /// File name in the folder in which the linker runs.
     pub file: &'a str,
-    /// What is in it.
+    /// Contents of the object.
     pub object: &'a Object,
 }
 
-/// What goes where in the build for `isa`. With the run-time the program's constructors are a list of their
-/// own.
+/// Writes the linker script of the build for `isa`. With the run-time, the program's constructors are in a
+/// list of their own.
 #[must_use]
 pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -> String {
     let mut text = String::new();
@@ -55,7 +54,7 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
     let _ = writeln!(text, "{SHARED_START} = {:#x};", plan.shared.start);
     let _ = writeln!(text, "{SHARED_END} = {:#x};", plan.shared.end);
     text.push_str("SECTIONS\n{\n");
-    // What runs before and after `main` is put together of parts of several objects.
+    // Code before and after `main` is concatenated from several objects.
     let _ = writeln!(text, "  .init {:#x} : {{ KEEP(*(.init)) }} :code", BASE + 0xc00);
     let _ = writeln!(text, "  .fini {:#x} : {{ KEEP(*(.fini)) }} :code", BASE + 0xe00);
     let mut slots = Slots::new(plan, inputs);
@@ -70,11 +69,11 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
         "  .eh_frame_hdr {:#x} : {{ *(.eh_frame_hdr) }} :constants :unwinding",
         plan.unwinding.start
     );
-    // With an end, where what unwinds stops looking for a function that the table does not have.
+    // With a terminator, at which the unwinder stops searching for a function that is not in the table.
     text.push_str("  .eh_frame : { KEEP(*(.eh_frame .eh_frame.*)) LONG(0) } :constants\n");
     text.push_str("  .gcc_except_table : { *(.gcc_except_table .gcc_except_table.*) } :constants\n");
     let (data, zeros) = (plan.area(Area::ThreadData), plan.area(Area::ThreadZeros));
-    // The block begins where the plan says in every build, also where it begins with zeros.
+    // The thread-local block starts at the planned address in every build, even if it starts with zeros.
     slots.write(&mut text, Area::ThreadData, ".tdata", ":linker :thread", Some(data.len()));
     slots.write(&mut text, Area::ThreadZeros, ".tbss", ":linker :thread", Some(zeros.len()));
     linker_sections(&mut text, plan.linker.start, has_run_time);
@@ -82,7 +81,7 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
     slots.write(&mut text, Area::PrivateZeros, ".bss", ":private", None);
     if shared {
         slots.write(&mut text, Area::SharedData, ".shared.data", ":shared", None);
-        // To the end of the last page, so that nothing else is put there.
+        // Extended to the end of the last page, so that nothing else is placed there.
         let rest = plan.shared.end - plan.area(Area::SharedZeros).start;
         slots.write(&mut text, Area::SharedZeros, ".shared.bss", ":shared", Some(rest));
     }
@@ -92,7 +91,7 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
     text
 }
 
-/// Nameless constants: a build's own, or room for a copy of another's.
+/// Writes the section of unnamed constants: a build's own, or space for a copy of another's.
 fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]>) {
     if range.is_empty() {
         return;
@@ -103,14 +102,15 @@ fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]
             let _ = writeln!(text, "    KEEP({}({}))", input.file, quoted(section));
         }
     }
-    // A byte, or it would be a section without any.
+    // One byte, because the linker drops the contents of an empty section.
     if own.is_none() {
         text.push_str("    BYTE(0)\n");
     }
     let _ = writeln!(text, "    . = {:#x};\n  }} :constants", range.len());
 }
 
-/// What linkers make, and lists that libraries go through by the symbols at their ends.
+/// Writes the linker-generated sections, and the arrays that libraries iterate over by their boundary
+/// symbols.
 fn linker_sections(text: &mut String, start: u64, has_run_time: bool) {
     let _ = writeln!(text, "  .preinit_array {start:#x} : {{");
     text.push_str(
@@ -136,7 +136,7 @@ fn linker_sections(text: &mut String, start: u64, has_run_time: bool) {
     );
 }
 
-/// What a build has in its slots.
+/// Sections of a build by area, sorted by slot address.
 struct Slots<'a> {
     areas: BTreeMap<Area, Vec<(u64, &'a str, &'a str)>>,
     plan: &'a Plan,
@@ -155,8 +155,8 @@ impl<'a> Slots<'a> {
         Slots { areas, plan }
     }
 
-    /// An output section of an area, with the slots that this build fills; `length` is what it takes at
-    /// least.
+    /// Writes the output section of an area with the slots that this build fills. `length` is its minimum
+    /// length.
     fn write(&mut self, text: &mut String, area: Area, name: &str, segments: &str, length: Option<u64>) {
         let range = self.plan.area(area);
         let slots = self.areas.remove(&area).unwrap_or_default();
@@ -177,7 +177,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// A section's name as a pattern for it alone.
+/// Quotes a section's name so that the pattern matches only that name.
 fn quoted(section: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._$-".contains(c);
     if section.chars().all(plain) { section.to_owned() } else { format!("\"{section}\"") }

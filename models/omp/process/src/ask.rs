@@ -1,4 +1,4 @@
-//! Asking the hubs of jobs.
+//! Queries of jobs, answered by their hubs.
 
 use std::time::{Duration, Instant};
 
@@ -8,51 +8,51 @@ use tombolo::{ChannelOptions, Domain, DomainId};
 use crate::report::{ProcessReport, Reader};
 use crate::{ASK, NAMES, name_of};
 
-/// How long a hub may take: it asks the processes of its job in turn.
+/// Timeout of a query: the hub queries the processes of its job in turn.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Messages that a report has at most.
+/// Maximum number of messages of a report.
 const MESSAGES: usize = 65_536;
 
-/// Why there is no report.
+/// Error of a query for a job's report.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The machine, or the channel.
+    /// Error of the machine or the channel.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
-    /// The domain is no such job.
+    /// The domain is not a job with threads on several nodes.
     #[error(
         "domain {domain} is no job with threads on several nodes: those are images of `tombolo ompcc` that run with \
          OMP_TOMBOLO=hybrid or exclusive; `tombolo ps --threads` lists them"
     )]
     NoJob {
-        /// The domain.
+        /// Domain that was queried.
         domain: DomainId,
     },
     /// The domain is a worker of such a job.
     #[error("domain {domain} is a worker of the job {job}: ask for that")]
     Worker {
-        /// The domain.
+        /// Domain that was queried.
         domain: DomainId,
-        /// The job.
+        /// Job that the domain is a worker of.
         job: DomainId,
     },
-    /// What the job says is no report.
+    /// The job's answer is not a valid report.
     #[error(
         "domain {domain} on the name {name} does not answer as a job does: it may be of another version of Tombolo"
     )]
     Unclear {
-        /// The domain.
+        /// Domain that was queried.
         domain: DomainId,
-        /// The name that it has.
+        /// Name of the domain's hub.
         name: String,
     },
 }
 
-/// The jobs of the machine, and what their hubs say. Jobs that end meanwhile are left out.
+/// Returns all jobs of the machine with their reports, sorted by domain. Skips jobs that end meanwhile.
 ///
 /// # Errors
-/// [`Error`]: one that is there and does not answer is an error.
+/// [`Error`], also if a running job does not answer.
 pub fn list(domain: &Domain) -> Result<Vec<(DomainId, ProcessReport)>, Error> {
     let records = domain.names().find(&format!("r'^{NAMES}'"))?;
     let mut jobs = Vec::new();
@@ -67,7 +67,7 @@ pub fn list(domain: &Domain) -> Result<Vec<(DomainId, ProcessReport)>, Error> {
     Ok(jobs)
 }
 
-/// What the hub of one job says, whose program is this domain.
+/// Returns the report of the job whose program is domain `job`.
 ///
 /// # Errors
 /// [`Error`].
@@ -86,7 +86,7 @@ pub fn of(domain: &Domain, job: DomainId) -> Result<ProcessReport, Error> {
     }
 }
 
-/// The job of a record: the domain that has it, under its own name.
+/// Returns the owner of a record, if the record is that of the owner's hub.
 fn job_of(record: &Record) -> Option<(DomainId, &Record)> {
     let owner = record.owner.filter(|owner| record.name == name_of(*owner))?;
     record.endpoint.then_some((owner, record))

@@ -1,8 +1,8 @@
-//! A job whose threads are on several nodes, as one process: what its hub says of it, and who asks.
+//! Reports that show a job with threads on several nodes as one process, and queries for them.
 //!
 //! The hub of a job listens under a name of the machine ([`name_of`]). A peer that connects and sends [`ASK`]
-//! gets messages of lines of text, of which the last line is `end` ([`report`]). A job that is not asked does
-//! nothing for it.
+//! receives messages of text lines, the last of which is `end` ([`report`]). A job that is not queried has no
+//! overhead.
 
 mod ask;
 pub mod report;
@@ -12,13 +12,13 @@ pub use report::{NodeReport, ProcessReport, Role, State, ThreadReport};
 
 use tombolo::DomainId;
 
-/// How the names begin under which hubs of jobs listen.
+/// Prefix of the names under which hubs of jobs listen.
 const NAMES: &str = "process/";
 
-/// What a hub is asked with.
+/// Request that a peer sends to a hub.
 pub const ASK: &[u8] = b"threads 1";
 
-/// The name under which the hub of a job listens, whose program is this domain.
+/// Returns the name of the hub of the job whose program is this domain.
 #[must_use]
 pub fn name_of(domain: DomainId) -> String {
     format!("{NAMES}{domain}")

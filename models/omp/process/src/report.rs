@@ -1,4 +1,4 @@
-//! What the hub of a job says of it: lines of words. The last word of some lines is text with spaces.
+//! Report of a job by its hub, as lines of words. The last word of some lines is text with spaces.
 //!
 //! ```text
 //! process PID
@@ -10,30 +10,30 @@
 //! end
 //! ```
 
-/// Nodes that a job can have.
+/// Maximum number of nodes of a job.
 const NODES: usize = 64;
-/// Threads and descriptors that a report has at most.
+/// Maximum number of threads, and of descriptors, in a report.
 const ROWS: usize = 65_536;
-/// The longest text of a line, in bytes; longer ones are cut.
+/// Maximum length of a text in bytes; longer ones are truncated.
 const TEXT: usize = 512;
-/// Bytes of a message, unless a line is longer.
+/// Maximum size of a message in bytes, unless a single line is longer.
 const MESSAGE: usize = 1024;
 
-/// What a thread is to the program.
+/// Role of a thread in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It calls `main`.
+    /// Runs `main`.
     Main,
-    /// The program created it.
+    /// Created by the program.
     Created,
-    /// A worker of teams.
+    /// Worker of teams.
     Worker,
 }
 
 impl Role {
     const ALL: [Role; 3] = [Role::Main, Role::Created, Role::Worker];
 
-    /// What it is called.
+    /// Name of the role in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,25 +44,25 @@ impl Role {
     }
 }
 
-/// What a thread does.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has a processor, or waits for one.
+    /// On a processor or runnable.
     Running,
-    /// It waits for other threads of the job.
+    /// Waits for other threads of the job.
     Waiting,
-    /// It waits for a call of the C library that the program's process makes for it.
+    /// Waits for a C library call that the program's process makes for it.
     Calling,
-    /// It sleeps in its kernel.
+    /// Sleeps in its kernel.
     Sleeping,
-    /// It has nothing to do.
+    /// Has no work.
     Idle,
 }
 
 impl State {
     const ALL: [State; 5] = [State::Running, State::Waiting, State::Calling, State::Sleeping, State::Idle];
 
-    /// What it is called.
+    /// Name of the state in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,62 +75,62 @@ impl State {
     }
 }
 
-/// A node of a job.
+/// Node of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeReport {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its instruction set.
+    /// Name of its instruction set.
     pub isa: String,
-    /// Its processors.
+    /// Number of its processors.
     pub processors: u32,
-    /// The domain of its threads, where there is one.
+    /// Domain of the job's threads on the node, if any.
     pub domain: Option<String>,
 }
 
-/// A thread of a job.
+/// Thread of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadReport {
-    /// Which thread of the job it is, in the order in which they began.
+    /// Number in the job, in the order in which threads began.
     pub number: u32,
-    /// What it is to the program.
+    /// Role in the program.
     pub role: Role,
-    /// Its number in its team, of a worker.
+    /// Thread number in its team, for a worker.
     pub member: u32,
-    /// What `pthread_self` says there.
+    /// Handle as returned by `pthread_self` on its node.
     pub handle: u64,
-    /// The node on which it was made, as an index of the report's nodes.
+    /// Node on which it was created, an index into the report's nodes.
     pub made: usize,
-    /// The node on which it is.
+    /// Node on which it is now, an index into the report's nodes.
     pub on: usize,
-    /// What it does.
+    /// Current state.
     pub state: State,
-    /// How long it has had processors, on all nodes.
+    /// Processor time on all nodes, in nanoseconds.
     pub time_ns: u64,
-    /// How often it has changed its node.
+    /// Number of migrations between nodes.
     pub moves: u64,
-    /// The function that was called on the node where it is.
+    /// Function that was called on the current node.
     pub function: Option<String>,
 }
 
-/// A job as one process.
+/// Job shown as one process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessReport {
-    /// What `getpid` says.
+    /// Process id as returned by `getpid`.
     pub pid: u32,
-    /// The program.
+    /// Name of the program.
     pub program: String,
-    /// The current folder.
+    /// Current working directory.
     pub folder: String,
-    /// Its nodes; the first is where it began.
+    /// Nodes of the job; the first is where it started.
     pub nodes: Vec<NodeReport>,
-    /// Its descriptors, and what each is of.
+    /// Open descriptors and what each refers to.
     pub descriptors: Vec<(u32, String)>,
-    /// Its threads by number.
+    /// Threads sorted by number.
     pub threads: Vec<ThreadReport>,
 }
 
-/// A text as the last of a line.
+/// Encodes text at the end of a line: truncates it and replaces control characters.
 fn rest(text: &str) -> String {
     let mut end = text.len().min(TEXT);
     while !text.is_char_boundary(end) {
@@ -139,7 +139,7 @@ fn rest(text: &str) -> String {
     text[..end].chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
 }
 
-/// A text as one word.
+/// Encodes text as one word.
 fn word(text: &str) -> String {
     let text: String = rest(text).chars().map(|each| if each == ' ' { '_' } else { each }).collect();
     if text.is_empty() { "-".to_owned() } else { text }
@@ -159,7 +159,7 @@ impl ThreadReport {
 }
 
 impl ProcessReport {
-    /// The messages that say it.
+    /// Encodes the report as messages.
     #[must_use]
     pub fn messages(&self) -> Vec<Vec<u8>> {
         let mut lines = vec![
@@ -188,8 +188,7 @@ impl ProcessReport {
     }
 }
 
-/// Puts a report together from its messages. What says it is another program, so nothing of it is believed to
-/// make sense.
+/// Decoder of a report. Its messages come from another program, so everything in them is validated.
 #[derive(Debug, Default)]
 pub struct Reader {
     report: ProcessReport,
@@ -197,7 +196,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes a message; whether it was the last. `None` if it is of no report.
+    /// Decodes a message. Returns whether it was the last; `None` if it is invalid.
     pub fn take(&mut self, message: &[u8]) -> Option<bool> {
         for line in std::str::from_utf8(message).ok()?.split('\n') {
             if self.ended {
@@ -208,7 +207,7 @@ impl Reader {
         Some(self.ended)
     }
 
-    /// The report, after its last message.
+    /// Returns the report after its last message; `None` if it is incomplete or inconsistent.
     #[must_use]
     pub fn report(self) -> Option<ProcessReport> {
         let nodes = self.report.nodes.len();

@@ -9,7 +9,7 @@
 //!
 //! | folder | what it is |
 //! |---|---|
-//! | [`job`] | a job from its beginning to its end: the environment, how processes and workers start, the report |
+//! | [`job`] | a job's lifetime: its environment, the start of processes and workers, the report |
 //! | [`device`] | regions and data of `target` constructs on other nodes |
 //! | [`constructs`] | what each construct does |
 //! | [`team`] | the records of threads, teams, tasks and constructs that share work |

@@ -1,4 +1,4 @@
-//! Collectives: what all ranks of a group call.
+//! Collective operations of a group of ranks.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -11,43 +11,43 @@ use super::{Element, Engine, Operation, PrivateBytes, Wanted, WrongLength};
 /// The ranks of a communicator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Their numbers in the job, in the order of their numbers in the group.
+    /// Ranks of the members in the job, in the order of their numbers in the group.
     pub members: Vec<usize>,
     /// This rank's number in the group.
     pub own: usize,
 }
 
 impl Group {
-    /// The member that is `distance` after this rank, around the group.
+    /// Returns the member `distance` after this rank, cyclically.
     fn after(&self, distance: usize) -> usize {
         self.members[(self.own + distance) % self.members.len()]
     }
 
-    /// The member that is `distance` before this rank, around the group.
+    /// Returns the member `distance` before this rank, cyclically.
     fn before(&self, distance: usize) -> usize {
         self.after(self.members.len() - distance % self.members.len())
     }
 }
 
-/// A collective did not happen.
+/// Error of a collective that was not performed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CollectiveError<E> {
-    /// What `idle` returned.
+    /// Error that `idle` returned.
     #[error("{0}")]
     Ended(E),
-    /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or of those
-    /// that free; from then on an address means different things to them.
+    /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or their
+    /// counterparts that free. From then on symmetric addresses would differ.
     #[error(
         "unequal symmetric allocation: calls that allocate or free: {own} on this rank, {others} on rank {other}{same}; \
          all ranks have to make the same ones, with the same arguments, in the same order",
         same = if own == others { " (with other arguments)" } else { "" }
     )]
     Unequal {
-        /// The calls of this rank.
+        /// Number of calls on this rank.
         own: u64,
         /// The other rank.
         other: usize,
-        /// Its calls.
+        /// Number of calls on the other rank.
         others: u64,
     },
     /// A rank takes part with a message of another length.
@@ -64,11 +64,11 @@ impl<E> From<E> for CollectiveError<E> {
 type Idle<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
 
 impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
-    /// Waits until all of the group have called it: a dissemination barrier. In round k a rank signals the
-    /// one that is 2^k after it.
+    /// Waits until all members have called it, with a dissemination barrier: in round k a rank signals the
+    /// one 2^k after it.
     ///
-    /// Signals between two ranks are counted, so that no communicator needs flags of its own: two ranks go
-    /// through the barriers that they have in common in the same order.
+    /// Signals between two ranks are counted, so communicators need no flags of their own: two ranks pass
+    /// their common barriers in the same order.
     ///
     /// # Errors
     /// [`CollectiveError::Unequal`], or those of `idle`.
@@ -78,7 +78,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         while distance < group.members.len() {
             let (to, from) = (group.after(distance), group.before(distance));
             let signal = &mut self.signals_out[to];
-            // A rank is at most one barrier ahead of another, so what it said in the last one is still there.
+            // A rank is at most one barrier ahead of another, so its values of the previous one are intact.
             let slot = 2 * (signal.raised() % 2) as usize;
             signal.raise_with(slot, &[history.operations, history.digest]);
             while !self.signals_in[from].is_raised() {
@@ -103,7 +103,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
     /// [`CollectiveError::WrongLength`], or those of `idle`.
     ///
     /// # Panics
-    /// If `root` is not a member's number in the group, a mistake of the caller.
+    /// If `root` is not a number of a group member.
     pub fn broadcast<E>(
         &mut self,
         group: &Group,
@@ -114,7 +114,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         let size = group.members.len();
         let member = |relative: usize| group.members[(relative + root) % size];
         let own = (group.own + size - root) % size;
-        // The parent has the number without this rank's lowest bit; children have one lower bit more.
+        // The parent's number lacks this rank's lowest bit; children have one additional lower bit.
         let mut bit = 1;
         while bit < size && own & bit == 0 {
             bit *= 2;
@@ -131,8 +131,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         Ok(())
     }
 
-    /// Combines the elements of all members, in a binomial tree, into `output` of the member `root`, or of
-    /// all without one. Input and output have the same length, whole elements.
+    /// Combines the elements of all members, along a binomial tree, into `output` of the member `root`, or of
+    /// all members if `root` is `None`. Input and output have the same length, in whole elements.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).

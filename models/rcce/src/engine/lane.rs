@@ -1,10 +1,10 @@
-//! Messages between two ranks: the sender puts pieces into its staging buffer, the receiver gets them from
+//! Messages between two ranks: the sender puts pieces into its staging buffer, the receiver copies them from
 //! there.
 //!
-//! Flags carry the protocol: `sent` counts the pieces that a sender has put for a receiver, `taken` those
-//! that the receiver has got. A staging buffer has two halves, so a sender is at most two pieces ahead. A
-//! message of up to [`INLINE_BYTES`] travels in the line of the flag itself. A send is complete when all of
-//! it was taken, as RCCE's sends are.
+//! Flags synchronize both: `sent` counts the pieces that a sender has put for a receiver, `taken` those that
+//! the receiver has copied. A staging buffer has two halves, so a sender is at most two pieces ahead. A
+//! message of up to [`INLINE_BYTES`] travels in the cache line of the flag itself. As in RCCE, a send
+//! completes when the receiver has taken all of it.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -15,19 +15,20 @@ use tombolo_onesided::{FLAG_WORDS, FlagReader, FlagWriter, get, put};
 use super::PrivateBytes;
 use crate::layout::{LaneKind, Layout};
 
-/// The longest message that travels with its flag, in bytes. The first word of the line is its length.
+/// Maximum length of a message that travels with its flag, in bytes. The first word of the line is the
+/// length.
 pub const INLINE_BYTES: usize = (FLAG_WORDS - 1) * 8;
 
-/// What a rank shares with all others for messages of one kind.
+/// State of a rank's messages of one kind: flags shared with each peer, and the staging buffer.
 #[derive(Debug)]
 pub(super) struct Lane<C: CacheMaintenance> {
     memory: SharedMemory<C>,
     peers: Vec<Peer<C>>,
     staging: usize,
     half_bytes: usize,
-    /// The message that is in the staging buffer.
+    /// Id of the message in the staging buffer.
     staged: Option<u64>,
-    /// The rank that a wildcard looks at first: the one after that of which a message came last.
+    /// First rank that a wildcard receive checks: the one after the last sender, for fairness.
     fair: usize,
 }
 
@@ -61,7 +62,7 @@ impl<C: CacheMaintenance> Lane<C> {
         Ok(Lane { memory: memory.clone(), peers, staging, half_bytes, staged: None, fair: 0 })
     }
 
-    /// Whether the first piece of a message from this rank is there.
+    /// Returns the length of the message from `source` whose first piece has arrived, if there is one.
     pub(super) fn has_arrived(&self, source: usize) -> Option<u64> {
         let arrived = &self.peers[source].arrived;
         arrived.is_raised().then(|| arrived.word(0))
@@ -72,24 +73,25 @@ impl<C: CacheMaintenance> Lane<C> {
     }
 }
 
-/// A message on its way out.
+/// A message being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     id: u64,
     pub(super) dest: usize,
-    /// What the flag had counted before the first piece.
+    /// Count of the flag before the first piece.
     before: u64,
-    /// Pieces that were put.
+    /// Number of pieces put so far.
     pub(super) posted: u64,
 }
 
 impl Outgoing {
-    /// A message with an `id` that no other of this rank has.
+    /// Creates a message; `id` is unique on this rank.
     pub(super) fn new(id: u64, dest: usize) -> Self {
         Outgoing { id, dest, before: 0, posted: 0 }
     }
 
-    /// Puts what can be put; returns whether all was taken. Messages to one rank advance one after another.
+    /// Puts as many pieces as possible. Returns whether the receiver has taken all. Messages to one rank
+    /// advance one after another.
     pub(super) fn advance<C: CacheMaintenance>(&mut self, lane: &mut Lane<C>, message: &[u8]) -> bool {
         let pieces = lane.pieces(message.len() as u64);
         let is_inline = message.len() <= INLINE_BYTES;
@@ -134,12 +136,12 @@ impl Outgoing {
     }
 }
 
-/// How long a message may be that a receive takes.
+/// Message lengths that a receive accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// As RCCE's receives: both sides state the same length, in bytes.
+    /// Exactly this length in bytes, as in RCCE, where both sides state the length.
     Exactly(usize),
-    /// Any that fits (`iRCCE_ANY_LENGTH`).
+    /// Any length that fits (`iRCCE_ANY_LENGTH`).
     UpTo(usize),
 }
 
@@ -152,38 +154,38 @@ impl core::fmt::Display for Wanted {
     }
 }
 
-/// A message was received.
+/// Record of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
-    /// Its sender.
+    /// Rank of the sender.
     pub source: usize,
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// A message had another length than its receive, and was thrown away.
+/// Error for a message whose length did not match its receive; the message was discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("rank {source_rank} sent {sent_bytes} bytes, and this receive is for {wanted}")]
 pub struct WrongLength {
-    /// Its sender.
+    /// Rank of the sender.
     pub source_rank: usize,
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub sent_bytes: u64,
-    /// What the receive was for.
+    /// Lengths that the receive accepts.
     pub wanted: Wanted,
 }
 
-/// A message on its way in, or one that is waited for.
+/// A message being received, or a receive that still waits for one.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// The rank that it comes from; a wildcard has none until a message has come.
+    /// Rank of the sender; `None` for a wildcard receive until a message has arrived.
     pub(super) source: Option<usize>,
     wanted: Wanted,
-    /// Its length and the pieces that were got, once one was.
+    /// Length and number of pieces taken, once the first one was.
     begun: Option<(u64, u64)>,
 }
 
-/// Sources whose next message goes to an earlier receive.
+/// Sources whose next message is claimed by an earlier receive.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     pub(super) all: bool,
@@ -218,15 +220,15 @@ impl Incoming {
         self.begun.is_some()
     }
 
-    /// Gets what can be got into `target`; `None` while something is missing.
+    /// Copies available pieces into `target`. Returns `None` while some are missing.
     pub(super) fn advance<C: CacheMaintenance>(
         &mut self,
         lane: &mut Lane<C>,
         claims: &Claims,
         target: &mut impl PrivateBytes,
     ) -> Option<Result<Arrived, WrongLength>> {
-        // A correct sender is at most two pieces ahead. One that claims to have put more gets no more of a
-        // call.
+        // A correct sender is at most two pieces ahead. The bound limits the work per call if a sender
+        // claims more.
         for _ in 0..2 {
             if !self.has_begun() {
                 self.begin(lane, claims)?;
@@ -244,7 +246,7 @@ impl Incoming {
         None
     }
 
-    /// Takes the first piece of a message that this receive is for.
+    /// Takes the first piece of a matching message.
     fn begin<C: CacheMaintenance>(&mut self, lane: &mut Lane<C>, claims: &Claims) -> Option<()> {
         let ranks = lane.peers.len();
         let (first, candidates) = self.source.map_or((lane.fair, ranks), |source| (source, 1));
@@ -275,7 +277,7 @@ impl Incoming {
         if !self.fits(length) {
             return;
         }
-        // It fits, so it is no longer than what is wanted, which is a `usize`.
+        // Accepted by `wanted`, whose limit is a `usize`.
         let length = length as usize;
         let target = target.bytes_mut(length);
         if length <= INLINE_BYTES {

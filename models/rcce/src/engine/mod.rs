@@ -1,7 +1,7 @@
-//! What one rank does: messages, flags and collectives over the memory of its job.
+//! Engine of one rank: messages, flags and collectives over the memory of its job.
 //!
-//! Nothing here blocks by itself. A call that waits calls `idle` again and again, which spins or sleeps, and
-//! returns an error once the wait is of no use.
+//! Nothing here blocks by itself. A call that waits calls `idle` repeatedly, which spins or sleeps, and
+//! returns an error once waiting is pointless.
 
 mod collective;
 mod lane;
@@ -26,9 +26,9 @@ use lane::{Claims, Incoming, Lane, Outgoing};
 
 /// Private memory of the program that a request uses until it is complete.
 pub trait PrivateBytes {
-    /// The bytes of a message to send.
+    /// Returns the bytes of a message to send.
     fn bytes(&self) -> &[u8];
-    /// The room for a message to receive, which has `length` bytes and is not longer than the receive allows.
+    /// Returns the buffer for a received message of `length` bytes, which is at most what the receive allows.
     fn bytes_mut(&mut self, length: usize) -> &mut [u8];
 }
 
@@ -52,14 +52,14 @@ impl PrivateBytes for &mut [u8] {
     }
 }
 
-/// How far a request is.
+/// Progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// It waits for an earlier one.
+    /// Waits for an earlier request.
     Queued,
-    /// Some of the message has moved, or can.
+    /// In progress, or able to start.
     Pending,
-    /// It is complete; of a receive, what came.
+    /// Complete, with the result of a receive.
     Complete(Option<Result<Arrived, WrongLength>>),
 }
 
@@ -75,21 +75,21 @@ pub struct Engine<C: CacheMaintenance, B> {
     signals_in: Vec<FlagReader<C>>,
     sends: VecDeque<(u64, Outgoing, B)>,
     receives: VecDeque<(u64, Incoming, B)>,
-    /// What came of receives that are complete, until it is asked for.
+    /// Results of completed receives, until they are queried.
     received: BTreeMap<u64, Result<Arrived, WrongLength>>,
     last_request: u64,
     claims: Claims,
-    /// The message buffer, as `RCCE_malloc` divides it.
+    /// Allocator of the message buffer, for `RCCE_malloc`.
     pub heap: SymmetricHeap,
-    /// The shared memory, as `RCCE_shmalloc` divides it.
+    /// Allocator of the shared memory, for `RCCE_shmalloc`.
     pub shared_heap: SymmetricHeap,
 }
 
 impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
-    /// Rank `rank` in `memory`, which is zero when the first rank starts.
+    /// Creates the engine of `rank` over `memory`, which is zeroed before the first rank starts.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] if the memory is shorter than the layout.
     pub fn new(memory: SharedMemory<C>, layout: Layout, rank: usize) -> Result<Self, OutOfRange> {
         memory.slice(0, layout.total_bytes())?;
         let ranks = 0..layout.ranks;
@@ -113,35 +113,35 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         })
     }
 
-    /// The number of this rank in its job.
+    /// Returns the number of this rank in its job.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The layout of the memory.
+    /// Returns the layout of the memory.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The memory of the job.
+    /// Returns the memory of the job.
     #[must_use]
     pub fn memory(&self) -> &SharedMemory<C> {
         &self.memory
     }
 
-    /// The flag at an offset of the message buffer of `rank`.
+    /// Returns the flag at an offset in the message buffer of `rank`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: it is not a line of the buffer.
+    /// [`OutOfRange`] if it is not a line of the buffer.
     pub fn flag(&self, offset_bytes: usize, rank: usize) -> Result<ValueFlag<C>, OutOfRange> {
         let length_bytes = self.layout.buffer_bytes;
         let buffer = self.memory.slice(self.layout.buffer(rank), length_bytes)?;
         ValueFlag::new(&buffer, offset_bytes)
     }
 
-    /// What this rank has allocated so far.
+    /// Returns the allocation history of this rank.
     #[must_use]
     pub fn history(&self) -> History {
         let (buffer, shared) = (self.heap.history(), self.shared_heap.history());
@@ -151,7 +151,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// Sends `message`, and returns when it has been received.
+    /// Sends `message` and waits until it has been received.
     ///
     /// # Errors
     /// Those of `idle`.
@@ -172,11 +172,10 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// Receives a message from `source`, or from any rank, into `target`, which has room for what is
-    /// `wanted`.
+    /// Receives a message from `source`, or from any rank, into `target`, which must have room for `wanted`.
     ///
     /// # Errors
-    /// Those of `idle`. A message of another length is the inner error.
+    /// Those of `idle`. The inner error reports a message of another length.
     pub fn receive<E>(
         &mut self,
         source: Option<usize>,
@@ -186,7 +185,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
     ) -> Result<Result<Arrived, WrongLength>, E> {
         let mut incoming = Incoming::new(source, wanted);
         loop {
-            // Leaves the claims of the requests that remain.
+            // Also updates the claims of the pending requests.
             self.push();
             if let Some(outcome) = incoming.advance(&mut self.messages, &self.claims, target) {
                 return Ok(outcome);
@@ -195,8 +194,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// The rank, and length in bytes, of a message that a receive from `source`, or from any rank, would get
-    /// now.
+    /// Returns sender and length in bytes of the message that a receive from `source`, or from any rank,
+    /// would get now.
     #[must_use]
     pub fn probe(&mut self, source: Option<usize>) -> Option<(usize, u64)> {
         self.push();
@@ -207,7 +206,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         ranks.into_iter().find_map(|rank| Some((rank, self.messages.has_arrived(rank)?)))
     }
 
-    /// Starts to send what is in `message`, and returns the number of the request.
+    /// Starts to send `message`, and returns the number of the request.
     pub fn start_send(&mut self, dest: usize, message: B) -> u64 {
         let request = self.next_request();
         self.sends.push_back((request, Outgoing::new(request, dest), message));
@@ -234,7 +233,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         self.push_receives();
     }
 
-    /// Messages to one rank go one after another; those to others do not wait for them, unless for the
+    /// Advances sends. Messages to one rank go one after another; those to other ranks wait only for the
     /// staging buffer.
     fn push_sends(&mut self) {
         let mut index = 0;
@@ -250,8 +249,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// A message goes to the earliest receive that it fits, so an earlier one claims its source; one from any
-    /// rank claims all.
+    /// Advances receives. A message goes to the earliest matching receive, so each receive claims its source,
+    /// and a wildcard claims all.
     fn push_receives(&mut self) {
         self.claims.clear();
         let mut index = 0;
@@ -272,7 +271,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// How far a request is. What came of a receive is returned once.
+    /// Returns the progress of a request. The result of a receive is returned once.
     pub fn progress(&mut self, request: u64) -> Progress {
         self.push();
         let send = self.sends.iter().find(|(number, ..)| *number == request);
@@ -285,13 +284,13 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// How many requests are not complete: sends and receives.
+    /// Returns the numbers of incomplete sends and receives.
     #[must_use]
     pub fn pending(&self) -> (usize, usize) {
         (self.sends.len(), self.receives.len())
     }
 
-    /// Withdraws a request of which nothing has moved. Returns whether it could.
+    /// Withdraws a request that has not transferred anything yet. Returns whether it was withdrawn.
     pub fn cancel(&mut self, request: u64) -> bool {
         let before = self.sends.len() + self.receives.len();
         self.sends.retain(|(number, outgoing, _)| *number != request || outgoing.posted > 0);

@@ -1,4 +1,4 @@
-//! The operations of reductions.
+//! Element types and operations of reductions.
 
 /// The type of the elements: `RCCE_INT` and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub enum Element {
     Double,
 }
 
-/// What is done with two elements.
+/// Operation that combines two elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Their sum; of integers modulo 2 to the power of their width.
@@ -27,7 +27,7 @@ pub enum Operation {
 }
 
 impl Element {
-    /// The bytes of one: the same on all nodes.
+    /// Returns the size of an element in bytes, the same on all nodes.
     #[must_use]
     pub fn size_bytes(self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! Ranks over memory that is not coherent: each works through an emulated cache of its own.
+//! Tests over non-coherent memory: each rank works through its own emulated cache.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tombolo_base::{Random, SharedMemory};
 
 use super::*;
 
-/// At one in this many operations a line is evicted.
+/// Eviction rates: a line is evicted in one of this many operations.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
 
 /// Small buffers, so that messages take many pieces.
@@ -28,7 +28,7 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.word() as u8).collect()
 }
 
-/// After which time a call is stuck that waits.
+/// Time after which a waiting call counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs one thread for each rank.
@@ -40,7 +40,7 @@ fn on_threads(rate: Option<u32>, body: impl Fn(&mut Engine<Flushed, Vec<u8>>, Id
             scope.spawn(move || {
                 let start = Instant::now();
                 let mut idle = || {
-                    // On a busy host a yield gives the processor away for longer than a sleep.
+                    // On a busy host a yield loses the processor for longer than a sleep.
                     std::thread::sleep(Duration::from_micros(20));
                     if start.elapsed() < PATIENCE { Ok(()) } else { Err("stuck") }
                 };
@@ -56,7 +56,7 @@ fn world(rank: usize) -> Group {
     Group { members: (0..LAYOUT.ranks).collect(), own: rank }
 }
 
-/// Lengths about which the protocol changes: in the flag, in one piece, in two, in many.
+/// Lengths around the protocol's limits: in the flag, in one piece, in two, in many.
 const LENGTHS: [usize; 8] = [0, 1, INLINE_BYTES, INLINE_BYTES + 1, 256, 257, 512, 2001];
 
 #[test]
@@ -105,7 +105,7 @@ fn contents_arrive_at_every_rate_of_evictions() {
                 let seed = |rank: usize| (rank * 10 + index) as u64;
                 let mut received = vec![0; length];
                 let (next, before) = ((own + 1) % ranks, (own + ranks - 1) % ranks);
-                // Even ranks send first, and the last of an odd number after it has received.
+                // Even ranks send first, except the last one of an odd number of ranks.
                 if own % 2 == 0 && own + 1 < ranks {
                     engine.send(next, &content(seed(own), length), idle).unwrap();
                 }
@@ -192,7 +192,7 @@ fn unequal_allocations_are_found_at_the_next_barrier() {
         if engine.rank() == 2 {
             engine.heap.allocate(64).unwrap();
         }
-        // Those that find nothing would wait for those that do.
+        // Ranks that find no error would wait for those that do.
         let start = Instant::now();
         let mut idle = || {
             std::thread::sleep(Duration::from_micros(20));
@@ -239,7 +239,7 @@ fn a_wildcard_takes_what_comes_first_and_later_receives_do_not_overtake_it() {
     let first = Progress::Complete(Some(Ok(Arrived { source: 3, length: 3 })));
     assert_eq!(ranks[0].progress(any), first);
     assert_eq!(ranks[0].progress(specific), Progress::Pending);
-    // A rank that sends at every turn does not keep others from being received.
+    // A rank that keeps sending does not starve the others.
     let requests: Vec<u64> =
         (0..2).map(|_| ranks[0].start_receive(None, Wanted::UpTo(9), vec![0; 9])).collect();
     ranks[3].push();
@@ -278,7 +278,7 @@ fn flags_are_lines_of_the_buffer() {
     assert!(ranks[0].flag(512, 4).is_err() && ranks[0].flag(32, 4).is_err());
 }
 
-/// What a hostile rank, or one that went wrong, writes anywhere: calls return or wait, and nothing else.
+/// Arbitrary writes by a hostile or faulty rank: calls only return or wait.
 #[test]
 fn any_bytes_in_the_memory_do_no_harm() {
     for seed in 0..200 {

@@ -1,4 +1,4 @@
-//! What rank 0 does: it waits for the others, and makes the memory.
+//! Startup of rank 0, which waits for the others and creates the memory.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, prelude::*};
@@ -19,7 +19,7 @@ impl From<NoCommonWindow> for Failure {
     }
 }
 
-/// What rank 0 does: waits for all, and makes the memory.
+/// Waits for all ranks and creates the memory; called by rank 0.
 pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
     let mut others = gather(domain, name, own.layout.ranks)?;
     let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
@@ -27,7 +27,7 @@ pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Fa
         Ok(made) => made,
         Err(failure) => {
             let refusal = Message::Refusal(failure.text.clone()).to_bytes();
-            // They end as this rank does. One that is gone already gets nothing.
+            // The others end like this rank. Errors are ignored: one may be gone already.
             others.iter_mut().for_each(|(channel, _)| drop(channel.send(&refusal)));
             return Err(failure);
         }
@@ -42,7 +42,7 @@ pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Fa
     Ok((mapping, Some(region), Keeper::new(0, channels, neighbours)))
 }
 
-/// Waits until every other rank has connected and said what it is.
+/// Waits until every other rank has connected and sent its hello.
 fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
     let mut others: Vec<(Channel, Hello)> = Vec::new();
     if ranks == 1 {
@@ -64,14 +64,14 @@ fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hel
     Ok(others)
 }
 
-/// Names the ranks that did not come.
+/// Returns an error that names the missing ranks.
 fn missing(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
     let absent = |rank: &usize| !others.iter().any(|(_, hello)| hello.rank == *rank);
     let absent: Vec<String> = (1..ranks).filter(absent).map(|rank| rank.to_string()).collect();
     Failure::end(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
 }
 
-/// Refuses ranks that were built otherwise than rank 0.
+/// Refuses ranks whose build or configuration differs from that of rank 0.
 fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
     for (channel, other) in others {
         let Hello { rank, built_for_bytes, layout } = *other;
@@ -94,7 +94,7 @@ fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the memory where all ranks reach it.
+/// Creates the memory in a place that all ranks can map.
 fn make_region(
     domain: &Domain,
     others: &[(Channel, Hello)],

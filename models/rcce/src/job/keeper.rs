@@ -1,4 +1,4 @@
-//! Noticing that a rank has ended while others wait for it.
+//! Detection of ranks that end while others wait for them.
 
 use core::time::Duration;
 
@@ -11,38 +11,38 @@ use super::wire::Message;
 use crate::failure::Failure;
 use crate::system::{self, Instant};
 
-/// How long a rank still waits after rank 0 has called `RCCE_finalize`. Nothing that a correct program waits
-/// for takes longer: rank 0 was in the same last barrier.
+/// How long a rank still waits after rank 0 has called `RCCE_finalize`. No wait of a correct program takes
+/// longer: rank 0 was in the same last barrier.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Polls between two looks at the channels, once a wait yields: on a busy processor each may take
+/// Polls between two checks of the channels, once a wait yields: on a busy processor each may take
 /// milliseconds.
 const POLLS_PER_CHECK: u32 = 1 << 7;
 
-/// Polls that spin, where each rank has a processor of its own, and where ranks share them.
+/// Number of spinning polls, if each rank has a processor of its own, and if ranks share processors.
 const SPINS: [u32; 2] = [4000, 40];
 
-/// Polls after these that yield the processor; later ones sleep.
+/// Number of polls after these that yield the processor; later ones sleep.
 const YIELDS: u32 = 4000;
 
-/// A yield that takes this long gave the processor to other programs. Where ranks do not wait for each
-/// other's processors, a sleeper then gets it back sooner: the kernel prefers those that just woke up.
+/// Duration from which a yield counts as having run other programs. Unless ranks share processors, the wait
+/// then sleeps instead, as the kernel prefers threads that just woke up.
 const SLOW_YIELD: Duration = Duration::from_micros(100);
 
-/// The first sleeps of a wait that takes long; they double after every [`SLEEPS`] up to [`LONGEST_SLEEP`].
+/// Initial sleep of a long wait; doubles after every [`SLEEPS`] up to [`LONGEST_SLEEP`].
 const SLEEP: Duration = Duration::from_micros(20);
 const SLEEPS: u32 = 256;
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// The channels between rank 0 and the others. A channel ends with its rank; rank 0 tells the others.
+/// Channels between rank 0 and the others. A channel ends with its rank; rank 0 notifies the others.
 #[derive(Debug)]
 pub struct Keeper {
     rank: usize,
     channels: Vec<Other>,
-    /// Ranks share processors.
+    /// Whether ranks share processors.
     is_crowded: bool,
     spins: u32,
-    /// When rank 0 said that it is done.
+    /// Time when rank 0 announced that it is done.
     done: Option<Instant>,
     buffer: Vec<u8>,
 }
@@ -55,7 +55,7 @@ struct Other {
 }
 
 impl Keeper {
-    /// Of `rank`, with the ranks that it has channels to, on a kernel that runs `neighbours` ranks.
+    /// Creates the keeper of `rank`, with its channels, on a kernel that runs `neighbours` ranks.
     pub(super) fn new(rank: usize, channels: Vec<(usize, Channel)>, neighbours: usize) -> Keeper {
         let processors = system::processors();
         let other = |(rank, channel)| Other { rank, channel, said_bye: false };
@@ -65,20 +65,20 @@ impl Keeper {
         Keeper { rank, channels, is_crowded, spins, done: None, buffer: Vec::new() }
     }
 
-    /// What a call does while it waits.
+    /// Begins a wait.
     pub fn waiting(&mut self) -> Waiting<'_> {
         self.waiting_since(0)
     }
 
-    /// What a call does that has polled that often already.
+    /// Begins a wait that continues after `polls` polls.
     pub fn waiting_since(&mut self, polls: u32) -> Waiting<'_> {
         Waiting { keeper: self, polls }
     }
 
-    /// Looks whether a rank has ended.
+    /// Checks whether a rank has ended.
     ///
     /// # Errors
-    /// [`Failure`]: one has, and the job cannot go on.
+    /// [`Failure`] if one has, so that the job cannot continue.
     pub fn check(&mut self) -> Result<(), Failure> {
         let mut lost = None;
         for other in &mut self.channels {
@@ -113,19 +113,19 @@ impl Keeper {
         Ok(())
     }
 
-    /// Says that this rank has called `RCCE_finalize`.
+    /// Announces that this rank has called `RCCE_finalize`.
     pub fn say_bye(&mut self) {
         self.tell(&Message::Bye);
     }
 
     fn tell(&mut self, message: &Message) {
         let bytes = message.to_bytes();
-        // A rank that is gone, or has said goodbye, gets nothing.
+        // Errors are ignored: the rank may be gone or have called `RCCE_finalize`.
         self.channels.iter_mut().for_each(|other| drop(other.channel.try_send(&bytes)));
     }
 }
 
-/// A wait for other ranks: it spins, yields, and then sleeps, and now and then looks whether they are alive.
+/// A wait for other ranks, which spins, yields, and then sleeps, and periodically checks that they are alive.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     keeper: &'a mut Keeper,
@@ -133,7 +133,7 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// How often it has polled, to go on from there.
+    /// Returns the number of polls so far, for [`Keeper::waiting_since`].
     #[must_use]
     pub fn polls(&self) -> u32 {
         self.polls

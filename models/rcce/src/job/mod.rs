@@ -1,8 +1,8 @@
-//! How the ranks of a job come by one memory.
+//! Setup of the memory shared by the ranks of a job.
 //!
-//! Rank 0 exports a name of the job, and every other rank connects to it and says what it was built for. When
-//! all have, rank 0 makes a region that all of them reach and grants it to each. The channels stay: by them
-//! ranks learn that one has ended ([`Keeper`]).
+//! Rank 0 exports a name of the job, and every other rank connects to it and sends what it was built for.
+//! Then rank 0 creates a region that all of them can map and grants it to each. The channels stay open:
+//! through them ranks learn that one has ended ([`Keeper`]).
 
 mod found;
 mod keeper;
@@ -26,54 +26,54 @@ use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS, MAX_
 use crate::system;
 use wire::Message;
 
-/// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
+/// Startup timeout for other ranks: emulated nodes are slow to start programs.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The job's name at which rank 0 waits for the others.
+/// Name within the job under which rank 0 listens for the others.
 const NAME: &str = "rcce";
 
-/// The variable with the length of message buffers, in bytes, where programs are to have longer ones than
-/// they were built for.
+/// Environment variable with the length of message buffers, in bytes, to make them longer than the program
+/// was built for.
 pub const BUFFER_VARIABLE: &str = "TOMBOLO_RCCE_BUFFER";
 
-/// The variable with the length of the memory for `RCCE_shmalloc`, in bytes.
+/// Environment variable with the length of the memory for `RCCE_shmalloc`, in bytes.
 pub const SHARED_VARIABLE: &str = "TOMBOLO_RCCE_SHARED";
 
-/// The memory for `RCCE_shmalloc` without the variable, in bytes.
+/// Default length of the memory for `RCCE_shmalloc`, in bytes.
 const DEFAULT_SHARED_BYTES: usize = 1 << 20;
 
 /// The memory of a job.
 #[derive(Debug)]
 pub enum Memory {
-    /// It is coherent for all ranks.
+    /// Memory that is coherent for all ranks.
     Coherent(SharedMemory),
-    /// Some of the ranks reach it through a window that is not coherent.
+    /// Memory that some of the ranks access through a non-coherent window.
     Flushed(SharedMemory<Flushed>),
 }
 
 /// A rank that has joined its job.
 #[derive(Debug)]
 pub struct Joined {
-    /// This program.
+    /// Domain of this program.
     pub domain: Domain,
-    /// A prefix of names that no other job has.
+    /// Prefix of names that is unique to the job.
     pub job: String,
-    /// Its number.
+    /// Number of this rank.
     pub rank: usize,
     /// The memory of the job.
     pub memory: Memory,
-    /// Where in it everything lies.
+    /// Layout of the memory.
     pub layout: Layout,
-    /// The other ranks, as far as they are alive.
+    /// Channels to other ranks.
     pub keeper: Keeper,
-    /// What rank 0 made, to be kept while the job runs.
+    /// Capability for the region at rank 0, kept while the job runs.
     pub region: Option<Capability>,
 }
 
 /// Joins the job that this program was started in. It was built for message buffers of `built_for_bytes`.
 ///
 /// # Errors
-/// [`Failure`], each of which is the end of the program.
+/// [`Failure`], always a fatal one.
 pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
     let domain = system::attach().map_err(ended)?.within(JOIN_TIMEOUT);
     let job = domain
@@ -108,19 +108,19 @@ pub(crate) fn ended(error: Error) -> Failure {
     Failure::end(error.to_string())
 }
 
-/// Small messages, a few of them.
+/// Returns the options of channels, which carry few small messages.
 fn channel_options() -> Result<ChannelOptions, Failure> {
     ChannelOptions::default().slots(8).map_err(ended)
 }
 
-/// The value of a variable, a number of bytes.
+/// Parses an environment variable as a number of bytes.
 fn variable(name: &str) -> Result<Option<usize>, Failure> {
     let Some(text) = system::variable(name) else { return Ok(None) };
     let number = text.parse().ok().filter(|bytes| *bytes <= MAX_SHARED_BYTES);
     number.map(Some).ok_or_else(|| Failure::end(format!("{name} is '{text}'; write a number of bytes")))
 }
 
-/// The length of message buffers: what the program was built for, or more.
+/// Returns the length of message buffers: the configured one, which must not be below the built-in one.
 fn buffer_bytes(built_for: usize, configured: Option<usize>) -> Result<usize, Failure> {
     let length = configured.unwrap_or(built_for);
     if length < built_for {
@@ -140,10 +140,10 @@ fn buffer_bytes(built_for: usize, configured: Option<usize>) -> Result<usize, Fa
     Ok(length)
 }
 
-/// The memory, the right to it of the rank that made it, and the channels to other ranks.
+/// The memory, the creator's capability for it, and the channels to other ranks.
 pub(crate) type Parts = (Mapping, Option<Capability>, Keeper);
 
-/// What every other rank does.
+/// Connects to rank 0 and maps the memory; called by all other ranks.
 fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
     let mut channel = channel_options()?
         .connect(domain, name)

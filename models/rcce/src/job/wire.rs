@@ -1,14 +1,14 @@
-//! What rank 0 and the others say to each other.
+//! Messages between rank 0 and the other ranks.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
 
 use crate::layout::Layout;
 
-/// The first number of a hello: another one is of another version.
+/// First number of a hello, which identifies the version of the format.
 const VERSION: u64 = 0x5243_4345_0000_0001;
 
-/// What a rank was built for.
+/// Rank number and build parameters of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(super) rank: usize,
@@ -19,15 +19,15 @@ pub(crate) struct Hello {
 /// A message between rank 0 and another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// To rank 0: what this rank was built for.
+    /// To rank 0: the parameters of the sender.
     Hello(Hello),
-    /// The job's memory, and how many ranks share processors with the receiver, itself among them.
+    /// Capability for the job's memory, and number of ranks on the receiver's kernel, including itself.
     Welcome { capability: u64, neighbours: usize },
     /// The job does not start.
     Refusal(String),
     /// Either way: the sender has called `RCCE_finalize`.
     Bye,
-    /// From rank 0: that rank has ended without it.
+    /// From rank 0: a rank has ended without calling `RCCE_finalize`.
     Ended { rank: usize },
 }
 
@@ -46,13 +46,13 @@ impl Message {
         };
         let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         if let Message::Refusal(why) = self {
-            // Far below what a channel carries.
+            // Far below the maximum message length of a channel.
             bytes.extend(why.bytes().take(320));
         }
         bytes
     }
 
-    /// `None` for what is not a message of this version.
+    /// Decodes a message; `None` if it is not one of this version.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Message> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let number = |index: usize| chunks.get(index).map(|chunk| u64::from_le_bytes(*chunk));

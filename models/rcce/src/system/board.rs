@@ -1,4 +1,4 @@
-//! What a program on a board has.
+//! System interface on boards without an operating system.
 
 use tombolo_bare::prelude::*;
 use tombolo_bare::region::{Capability, Mapping, RegionOptions, Rights};
@@ -9,7 +9,7 @@ pub(crate) use tombolo_bare_c::{Global, domain as attach};
 use crate::failure::Failure;
 use crate::job::ended;
 
-/// What `body` returns. A panic ends the program.
+/// Runs `body`. A panic ends the program.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
     Ok(body())
 }
@@ -22,12 +22,12 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// A board runs one program, on one processor.
+/// Returns 1: a board runs one program, on one processor.
 pub(crate) fn processors() -> usize {
     1
 }
 
-/// The board runs no other program.
+/// Does nothing: the board runs no other program.
 pub(crate) fn yield_now() {}
 
 /// Maps the memory of the job.
@@ -35,7 +35,7 @@ pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
     capability.map(Rights::READ_WRITE).map_err(ended)
 }
 
-/// Makes a region, and returns the capability to all of it.
+/// Creates a region, and returns the capability for all of it.
 pub(crate) fn create_region(domain: &Domain, options: &RegionOptions) -> Result<Capability, Error> {
     domain.create_region(options)
 }

@@ -1,4 +1,4 @@
-//! What a program on Linux has.
+//! System interface on Linux.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tombolo::{Domain, Error};
 use crate::failure::Failure;
 use crate::job::ended;
 
-/// What all threads of the program have in common.
+/// State shared by all threads of the program.
 #[derive(Debug)]
 pub(crate) struct Global<T>(Mutex<T>);
 
@@ -23,13 +23,12 @@ impl<T> Global<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        // What a panic leaves half done is at most a message, whose peer is then told that this rank has
-        // ended.
+        // A panic leaves at most a message half sent, and its peer then learns that this rank has ended.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What `body` returns, unless it panics.
+/// Runs `body`, and returns an error if it panics.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
     catch_unwind(AssertUnwindSafe(body)).map_err(drop)
 }
@@ -53,7 +52,7 @@ pub(crate) fn attach() -> Result<Domain, Error> {
     Domain::attach()
 }
 
-/// Makes a region, and returns the capability to all of it.
+/// Creates a region, and returns the capability for all of it.
 pub(crate) fn create_region(domain: &Domain, options: &RegionOptions) -> Result<Capability, Error> {
     domain.create_region(options).map(Region::into_capability)
 }

@@ -1,4 +1,4 @@
-//! What programs have where a rank runs, as far as it differs.
+//! System interface of a rank, as far as it differs between Linux and boards.
 
 #[cfg(target_os = "none")]
 mod board;

@@ -1,4 +1,4 @@
-//! What goes to domains beside messages, and how the end of a channel's user shows.
+//! Descriptors that are sent to domains with messages, and detection of the end of a channel's user.
 
 use tombolo_base::{ChannelId, WindowId};
 use tombolo_control::{Attachment, Report};
@@ -37,18 +37,19 @@ impl<D> AgentCore<D> {
                 Attachment::WindowToRead(of) => Item::WindowToRead(WindowId(of.window)),
             })
             .collect();
-        // Also to a client that is gone: what is made for it and falls shows the other end that it is.
+        // Sent to a closed client too: descriptors created for it are then dropped, which notifies the other
+        // end.
         let (length_bytes, descriptors) = (message.len(), items.len());
         self.actions.push_back(Action::Send { connection, channel, items, message });
         self.message_queued(connection, length_bytes, descriptors);
     }
 
-    /// A lifeline was made, and its other end is on its way to a domain.
+    /// Records that a lifeline was created and that its other end is in flight to a domain.
     pub fn lifeline_made(&mut self, channel: ChannelId) {
         self.lifelines.insert(channel);
     }
 
-    /// A lifeline could not be made. There is nothing whose end could show later.
+    /// Records that a lifeline could not be created, so that its end cannot be detected later.
     pub fn lifeline_not_made(&mut self, channel: ChannelId) {
         self.report(Report::Released { channel });
     }
@@ -62,7 +63,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Something shows on the agent's end of a lifeline. Domains write nothing, so it is the end.
+    /// Handles an event on the agent's end of a lifeline. Domains write nothing, so it is a hang-up.
     pub fn lifeline_let_go(&mut self, channel: ChannelId) {
         if self.lifelines.remove(&channel) {
             self.actions.push_back(Action::LetGo { channel });

@@ -1,4 +1,4 @@
-//! The domains that this agent started: their output, input and ends.
+//! Domains started by this agent: their output, input and ends.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,17 @@ use tombolo_control::{Exit, Report, streams};
 
 use super::{Action, AgentCore};
 
-/// The most output that may be unacknowledged by its reader; further writes wait in the domain's pipe.
+/// Maximum number of output bytes not acknowledged by the reader; further writes wait in the domain's pipe.
 const IN_FLIGHT_BYTES: usize = 64 * 1024;
 
-/// Output bytes of one report: what is read from a domain's output at a time.
+/// Maximum number of output bytes per report, and per read of a domain's output.
 pub const PIECE_BYTES: usize = 8 * 1024;
 
-/// Pieces of output that may be on their way, however short: what a program writes line by line comes so.
+/// Maximum number of pieces of output in flight, regardless of length: line-buffered programs produce short
+/// ones.
 const IN_FLIGHT_PIECES: usize = IN_FLIGHT_BYTES / PIECE_BYTES;
 
-/// A domain's output stream that is open.
+/// Open output stream of a domain.
 #[derive(Debug)]
 struct OutputRecord {
     stream: u8,
@@ -24,15 +25,15 @@ struct OutputRecord {
     in_flight_pieces: usize,
 }
 
-/// A domain's input that is open.
+/// Open input stream of a domain.
 #[derive(Debug)]
 struct InputRecord {
     stream: u8,
-    /// What it has not taken yet; an empty piece ends it.
+    /// Input that the domain has not accepted yet; an empty piece marks the end.
     feeding: VecDeque<Vec<u8>>,
 }
 
-/// A domain that this agent started.
+/// Domain started by this agent.
 #[derive(Debug)]
 pub(super) struct ChildRecord {
     pid: i32,
@@ -56,8 +57,8 @@ impl ChildRecord {
 }
 
 impl<D> AgentCore<D> {
-    /// A domain was started, with both outputs, and with these inputs. A side stream is one of them, and an
-    /// output too.
+    /// Records that a domain was started, with both outputs, and with these inputs. A side stream is both an
+    /// input and an output.
     pub fn started(&mut self, domain: DomainId, pid: i32, inputs: &[u8]) {
         let side = inputs.contains(&streams::SIDE).then_some(streams::SIDE);
         let outputs = [streams::OUTPUT, streams::ERROR]
@@ -72,7 +73,7 @@ impl<D> AgentCore<D> {
         self.report(Report::Started { domain, pid });
     }
 
-    /// A domain could not be started.
+    /// Records that a domain could not be started.
     pub fn not_started(&mut self, domain: DomainId, why: String) {
         // If it was started but cannot be watched, it has no parent.
         self.expect_orphans();
@@ -86,7 +87,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Returns whether a piece of output should be read: not while too much is on its way.
+    /// Returns whether a piece of output should be read: false while too much is in flight.
     #[must_use]
     pub fn may_read_output(&self, domain: DomainId, stream: u8) -> bool {
         let output = self
@@ -98,7 +99,7 @@ impl<D> AgentCore<D> {
         })
     }
 
-    /// A piece of output was read; an empty one is the end of the stream, whose descriptor is to be closed.
+    /// Reports a piece of output; an empty one is the end of the stream, whose descriptor must be closed.
     pub fn output_read(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let Some(output) = child.output(stream) else { return };
@@ -113,7 +114,7 @@ impl<D> AgentCore<D> {
 
     pub(super) fn output_taken(&mut self, domain: DomainId, stream: u8, bytes: usize) {
         if let Some(output) = self.children.get_mut(&domain).and_then(|child| child.output(stream)) {
-            // One answer for each piece.
+            // One acknowledgement for each piece.
             output.in_flight_bytes = output.in_flight_bytes.saturating_sub(bytes);
             output.in_flight_pieces = output.in_flight_pieces.saturating_sub(1);
         }
@@ -122,7 +123,7 @@ impl<D> AgentCore<D> {
     pub(super) fn feed(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let Some(input) = child.input(stream) else {
-            // It has closed its input, or never had one: what is fed to it is gone, as in any pipe.
+            // It has closed its input, or never had one: discard the data, as a closed pipe would.
             return self.report(Report::InputTaken { domain, stream });
         };
         input.feeding.push_back(bytes);
@@ -130,14 +131,14 @@ impl<D> AgentCore<D> {
         self.actions.push_back(Action::Feed { domain, stream });
     }
 
-    /// What an input of a domain should take next.
+    /// Returns the next bytes to write to an input of a domain.
     #[must_use]
     pub fn next_input(&self, domain: DomainId, stream: u8) -> Option<&[u8]> {
         let input = self.children.get(&domain)?.inputs.iter().find(|input| input.stream == stream)?;
         input.feeding.front().map(Vec::as_slice)
     }
 
-    /// An input of a domain took some of that.
+    /// Records that an input of a domain accepted `count` bytes.
     pub fn input_written(&mut self, domain: DomainId, stream: u8, count: usize) {
         let input = self.children.get_mut(&domain).and_then(|child| child.input(stream));
         let Some(input) = input else { return };
@@ -150,7 +151,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// An input of a domain takes nothing any more.
+    /// Records that an input of a domain is closed.
     pub fn input_refused(&mut self, domain: DomainId, stream: u8) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let Some(index) = child.inputs.iter().position(|input| input.stream == stream) else { return };
@@ -165,9 +166,9 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A domain's process has ended and is reaped. Its last output is still in the pipes: the agent reads all
-    /// of it and reports the end of each stream, even where another process still holds the pipe: a program
-    /// that the domain started and that left its process group.
+    /// Records that a domain's process has ended and is reaped. Its last output is still in the pipes: the
+    /// agent reads all of it and reports the end of each stream, even if another process still holds the
+    /// pipe: a program that the domain started and that left its process group.
     pub fn ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);
@@ -187,7 +188,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Every domain has been killed.
+    /// Records that every domain has been killed.
     pub fn children_destroyed(&mut self) {
         self.children.keys().for_each(|domain| self.sampling.ended(*domain));
         self.children.clear();

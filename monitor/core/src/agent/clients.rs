@@ -1,4 +1,4 @@
-//! The connections of the domains of this node.
+//! Connections of the domains of this node.
 
 use std::collections::VecDeque;
 
@@ -7,38 +7,38 @@ use tombolo_control::{MAX_MESSAGE_BYTES, Report};
 
 use super::{Action, AgentCore};
 
-/// Bytes of messages that may wait for a client before it is no longer heard. What it asks for makes the most
-/// messages, so one that does not read its answers cannot ask for more. Only that client is affected.
+/// Number of queued bytes from which a client's requests are no longer read. Requests cause most messages, so
+/// a client that does not read its answers cannot send more. Other clients are not affected.
 pub const PAUSE_QUEUED_BYTES: usize = 256 * 1024;
 
-/// Bytes of messages that may wait for a client. One that falls behind further does not read at all and is
-/// dropped. Output is sent only as fast as it is taken, but from each child: a thousand children that all
-/// write may have twice 64 KiB each on their way.
+/// Maximum number of bytes queued for a client; beyond it the client is considered stuck and is dropped.
+/// Output is flow-controlled, but for each child separately: a thousand writing children may have twice 64
+/// KiB each in flight.
 pub const MAX_QUEUED_BYTES: usize = 256 << 20;
 
-/// What a message that waits takes besides its bytes.
+/// Overhead of a queued message, in bytes.
 pub const QUEUED_OVERHEAD_BYTES: usize = 64;
 
-/// Descriptors that may wait for a client: they are the monitor's own as long.
+/// Maximum number of descriptors queued for a client; while queued they count as the monitor's own.
 pub const MAX_QUEUED_DESCRIPTORS: usize = 1024;
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Debug, Default)]
 pub(super) struct ClientRecord {
     pid: i32,
-    /// Who it is, once the root has said so.
+    /// Domain of the client, once assigned by the root.
     domain: Option<DomainId>,
-    /// Bytes and descriptors of each message that it has not taken yet.
+    /// Bytes and descriptors of each message that it has not accepted yet.
     queue: VecDeque<(usize, usize)>,
     queued_bytes: usize,
     queued_descriptors: usize,
 }
 
 impl<D> AgentCore<D> {
-    /// A process connected, `of_this_user` or of another. The number of the connection, or `None` if the
-    /// caller is to close it at once.
+    /// Handles a new connection from a process `of_this_user` or of another. Returns the number of the
+    /// connection, or `None` if the caller must close it at once.
     pub fn client_connected(&mut self, pid: i32, of_this_user: bool) -> Option<u32> {
-        // An abstract name has no permissions, so other users are turned away here.
+        // An abstract name has no permissions, so other users are refused here.
         if !of_this_user {
             return None;
         }
@@ -50,13 +50,13 @@ impl<D> AgentCore<D> {
         Some(connection)
     }
 
-    /// A client sent a message, `truncated` if there was more of it than could be read, perhaps with a
-    /// descriptor.
+    /// Handles a message of a client, possibly with a descriptor; `truncated` if it was longer than the
+    /// buffer.
     pub fn client_asked(&mut self, connection: u32, message: Vec<u8>, truncated: bool, file: Option<D>) {
         if !self.clients.contains_key(&connection) {
             return;
         }
-        // What is longer would not fit into a report to the root.
+        // A longer message would not fit into a report to the root.
         if truncated || !(1..=MAX_MESSAGE_BYTES).contains(&message.len()) {
             return self.client_gone(connection);
         }
@@ -66,7 +66,7 @@ impl<D> AgentCore<D> {
         self.reports.push_back((Report::Asked { connection, message }, file));
     }
 
-    /// A client closed its connection, or is to lose it.
+    /// Handles the end of a client's connection, closed by either side.
     pub fn client_gone(&mut self, connection: u32) {
         if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });
@@ -78,7 +78,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A client is this domain from now on.
+    /// Assigns a domain to a client.
     pub(super) fn client_is_domain(&mut self, connection: u32, domain: DomainId) {
         let Some(client) = self.clients.get_mut(&connection) else { return };
         let (pid, before) = (client.pid, client.domain.replace(domain));
@@ -94,7 +94,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A client took the first message that waited for it.
+    /// Records that a client accepted the first queued message.
     pub fn client_took(&mut self, connection: u32) {
         if let Some(client) = self.clients.get_mut(&connection)
             && let Some((bytes, descriptors)) = client.queue.pop_front()
@@ -115,25 +115,25 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Says whether the root takes what clients ask for; while it does not, they are not heard.
+    /// Sets whether the root accepts requests of clients; otherwise clients are not read.
     pub fn let_clients_ask(&mut self, may_ask: bool) {
         self.clients_may_ask = may_ask;
     }
 
-    /// Returns whether the root takes what clients ask for, as it was last said.
+    /// Returns the value set by [`let_clients_ask`](Self::let_clients_ask).
     #[must_use]
     pub fn may_clients_ask(&self) -> bool {
         self.clients_may_ask
     }
 
-    /// Returns whether what a client asks is to be read now.
+    /// Returns whether a client's requests are to be read now.
     #[must_use]
     pub fn is_client_heard(&self, connection: u32) -> bool {
         let takes = |client: &ClientRecord| client.queued_bytes < PAUSE_QUEUED_BYTES;
         self.clients_may_ask && self.clients.get(&connection).is_some_and(takes)
     }
 
-    /// The root wants no more of a client, and knows that it is gone.
+    /// Closes a client's connection on behalf of the root, which gets no further report about it.
     pub(super) fn dismiss(&mut self, connection: u32) {
         if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });

@@ -1,4 +1,4 @@
-//! The decisions of an agent, without I/O.
+//! Decisions of an agent, without I/O.
 //!
 //! Events on its node (a client that connects, a process that ends) and orders of the root are inputs; the
 //! outputs are [`Action`]s to perform and reports to the root. So the same agent serves a node and runs in a
@@ -34,95 +34,95 @@ pub use samples::{Round, SHARE_PPM};
 
 use crate::names::{NameDesk, limits};
 
-/// A report, and the descriptor that came with what it passes on.
+/// A report, with the descriptor of the message that it forwards.
 pub type Outgoing<D> = (Report, Option<D>);
 
-/// A descriptor to go to a domain.
+/// Descriptor to be sent to a domain.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<D> {
-    /// A descriptor that came with the order.
+    /// A descriptor received with the order.
     Passed(D),
-    /// A descriptor that should have come with the order and did not.
+    /// A descriptor that the order should have included.
     Missing,
-    /// The domain's end of a fresh lifeline, see [`AgentCore::lifeline_made`].
+    /// The domain's end of a new lifeline, see [`AgentCore::lifeline_made`].
     Lifeline,
-    /// An end of a pair, made at the first mention of the channel; the other end is kept until the second.
+    /// An end of a pair, created at the first mention of the channel; the other end is kept until the second.
     PairEnd,
-    /// The domain's end of the stream of the channel's number on the link with the host.
+    /// The domain's end of the link stream with the channel's number.
     LinkStream,
     /// The memory of a window.
     WindowMemory(WindowId),
     /// The event counter of an interrupt vector of a window.
     Interrupt(WindowId, u16),
-    /// An event counter for an end of a channel that has no vector of its own.
+    /// An event counter for an end of a channel without its own vector.
     SharedBell {
-        /// The window.
+        /// Window of the channel.
         window: WindowId,
-        /// The first byte of the channel in the window.
+        /// Offset of the channel in the window.
         offset_bytes: u64,
-        /// It is the accepting end.
+        /// Whether it is the accepting end.
         accepting: bool,
-        /// The word of the window in which the peer's rings are counted with those of others, if any.
+        /// Offset of the word in the window that counts the rings of a group of peers, if any.
         group: Option<u64>,
     },
     /// The registers of a window's device.
     Registers(WindowId),
-    /// What rings a vector of the other side of a window by way of the agent.
+    /// A counter through which the agent rings a vector of the other side of a window.
     Ringer(WindowId, u16),
-    /// The memory that a domain traces to, made at its first mention.
+    /// The memory that a domain traces to, created at its first mention.
     TracePage(DomainId),
-    /// The memory of a region, also for writing or not.
+    /// The memory of a region; writable if true.
     Region(RegionId, bool),
-    /// The memory of a window, for reading alone.
+    /// The memory of a window, read-only.
     WindowToRead(WindowId),
 }
 
-/// What the memory of a region is.
+/// Origin of a region's memory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RegionSource<D> {
-    /// New memory of these options.
+    /// New memory with these options.
     Made(MemoryOptions),
     /// A file; `None` if its descriptor did not arrive.
     File(Option<D>),
 }
 
-/// Where a program comes from.
+/// Origin of a program's content.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProgramSource<D> {
     /// A descriptor; `None` if it did not arrive.
     Passed(Option<D>),
     /// A range of the window, to be copied before [`AgentCore::program_copied`].
     Window {
-        /// The offset of the program in the window.
+        /// Offset of the program in the window.
         offset_bytes: u64,
-        /// The length of the program.
+        /// Length of the program, in bytes.
         length_bytes: u64,
     },
-    /// A stream of the link with the host, of the program's length.
+    /// A stream of the link with the host that carries the program.
     Stream {
-        /// Its number.
+        /// Number of the stream.
         stream: ChannelId,
-        /// The length of the program.
+        /// Length of the program, in bytes.
         length_bytes: u64,
     },
 }
 
-/// Something that the agent has to do.
+/// Action for the driver of the agent.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Action<D> {
-    /// Send a message to a client as soon as it takes it, with all its descriptors, or with none if one is
+    /// Send a message to a client as soon as it has room, with all its descriptors, or with none if one is
     /// missing. If the connection is gone, drop the descriptors.
     Send {
         connection: u32,
-        /// The channel that the descriptors belong to.
+        /// Channel that the descriptors belong to.
         channel: ChannelId,
         items: Vec<Item<D>>,
         message: Vec<u8>,
     },
     /// Close a client's connection.
     Close { connection: u32 },
-    /// Keep a program for later starts.
+    /// Store a program for later starts.
     Keep { hash: [u8; 32], source: ProgramSource<D> },
     /// Free a program.
     Forget { hash: [u8; 32] },
@@ -134,18 +134,18 @@ pub enum Action<D> {
     Feed { domain: DomainId, stream: u8 },
     /// Close an input of a domain; of a side stream only this direction.
     CloseInput { domain: DomainId, stream: u8 },
-    /// Hang up the domain's end of a lifeline: its peer is gone. The agent's end stays, and shows when the
-    /// domain closes its own.
+    /// Hang up the domain's end of a lifeline: its peer is gone. The agent's end stays open to detect when
+    /// the domain closes its own.
     HangUp { channel: ChannelId },
     /// Close the agent's end of a lifeline.
     LetGo { channel: ChannelId },
-    /// Store a control word in every trace page, now and in new ones; 0 stops tracing.
+    /// Store a control word in all present and future trace pages; 0 stops tracing.
     Trace { word: u64 },
     /// Read a part of a trace page; answered by [`AgentCore::trace_read`].
     ReadTrace { ticket: u64, domain: DomainId, offset_bytes: u64, length_bytes: u32 },
     /// Free a trace page.
     ForgetTrace { domain: DomainId },
-    /// Keep memory for a region; answered by [`AgentCore::region_made`].
+    /// Create memory for a region; answered by [`AgentCore::region_made`].
     MakeRegion { region: RegionId, length_bytes: u64, source: RegionSource<D> },
     /// Seal the memory of a region; answered by [`AgentCore::region_sealed`].
     SealRegion { region: RegionId, seal: Seal },
@@ -155,50 +155,50 @@ pub enum Action<D> {
     SetFrequency { ticket: u64, change: FrequencyChange },
     /// Restore the frequencies that processors had before any were set.
     RestoreFrequency,
-    /// Take the first sample, to compare later ones with.
+    /// Take the first sample, as the base of later ones.
     StartSampling,
     /// Sample the node, the processes of [`AgentCore::processes`] and their trace pages; answered by
     /// [`AgentCore::sampled`].
     Sample,
-    /// Free what samples need: none are taken any more.
+    /// Free the resources of sampling, which has stopped.
     StopSampling,
 }
 
-/// A change of the frequencies at which processors run.
+/// Change of processor frequencies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrequencyChange {
-    /// The processors; all if the list is empty.
+    /// Processors to change; all if the list is empty.
     pub cores: Vec<u16>,
-    /// The governor; `None` to keep it.
+    /// Governor to set; `None` to keep it.
     pub governor: Option<String>,
-    /// The lowest frequency; `None` to keep it.
+    /// Lowest frequency in kHz; `None` to keep it.
     pub min_khz: Option<u32>,
-    /// The highest frequency; `None` to keep it.
+    /// Highest frequency in kHz; `None` to keep it.
     pub max_khz: Option<u32>,
 }
 
-/// The state of an agent.
+/// State of an agent.
 #[derive(Debug)]
 pub struct AgentCore<D> {
     clients: BTreeMap<u32, ClientRecord>,
     next_connection: u32,
-    /// Whether clients may ask for more: not while the root does not take what they asked for.
+    /// Whether clients may send requests: not while the root does not accept them.
     clients_may_ask: bool,
     children: BTreeMap<DomainId, ChildRecord>,
     /// Channels whose lifeline this agent holds.
     lifelines: BTreeSet<ChannelId>,
     orphans_expected: bool,
-    /// The names of this node, once the root has said which it is.
+    /// Names of this node, once the root has told which node it is.
     names: Option<NameDesk>,
     sampling: Sampling,
-    /// What time it is, as far as it was said.
+    /// Current time, as of the last update.
     now: Nanos,
     actions: VecDeque<Action<D>>,
     reports: VecDeque<Outgoing<D>>,
 }
 
 impl<D> AgentCore<D> {
-    /// Returns an agent without clients and domains.
+    /// Creates an agent without clients and domains.
     #[must_use]
     pub fn new() -> Self {
         AgentCore {
@@ -216,7 +216,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Returns the size of every table, by what is in it: as much as before when those who came are gone.
+    /// Returns the size of every table by name, for leak tests.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let own = [
@@ -230,7 +230,7 @@ impl<D> AgentCore<D> {
         own.into_iter().chain(self.sampling.held()).chain(names).collect()
     }
 
-    /// Returns the next thing to be done.
+    /// Returns the next action.
     pub fn next_action(&mut self) -> Option<Action<D>> {
         self.actions.pop_front()
     }
@@ -244,13 +244,13 @@ impl<D> AgentCore<D> {
         self.reports.push_back((report, None));
     }
 
-    /// Takes in what the root says; descriptors that came along are in order.
+    /// Handles an order of the root; its descriptors are in order.
     ///
     /// # Errors
-    /// When the order is to stop: then every domain is to be killed, and the agent ends.
+    /// [`Stopped`] for the stop order: every domain must then be killed, and the agent ends.
     pub fn execute(&mut self, order: Order, passed: Vec<D>) -> Result<(), Stopped> {
         match order {
-            // Only an agent that has just started expects one.
+            // Only expected by an agent that has just started.
             Order::Welcome { .. } => {}
             Order::Program { hash, length_bytes, window_offset_bytes, stream } => {
                 let source = match (window_offset_bytes, stream) {
@@ -308,44 +308,44 @@ impl<D> AgentCore<D> {
         Ok(())
     }
 
-    /// A program was copied out of the window, or could not be: its range there is free again. If it could
-    /// not, the start that follows fails and says so.
+    /// Records that a program was copied out of the window, or that copying failed: its range there is free
+    /// again. After a failure the start that follows reports the error.
     pub fn program_copied(&mut self, hash: [u8; 32]) {
         self.report(Report::ProgramTaken { hash });
     }
 
-    /// A part of a trace page was read; nothing when there is no such page.
+    /// Handles the content of a part of a trace page; `None` if the page does not exist.
     pub fn trace_read(&mut self, ticket: u64, bytes: Option<Vec<u8>>) {
         self.report(Report::TraceBytes { ticket, bytes });
     }
 
-    /// The memory of a region is kept, perhaps only for reading, or why it is not.
+    /// Handles the result of creating a region's memory: whether it is read-only, or the error.
     pub fn region_made(&mut self, region: RegionId, made: Result<bool, String>) {
         let (read_only, failed) = made.map_or_else(|why| (false, Some(why)), |read_only| (read_only, None));
         self.report(Report::RegionMade { region, failed, read_only });
     }
 
-    /// Processors run as was asked for, or why not.
+    /// Handles the result of setting processor frequencies.
     pub fn frequency_set(&mut self, ticket: u64, set: Result<(), String>) {
         self.report(Report::FrequencySet { ticket, failed: set.err() });
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Returns the time when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         let names = self.names.as_ref().and_then(NameDesk::next_tick);
         names.into_iter().chain(self.sampling.next_at()).min()
     }
 
-    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen
-    /// now.
+    /// Updates the time and runs due work. Later inputs are considered to occur at this time until the next
+    /// call.
     pub fn tick(&mut self, now: Nanos) {
         self.now = now;
         self.tick_names();
         self.tick_samples();
     }
 
-    /// The memory of a region is sealed, or why it is not.
+    /// Handles the result of sealing a region's memory.
     pub fn region_sealed(&mut self, region: RegionId, sealed: Result<(), String>) {
         self.report(Report::RegionSealed { region, failed: sealed.err() });
     }
@@ -357,6 +357,6 @@ impl<D> Default for AgentCore<D> {
     }
 }
 
-/// The root said to stop.
+/// Error that reports the root's order to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;

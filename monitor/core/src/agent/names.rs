@@ -1,4 +1,4 @@
-//! The names of this node: what its clients ask about them does not go to the root.
+//! Names of this node: requests of its clients about them do not go to the root.
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{ClientMessage, NODE_LISTENERS, Reply, Report, Request, Wire, told};
@@ -17,7 +17,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A client is this domain from now on.
+    /// Registers the domain of a client.
     pub(super) fn admitted(&mut self, connection: u32, domain: DomainId) {
         self.client_is_domain(connection, domain);
         if let Some(names) = self.names.as_mut().filter(|_| self.clients.contains_key(&connection)) {
@@ -25,7 +25,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// Serves a request about the names of this node; false for any other, which is the root's.
+    /// Serves a request about the names of this node. Returns false for other requests, which go to the root.
     pub(super) fn asks_own_names(&mut self, connection: u32, message: &[u8]) -> bool {
         let Some(names) = self.names.as_mut().filter(|_| tombolo_control::is_about_names(message)) else {
             return false;
@@ -39,7 +39,7 @@ impl<D> AgentCore<D> {
             Request::Export { scope: Scope::Own, name } => match names.export_numbered(client, &name) {
                 Ok(listener) => {
                     names.say(client, request, Reply::Export { listener });
-                    // The root knows before the client does, whom it may tell.
+                    // The root must know the export before the client can announce it.
                     self.report(Report::Exported { connection, name, listener });
                 }
                 Err(fault) => names.say(client, request, Reply::Failed { fault }),
@@ -54,8 +54,8 @@ impl<D> AgentCore<D> {
         true
     }
 
-    /// A client of another node, or one of this that calls it by its name, asks for something about its
-    /// names.
+    /// Handles a request about this node's names from a client of another node, or from one of this node that
+    /// refers to it by name.
     pub(super) fn names_asked(
         &mut self,
         client: Client,
@@ -66,8 +66,8 @@ impl<D> AgentCore<D> {
         let (node, connection) = client;
         if let Some(names) = &mut self.names {
             if node == names.node() && !self.clients.contains_key(&connection) {
-                // The client left while this request was on its way through the root. What it got now, it
-                // would keep for good: its end has been handled already.
+                // The client left while this request was in flight through the root. It must not acquire
+                // anything now, because its end has been handled already.
                 return;
             }
             names.admit(client, domain);
@@ -76,7 +76,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A client of this node or another is gone.
+    /// Handles the end of a client of this node or another.
     pub(super) fn left_names(&mut self, client: Client) {
         if let Some(names) = &mut self.names {
             names.left(client);
@@ -84,14 +84,14 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A client of this node is gone.
+    /// Handles the end of a client of this node.
     pub(super) fn own_client_left_names(&mut self, connection: u32) {
         if let Some(node) = self.names.as_ref().map(NameDesk::node) {
             self.left_names((node, connection));
         }
     }
 
-    /// A domain has ended, even if another process still holds its connections open.
+    /// Handles the end of a domain, even if another process still holds its connections open.
     pub(super) fn domain_left_names(&mut self, domain: DomainId) {
         if let Some(names) = &mut self.names {
             names.domain_ended(domain);
@@ -111,7 +111,7 @@ impl<D> AgentCore<D> {
         for ((node, connection), domain, message) in messages {
             let message = told(&message);
             if node != own {
-                // One that has left hears nothing any more.
+                // A client that has left gets no messages.
                 if let Some(domain) = domain {
                     self.report(Report::NamesSay { domain, connection, message });
                 }
@@ -124,7 +124,7 @@ impl<D> AgentCore<D> {
                 items: Vec::new(),
                 message,
             });
-            // One that takes nothing is dropped here, and its session with it.
+            // A client with a full queue is dropped here, with its session.
             self.message_queued(connection, length_bytes, 0);
         }
     }

@@ -1,32 +1,33 @@
-//! What domains leave behind is ended with them.
+//! Ends processes that domains leave behind.
 
 use tombolo_base::DomainId;
 
 use super::AgentCore;
 
-/// A process whose parent is this monitor, because it was started or adopted by it.
+/// A process whose parent is this monitor, either started or adopted by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kin {
-    /// Its process id.
+    /// Process id of the child.
     pub pid: i32,
-    /// Its process group.
+    /// Process group of the child.
     pub group: i32,
 }
 
 impl<D> AgentCore<D> {
-    /// Some process has ended whose own children may have become this monitor's.
+    /// Records that a process has ended whose children may have become this monitor's.
     pub fn expect_orphans(&mut self) {
         self.orphans_expected = true;
     }
 
-    /// Returns whether to look for orphans now; once for each reason to.
+    /// Returns whether orphans are expected, and resets the flag.
     pub fn take_orphans_expected(&mut self) -> bool {
         std::mem::take(&mut self.orphans_expected)
     }
 
-    /// Returns whether a child of this process is to be killed: it comes from no living domain. `domain_of`
-    /// tells in whose environment it was started; `lives` whether a domain of another agent of this kernel
-    /// lives, as an emulated monitor cannot adopt what its domains leave behind.
+    /// Returns whether a child of this process must be killed because it comes from no living domain.
+    /// `domain_of` returns the domain in whose environment it was started; `lives` returns whether a domain
+    /// of another agent of this kernel is alive, since an emulated monitor cannot adopt the orphans of its
+    /// domains.
     pub fn is_orphan(
         &self,
         kin: Kin,

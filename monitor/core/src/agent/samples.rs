@@ -1,7 +1,7 @@
-//! When samples are taken, and what of them the root has not heard yet.
+//! Schedule of samples, and the differences that the root has not received yet.
 //!
-//! A round is paid for before the next begins: what it cost of a processor's time is at most [`SHARE_PPM`] of
-//! the time from it to the next, however slow the machine and however much there is to see.
+//! A round is paid for before the next begins: its processor time is at most [`SHARE_PPM`] of the time until
+//! the next, however slow the machine and however much there is to sample.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,38 @@ use tombolo_naming::Nanos;
 
 use super::{Action, AgentCore};
 
-/// The share of one processor that samples may cost, in millionths. What wakes the monitor for a round is not
-/// in it, so it is less than what is promised: half a hundredth.
+/// Share of one processor that samples may use, in millionths. Waking the monitor for a round is not
+/// included, so the value is below the promised limit of half a percent.
 pub const SHARE_PPM: u64 = 3_000;
 
-/// The shortest time from one round to the next.
+/// Minimum time between two rounds, in milliseconds.
 const MIN_PERIOD_MS: u32 = 10;
 
-/// Bytes of one report: with a sample of the node of usual size, far from what an order may have.
+/// Maximum length of a report without the node: with a node sample of usual size it stays well below the
+/// limit on orders.
 const REPORT_BYTES: usize = 48 * 1024;
 
-/// Bytes of a report that also has the node.
+/// Maximum length of a report that includes the node.
 const LAST_REPORT_BYTES: usize = 60 * 1024;
 
-/// Bytes of an end of a channel in a report, and of a domain.
+/// Encoded length of a channel end, and of a domain, in a report.
 const END_BYTES: usize = 120;
 const DOMAIN_BYTES: usize = 32;
 
-/// What a round found.
+/// Result of a round.
 #[derive(Debug)]
 pub struct Round<'a> {
-    /// The node. When the next round is and what this one costs is filled in here.
+    /// Sample of the node. The time of the next round and the cost of this one are filled in here.
     pub node: NodeSample,
-    /// All domains that could be looked at.
+    /// All sampled domains.
     pub domains: &'a [DomainSample],
-    /// Ends of channels that are not as they were in the round before, and perhaps others.
+    /// Ends of channels that changed since the previous round, and possibly unchanged ones.
     pub ends: &'a [EndSample],
-    /// Processor time that it took so far, in nanoseconds.
+    /// Processor time used so far, in nanoseconds.
     pub cost_ns: u64,
 }
 
-/// A process that is a domain: the agent started it, or it connected.
+/// Process of a domain, either started by the agent or connected to it.
 #[derive(Debug)]
 struct SampledProcess {
     pid: i32,
@@ -50,25 +51,25 @@ struct SampledProcess {
     connections: u32,
 }
 
-/// What the root has heard of a domain.
+/// Last state of a domain reported to the root.
 #[derive(Debug, Default)]
 struct Told {
     sample: Option<DomainSample>,
-    /// Its ends that are open.
+    /// Open ends of the domain.
     ends: BTreeMap<(ChannelId, bool), EndSample>,
 }
 
-/// The schedule of samples, and what was told of them.
+/// Schedule of samples, and the state last reported.
 #[derive(Debug, Default)]
 pub(super) struct Sampling {
     processes: BTreeMap<DomainId, SampledProcess>,
-    /// The requested time between rounds; 0 while no samples are wanted.
+    /// Requested time between rounds; 0 while sampling is disabled.
     wanted_ns: Nanos,
-    /// When the last round began.
+    /// Start time of the last round.
     began: Nanos,
-    /// What it cost, in processor time, with all that came after it until the root was told.
+    /// Processor time of the last round, including the reports to the root.
     cost_ns: u64,
-    /// What of that came after it.
+    /// Part of that time spent on the reports.
     telling_ns: u64,
     told: BTreeMap<DomainId, Told>,
 }
@@ -115,12 +116,12 @@ impl Sampling {
         self.wanted_ns.max(self.cost_ns.saturating_mul(1_000_000) / SHARE_PPM)
     }
 
-    /// When the next round is due.
+    /// Returns the time of the next round.
     pub(super) fn next_at(&self) -> Option<Nanos> {
         (self.wanted_ns > 0).then(|| self.began.saturating_add(self.period_ns()))
     }
 
-    /// What the root has not heard of an end.
+    /// Returns an end if it differs from the last report.
     fn news_of_end(&mut self, mut end: EndSample) -> Option<EndSample> {
         let lives = self.processes.contains_key(&end.domain);
         end.open &= lives;
@@ -131,7 +132,7 @@ impl Sampling {
             return (known.as_ref() != Some(&end)).then_some(end);
         }
         let known = self.told.get_mut(&end.domain).and_then(|told| told.ends.remove(&key));
-        // One that was opened and closed since the round before is told once, for what went through it.
+        // An end opened and closed since the last round is reported once, for its traffic.
         (lives || known.is_some()).then_some(end)
     }
 
@@ -151,7 +152,7 @@ impl Sampling {
     }
 }
 
-/// Puts what is told into as few reports as it fits into.
+/// Packs samples into as few reports as possible.
 #[derive(Default)]
 struct Reports {
     domains: Vec<DomainSample>,
@@ -195,7 +196,7 @@ impl Reports {
     }
 }
 
-/// Bytes of a node in a report, or somewhat less.
+/// Returns a lower estimate of a node's length in a report.
 fn node_bytes(node: &NodeSample) -> usize {
     let governors: usize = node.governors.iter().map(|name| name.len() + 16).sum();
     let power: usize = node.power.iter().map(|meter| meter.name.len() + 24).sum();
@@ -223,7 +224,7 @@ impl<D> AgentCore<D> {
     pub(super) fn tick_samples(&mut self) {
         if self.sampling.next_at().is_some_and(|at| at <= self.now) {
             self.sampling.began = self.now;
-            // A root that is behind hears what is so when it has caught up.
+            // A root that is behind gets the current state when it has caught up.
             if self.clients_may_ask {
                 self.actions.push_back(Action::Sample);
             }
@@ -235,7 +236,7 @@ impl<D> AgentCore<D> {
         self.sampling.processes.iter().map(|(domain, process)| (*domain, process.pid))
     }
 
-    /// A round was done.
+    /// Handles the result of a round.
     pub fn sampled(&mut self, round: Round<'_>) {
         let Round { mut node, domains, ends, cost_ns } = round;
         let sampling = &mut self.sampling;
@@ -255,7 +256,7 @@ impl<D> AgentCore<D> {
         reports.close_with(node).into_iter().for_each(|report| self.report(report));
     }
 
-    /// The root was told, and the round took so much processor time in all.
+    /// Records the total processor time of a round once the root has been informed.
     pub fn round_took(&mut self, cost_ns: u64, of_which_telling_ns: u64) {
         self.sampling.cost_ns = cost_ns;
         self.sampling.telling_ns = of_which_telling_ns;

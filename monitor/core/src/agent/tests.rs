@@ -187,7 +187,7 @@ fn output_is_read_as_fast_as_it_is_taken() {
     assert!(!agent.may_read_output(domain(1), 1) && agent.may_read_output(domain(1), 2));
     agent.execute(taken(PIECE_BYTES as u32), vec![]).unwrap();
     assert!(agent.may_read_output(domain(1), 1));
-    // Pieces count too, however short.
+    // The number of pieces is limited regardless of their length.
     let mut agent = with_child();
     (0..8).for_each(|_| agent.output_read(domain(1), 1, vec![0]));
     assert!(!agent.may_read_output(domain(1), 1));
@@ -231,7 +231,7 @@ fn input_is_taken_piece_by_piece_and_ends() {
     assert_eq!(agent.next_input(domain(1), 0), None);
     agent.execute(feed(b"late"), vec![]).unwrap();
     assert_eq!(reports(&mut agent).as_slice(), std::slice::from_ref(&taken));
-    // One that takes nothing any more swallows what is left.
+    // A closed input discards the rest.
     let mut agent = with_child();
     agent.execute(feed(b"abc"), vec![]).unwrap();
     agent.input_refused(domain(1), 0);
@@ -251,7 +251,7 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
     agent.execute(feed(b"ask"), vec![]).unwrap();
     assert_eq!(actions(&mut agent).last(), Some(&Action::Feed { domain: domain(1), stream: 3 }));
     agent.input_written(domain(1), 3, 3);
-    // What it says is read as fast as it is taken, whatever becomes of the other way.
+    // Its output is still read at the reader's pace, independent of its input.
     agent.execute(feed(b""), vec![]).unwrap();
     assert!(actions(&mut agent).contains(&Action::CloseInput { domain: domain(1), stream: 3 }));
     for _ in 0..8 {
@@ -264,7 +264,7 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
     let said = reports(&mut agent);
     assert_eq!(said[..2], [taken.clone(), taken]);
     assert_eq!(said.len(), 10);
-    // The end of a domain waits for its end too.
+    // The report of the domain's end waits for the end of the side stream too.
     let exit = Exit::Exited { status: 0 };
     agent.ended(domain(1), exit.clone());
     [1, 2].into_iter().for_each(|stream| agent.output_read(domain(1), stream, vec![]));

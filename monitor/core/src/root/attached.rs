@@ -1,7 +1,7 @@
 //! Nodes that join by themselves: awaited, joining, and the memory of their window across their lives.
 //!
-//! The window of such a node is the same memory in every generation of the node. What programs of the host
-//! still have mapped when the node is lost is therefore not lent again before they have released it.
+//! The window of such a node is the same memory in every generation of the node. So ranges that programs of
+//! the host still have mapped when the node is lost are not lent again before they are released.
 
 use tombolo_base::{ChannelId, NodeId};
 use tombolo_capability::InWindow;
@@ -25,14 +25,16 @@ impl Core {
         self.machine.node(id).is_some_and(|node| node.as_attached().is_some())
     }
 
-    /// The window of such a node is open and offered; on the host it begins at `base_bytes` of its file.
+    /// Records that the window of such a node is open and offered; on the host it begins at `base_bytes` of
+    /// its file.
     pub fn node_awaited(&mut self, id: NodeId, window: (u64, u16), base_bytes: u64) {
         let Some(record) = self.own_window_kept(id, window) else { return };
         record.base_bytes.0 = base_bytes;
         self.node_changed(id);
     }
 
-    /// A joiner was given the node; in its file the window begins at `base_bytes`. Its monitor has to report.
+    /// Records that a joiner was accepted for the node; in its file the window begins at `base_bytes`. Its
+    /// monitor must report next.
     pub fn node_joining(&mut self, now: Nanos, id: NodeId, base_bytes: u64) {
         let Some(node) = self.node(id) else { return };
         if !matches!(node.state, NodeState::Awaited { .. }) {
@@ -46,7 +48,7 @@ impl Core {
         self.happened(Happening::NODE_STARTING, Some(id), None, "");
     }
 
-    /// A joiner was refused.
+    /// Records that a joiner was refused.
     pub fn node_refused(&mut self, id: NodeId, why: &str) {
         let Some(node) = self.node(id) else { return };
         if let NodeState::Awaited { cause, .. } = &mut node.state {
@@ -55,8 +57,8 @@ impl Core {
         }
     }
 
-    /// A node that had joined is lost: keeps what programs elsewhere still have of its window. Call before
-    /// its channels and regions are dropped.
+    /// Retains the ranges of a lost node's window that programs elsewhere still use. Call before its channels
+    /// and regions are dropped.
     pub(super) fn keep_window(&mut self, id: NodeId) {
         let Some(own) = self.machine.own_window(id).map(|window| window.id) else { return };
         let regions = self.regions.table.in_window(own);
@@ -76,7 +78,8 @@ impl Core {
         }
     }
 
-    /// A mapping of a lost region is released, or with `mapping` `None` all of a node that is lost.
+    /// Records that a mapping of a lost region is released, or, if `mapping` is `None`, all mappings of a
+    /// lost node.
     pub(super) fn held_released(&mut self, node: NodeId, mapping: Option<ChannelId>) {
         for window in self.windows.iter_mut().flatten() {
             let WindowRecord { held, allocator, .. } = window;
@@ -90,7 +93,7 @@ impl Core {
         }
     }
 
-    /// When a client that waits for a node to join is told that it did not.
+    /// Returns the times at which clients that wait for a node to join get a timeout.
     pub(super) fn joins_due(&self) -> impl Iterator<Item = Nanos> {
         self.nodes.iter().filter(|node| node.restarting.is_some()).filter_map(|node| match node.state {
             NodeState::Awaited { since, .. } => Some(since + BOOT_TIMEOUT.as_nanos() as Nanos),

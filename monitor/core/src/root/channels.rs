@@ -1,4 +1,4 @@
-//! Channels: which link carries one or which links do, and what it takes.
+//! Channels: selection of the links that carry one, and allocation of its resources.
 
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_control::{Attachment, AttachmentWindow, Fault, Grant, Order, RelayNode, Reply, WindowPlace};
@@ -7,19 +7,19 @@ use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 
 use super::{Client, Core, Destination, Effect, Resource, WindowChannel};
 
-/// The two ends of a channel or hop to be: who connects and who accepts.
+/// Ends of a channel or hop to be opened: the connecting and the accepting one.
 struct Ends {
-    /// Whose limits it counts for.
+    /// Domain whose limits it counts for.
     opener: DomainId,
     connecting: DomainId,
     accepting: DomainId,
 }
 
-/// A domain that gets an end of a channel or of a hop: the one that connects, relays, the one that accepts.
+/// Domain that gets an end of a channel or of a hop: the connecting one, a relay, or the accepting one.
 struct Stop {
     client: Client,
     domain: DomainId,
-    /// The listener that it comes to; `None` for the domain that connects.
+    /// Listener that it arrives at; `None` for the connecting domain.
     reply: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Stop {
     }
 }
 
-/// A channel between two neighbours on the way.
+/// Channel between two neighbours on the route.
 struct Hop {
     id: ChannelId,
     transport: TransportKind,
@@ -37,15 +37,15 @@ struct Hop {
     accepting: Share,
 }
 
-/// A channel or hop that is a stream of the link with a node.
+/// A channel or hop carried by a stream of the link with a node.
 #[derive(Debug)]
 pub(super) struct StreamChannel {
-    /// Whose limits it counts for.
+    /// Domain whose limits it counts for.
     pub(super) opener: DomainId,
     node: NodeId,
 }
 
-/// What the end on a kernel gets of a stream of the link between the host and `node`.
+/// Returns the share of the end on a kernel, in a stream of the link between the host and `node`.
 fn stream_share(channel: ChannelId, node: NodeId, kernel: NodeId) -> Share {
     if kernel == node {
         return Share { attachments: vec![Attachment::LinkStream], passed: Vec::new(), window: None };
@@ -54,7 +54,7 @@ fn stream_share(channel: ChannelId, node: NodeId, kernel: NodeId) -> Share {
     Share { attachments: vec![Attachment::Passed], passed, window: None }
 }
 
-/// What one end gets, of the channel or of a hop of it.
+/// Resources for one end of the channel or of a hop of it.
 struct Share {
     attachments: Vec<Attachment>,
     passed: Vec<Resource>,
@@ -131,8 +131,8 @@ impl Core {
         Ok(self.relays_ready(asked, destination, config, &via)?.then_some(via))
     }
 
-    /// Divides what each hop between the stops needs. The only hop of a channel that is not relayed has the
-    /// number of the channel.
+    /// Allocates the resources of each hop between the stops. The only hop of a channel without relays has
+    /// the channel's number.
     fn hops(&mut self, channel: ChannelId, stops: &[Stop], config: ChannelConfig) -> Result<Vec<Hop>, Fault> {
         let opener = stops[0].domain;
         let mut hops: Vec<Hop> = Vec::new();
@@ -144,7 +144,7 @@ impl Core {
                     hops.push(Hop { id, transport, connecting, accepting });
                 }
                 Err(fault) => {
-                    // No node has heard of the earlier hops yet.
+                    // The earlier hops have not been announced to any node yet.
                     hops.iter().for_each(|hop| self.take_back_channel(hop.id));
                     return Err(fault);
                 }
@@ -153,7 +153,7 @@ impl Core {
         Ok(hops)
     }
 
-    /// Tells every stop what it gets: the accepting side first, because it may have to be woken.
+    /// Sends every stop its share: the accepting side first, because it may have to be woken.
     fn hand_out(
         &mut self,
         channel: ChannelId,
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Chooses the transport and divides what it needs.
+    /// Chooses the transport and allocates its resources.
     fn shares(
         &mut self,
         channel: ChannelId,
@@ -219,7 +219,7 @@ impl Core {
         let stream = transport == TransportKind::Socket;
         let share = |accepting: bool| {
             if kernels[0] != NodeId::HOST {
-                // Both in one virtual machine: its agent makes the pair.
+                // Both in one virtual machine: its agent creates the pair.
                 let attachments = vec![Attachment::PairEnd { accepting, stream }];
                 return Share { attachments, passed: Vec::new(), window: None };
             }
@@ -229,7 +229,7 @@ impl Core {
         Ok((transport, share(false), share(true)))
     }
 
-    /// The stream of a channel, on the link with a node, has ended on both sides.
+    /// Handles the end of a channel's stream on both sides of the link with a node.
     pub fn stream_ended(&mut self, channel: ChannelId) {
         if self.streams.remove(&channel).is_some() {
             self.relays.hop_released(channel);
@@ -274,11 +274,11 @@ impl Core {
         Ok(shares)
     }
 
-    /// How the monitor of `node` finds out that an end there was rung by the peer `ringer`: nothing is needed
-    /// where the end has a vector of its own, or where a board's program looks at all its channels anyway.
-    /// Of those that share a vector it looks at the channels of a group whose word has changed, where the
-    /// programs of one node can add to a word: that takes memory that is coherent. Elsewhere, and where there
-    /// is no room, it looks at all.
+    /// Determines how the monitor of `node` detects that an end there was rung by the peer `ringer`. An end
+    /// with its own vector needs nothing, and a board's program checks all its channels anyway. Of the
+    /// channels that share a vector, the monitor checks the groups whose word has changed, provided that the
+    /// programs of one node can add to a word, which takes coherent memory. Otherwise, and if there is no
+    /// room, it checks all.
     fn lend_group(
         &mut self,
         id: WindowId,
@@ -303,7 +303,7 @@ impl Core {
         self.machine.node(node).is_some_and(|node| node.as_bare().is_some())
     }
 
-    /// What the end at `node` gets.
+    /// Returns the share of the end at `node`.
     fn window_share(
         &self,
         channel: ChannelId,
@@ -326,7 +326,7 @@ impl Core {
         let shared = own.1 == SHARED_VECTOR;
         if self.behind_window(node) {
             let number = AttachmentWindow { window: window.0 };
-            // A board looks at all of its channels when any doorbell rings.
+            // A board checks all of its channels when any doorbell rings.
             let bell = match shared && !self.is_board(node) {
                 true => Attachment::SharedBell {
                     offset_bytes: inside + offset_bytes,
@@ -336,7 +336,7 @@ impl Core {
                 },
                 false => Attachment::Interrupt { vector: own.1, window: window.0 },
             };
-            // Where there are no registers, the agent passes on what is rung.
+            // Without registers, the agent forwards the rings.
             let (ringer, ring) = match self.is_attached(node) {
                 true => (Attachment::Ringer { vector, window: window.0 }, None),
                 false => (Attachment::Registers(number), Some(u32::from(peer) << 16 | u32::from(vector))),
@@ -354,11 +354,11 @@ impl Core {
         Share { attachments, passed, window: place(outside, None) }
     }
 
-    /// A domain of `node` released its end. The other end is hung up. Range and vector come back once both
-    /// are released, not earlier: a domain that holds an end can still reach the memory.
+    /// Handles the release of an end by a domain of `node` and hangs up the other end. Range and vector are
+    /// freed only after both are released: a domain that holds an end can still access the memory.
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
-            // Regions that are mapped have lifelines too.
+            // Mapped regions have lifelines too.
             self.held_released(node, Some(channel));
             if self.regions.table.released(node, channel) {
                 self.observing.regions.changed();
@@ -380,7 +380,7 @@ impl Core {
         self.relays.hop_released(channel);
     }
 
-    /// Takes back what was lent to a channel that no side can reach.
+    /// Frees the resources of a channel that no side can access.
     fn take_back_channel(&mut self, channel: ChannelId) {
         self.streams.remove(&channel);
         if let Some(record) = self.channels.remove(&channel) {
@@ -399,7 +399,7 @@ impl Core {
         }
     }
 
-    /// The root signals no more bells of a channel that has ended.
+    /// Removes the shared bell of a channel that has ended.
     fn forget_bell(&mut self, channel: ChannelId, record: &WindowChannel) {
         let host = self.machine.window(record.window).and_then(|window| window.peer(NodeId::HOST));
         if record.bells.iter().any(|(peer, vector)| Some(*peer) == host && *vector == SHARED_VECTOR) {
@@ -407,7 +407,7 @@ impl Core {
         }
     }
 
-    /// A node is lost: hangs up all channels to it.
+    /// Hangs up all channels to a lost node.
     pub(super) fn channels_lost(&mut self, node: NodeId) {
         let theirs: Vec<ChannelId> = self
             .channels
@@ -416,12 +416,12 @@ impl Core {
             .map(|(channel, _)| *channel)
             .collect();
         theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
-        // Its link hangs up all of them.
+        // The end of its link hangs up all of them.
         let streams = self.streams.extract_if(.., |_, stream| stream.node == node);
         let streams: Vec<ChannelId> = streams.map(|(channel, _)| channel).collect();
         streams.into_iter().for_each(|channel| self.relays.hop_released(channel));
-        // With its node goes its window with the host: nothing of it will be lent again, so nothing has to
-        // come back. But that of a node that joins anew stays.
+        // The window of the node with the host is removed, so nothing needs to be freed. A node that joins by
+        // itself keeps its window.
         if self.is_attached(node) {
             return;
         }

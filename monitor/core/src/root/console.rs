@@ -1,4 +1,4 @@
-//! Consoles: what nodes print is kept for a while, and sent to each reader at its own pace.
+//! Consoles: retains recent output of nodes, and sends it to each reader at its own pace.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,33 +7,33 @@ use tombolo_control::{Fault, Reply};
 
 use super::{Client, Core, Effect, NodeState};
 
-/// Console output that is remembered, in bytes.
+/// Maximum number of console output bytes retained.
 pub(super) const REMEMBERED_BYTES: usize = 256 * 1024;
 
-/// Bytes that may be on their way to a viewer.
+/// Maximum number of bytes in flight to a viewer.
 const IN_FLIGHT_BYTES: usize = 32 * 1024;
 
-/// Bytes that may have been typed and not taken by the node's serial line.
+/// Maximum number of typed bytes not yet accepted by the node's serial line.
 pub(super) const MAX_TYPED_BYTES: usize = 64 * 1024;
 
-/// Bytes of one message.
+/// Maximum number of bytes per message.
 const PIECE_BYTES: usize = 8 * 1024;
 
-/// What one viewer has seen.
+/// Progress of one viewer.
 #[derive(Clone, Copy, Debug)]
 struct Viewer {
-    /// Position in the node's output, from its first byte ever.
+    /// Position in the node's output, counted from the first byte ever.
     position: u64,
     in_flight_bytes: usize,
 }
 
-/// A node's console.
+/// Console of a node.
 #[derive(Debug, Default)]
 pub(super) struct ConsoleRecord {
     remembered: VecDeque<u8>,
-    /// Bytes printed ever; the last of them is the last remembered.
+    /// Total number of bytes printed; the last of them is the last retained.
     printed: u64,
-    /// Bytes typed that the serial line has not taken.
+    /// Number of typed bytes that the serial line has not accepted.
     typed_bytes: usize,
     viewers: BTreeMap<Client, Viewer>,
 }
@@ -50,7 +50,7 @@ impl ConsoleRecord {
         self.remembered.drain(..excess);
     }
 
-    /// Marks a new start of the node, so that what comes next is told apart from what came before.
+    /// Marks a restart of the node, to separate new output from earlier output.
     pub(super) fn restarted(&mut self) {
         if self.printed > 0 {
             self.print(b"\r\n--- restarted ---\r\n");
@@ -61,7 +61,7 @@ impl ConsoleRecord {
         self.viewers.remove(&client);
     }
 
-    /// Returns the next piece for a viewer: how many bytes it lost, and what comes then.
+    /// Returns the next piece for a viewer: the number of bytes lost, and the bytes after those.
     fn next_piece(&mut self, client: Client) -> Option<(u64, Vec<u8>)> {
         let viewer = self.viewers.get_mut(&client)?;
         let oldest = self.printed - self.remembered.len() as u64;
@@ -78,7 +78,7 @@ impl ConsoleRecord {
         Some((dropped, piece))
     }
 
-    /// Returns the last lines printed, for saying why a node was lost.
+    /// Returns the last lines printed, to explain the loss of a node.
     pub(super) fn last_lines(&self, count: usize) -> String {
         let bytes: Vec<u8> = self.remembered.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -88,7 +88,7 @@ impl ConsoleRecord {
 }
 
 impl Core {
-    /// A node printed something.
+    /// Handles console output of a node.
     pub fn console_output(&mut self, id: NodeId, bytes: &[u8]) {
         let Some(node) = self.node(id) else { return };
         node.console.print(bytes);
@@ -117,7 +117,7 @@ impl Core {
     pub(super) fn console_open(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
         let id = self.console_node(name)?;
         if let Some(node) = self.node(id) {
-            // Count from the first byte ever: what is no longer kept counts as dropped.
+            // Count from the first byte ever: output no longer retained counts as dropped.
             node.console.viewers.insert(client, Viewer { position: 0, in_flight_bytes: 0 });
         }
         Ok(Reply::Done)
@@ -168,7 +168,7 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// How much of what was typed on a node's console waits for its serial line.
+    /// Records the number of typed bytes that wait for a node's serial line.
     pub fn console_waits(&mut self, id: NodeId, bytes: usize) {
         if let Some(node) = self.node(id) {
             node.console.typed_bytes = bytes;

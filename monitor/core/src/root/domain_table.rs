@@ -1,4 +1,4 @@
-//! The domains that live, and whose children they are.
+//! Living domains and their parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -7,12 +7,12 @@ use tombolo_base::DomainId;
 
 use super::DomainRecord;
 
-/// Domains by id. Whose child a domain is never changes while it lives, so that families are kept up to date
-/// here, and what starts or ends one domain among ten thousand need not look at the others.
+/// Domains by id. The parent of a domain never changes, so that families are updated incrementally, and
+/// starting or ending one domain among ten thousand need not search the others.
 #[derive(Debug, Default)]
 pub(super) struct DomainTable {
     records: BTreeMap<DomainId, DomainRecord>,
-    /// None is empty.
+    /// Children by parent; no set is empty.
     children: BTreeMap<DomainId, BTreeSet<DomainId>>,
 }
 
@@ -25,7 +25,7 @@ impl Deref for DomainTable {
 }
 
 impl DomainTable {
-    /// Takes one in. Ids are never given twice.
+    /// Adds a domain. Ids are never reused.
     pub(super) fn insert(&mut self, domain: DomainId, record: DomainRecord) {
         if let Some((parent, _)) = record.parent {
             self.children.entry(parent).or_default().insert(domain);
@@ -61,7 +61,7 @@ impl DomainTable {
         self.children.get(&parent).unwrap_or(&NONE).iter().copied()
     }
 
-    /// Domains that have living children.
+    /// Returns the number of domains that have living children.
     pub(super) fn families(&self) -> usize {
         self.children.len()
     }

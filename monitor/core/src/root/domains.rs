@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Sends a program to the node's agent, unless it has it, before any order that follows.
+    /// Sends a program to the node's agent, unless it has it, before any later order.
     fn provide_program(
         &mut self,
         id: NodeId,
@@ -213,8 +213,8 @@ impl Core {
         Ok(())
     }
 
-    /// An agent has copied a program. One may be on its way twice, when it was forgotten before it had
-    /// arrived: an agent takes them in the order in which they were sent.
+    /// Records that an agent has copied a program. A program may be in flight twice, if it was dropped before
+    /// it had arrived; an agent receives them in the order of sending.
     pub(super) fn program_taken(&mut self, node: NodeId, hash: [u8; 32]) {
         if let Some(window) = self.own_window(node)
             && let Some(first) = window.programs.iter().position(|(sent, _)| *sent == hash)
@@ -225,7 +225,7 @@ impl Core {
         }
     }
 
-    /// A program cannot be passed to a node: what was to run there does not start.
+    /// Handles a program that cannot be passed to a node: its pending starts fail.
     pub fn program_not_kept(&mut self, node: NodeId, hash: [u8; 32], why: &str) {
         let waits = |id: &DomainId, record: &DomainRecord| {
             id.node() == node && record.build == hash && record.pid == 0
@@ -266,9 +266,9 @@ impl Core {
         }
     }
 
-    /// A start failed, perhaps because the node had no memory for the program. The next start sends the
-    /// program again; until then the node keeps no program that the root has forgotten. An agent takes orders
-    /// in turn, so starts that are on their way still find it.
+    /// Forgets a program after a failed start, perhaps because the node had no memory for it. The next start
+    /// sends the program again; until then the node keeps no program that the root has forgotten. An agent
+    /// executes orders in turn, so starts in flight still find it.
     fn forget_program(&mut self, id: NodeId, hash: [u8; 32]) {
         if let Some(node) = self.node(id)
             && let Some(index) = node.programs.iter().position(|known| *known == hash)
@@ -278,7 +278,7 @@ impl Core {
         }
     }
 
-    /// A domain has ended: its children end, and its parent hears of it.
+    /// Handles the end of a domain: ends its children, and notifies its parent.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(mut record) = self.domains.remove(domain) else { return };
         self.trace_owner_gone(domain);
@@ -288,7 +288,7 @@ impl Core {
             self.node_exports.retain(|_, record| record.owner != domain);
         }
         self.executions.retain(|(_, condemned)| *condemned != domain);
-        // Its connection may still be there: a channel to it would be one to the dead.
+        // Its connection may still exist: a channel to it would have a dead peer.
         let clients = &self.clients;
         self.waiting.retain(|waiting| clients.get(&waiting.client).and_then(|of| of.domain) != Some(domain));
         for (_, client, request) in std::mem::take(&mut record.feeding) {
@@ -315,7 +315,7 @@ impl Core {
         children.into_iter().for_each(|child| self.condemn(child));
     }
 
-    /// Kills a domain that was started here, at once.
+    /// Kills a domain that was started here, immediately.
     pub(super) fn condemn(&mut self, domain: DomainId) {
         self.order(domain.node(), Order::Signal { domain, signal: SIGKILL });
     }
@@ -339,7 +339,7 @@ impl Core {
             let grace_ns = Nanos::try_from(grace.as_nanos()).unwrap_or(Nanos::MAX);
             let at = now.saturating_add(grace_ns);
             match self.executions.iter_mut().find(|(_, condemned)| *condemned == domain) {
-                // Asked again it ends no later.
+                // A second request does not delay the end.
                 Some((before, _)) => *before = at.min(*before),
                 None => self.executions.push((at, domain)),
             }
@@ -354,9 +354,8 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// Returns the client that gets the output of a domain: of a side stream the domain that started it, of
-    /// other streams the one that started the whole job, which is the first of its ancestors that the machine
-    /// did not start.
+    /// Returns the client that gets the output of a domain. For a side stream that is the parent; for other
+    /// streams the one that started the whole job, the nearest ancestor that the machine did not start.
     pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
@@ -410,8 +409,8 @@ impl Core {
         }
     }
 
-    /// Returns whether a client may feed a stream of a domain now. An end may follow what is still being
-    /// taken.
+    /// Returns whether a client may feed a stream of a domain now. An end may follow input that is still
+    /// pending.
     fn may_feed(&self, client: Client, domain: DomainId, stream: u8, ends: bool) -> Result<(), Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         let refused = |why: String| Err(Fault::Refused { why });
@@ -433,7 +432,7 @@ impl Core {
     }
 
     pub(super) fn input_taken(&mut self, domain: DomainId, stream: u8) {
-        // An agent takes what it is given in order.
+        // An agent handles input in order.
         if let Some(record) = self.domains.get_mut(domain)
             && let Some(first) = record.feeding.iter().position(|(of, ..)| *of == stream)
         {
@@ -443,10 +442,10 @@ impl Core {
     }
 }
 
-/// The most bytes of the name of a variable that tells of a side stream.
+/// Maximum length of the name of the variable that announces a side stream.
 const MAX_VARIABLE_BYTES: usize = 64;
 
-/// Returns whether a program can have the side stream that is asked for, if one is.
+/// Checks that a program supports the requested side stream, if any.
 fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
     let Some(variable) = &spawn.program.side else { return Ok(()) };
     let refused = |why: String| Err(Fault::Refused { why });
@@ -466,12 +465,13 @@ fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Programs that a node's agent keeps for later starts: a board has little memory to keep them in.
+/// Returns the number of programs that a node's agent keeps for later starts: a board has little memory for
+/// them.
 fn kept_programs(node: &tombolo_machine::Node) -> usize {
     if node.as_bare().is_some() { 1 } else { MAX_PROGRAMS }
 }
 
-/// Returns the name of a program, from the name of its image's file: a plain executable has no name inside.
+/// Returns the name of a program, derived from its image's file name: a plain executable contains no name.
 fn program_name(image_name: &str) -> String {
     let name = image_name.strip_suffix(".tbi").unwrap_or(image_name);
     let name: String = name.chars().take(MAX_PROGRAM_CHARS).collect();

@@ -1,8 +1,7 @@
-//! The knowledge base: what the root knows of nodes and of the ways between them, as records.
+//! The knowledge base: the root's knowledge of nodes and the routes between them, as records.
 //!
-//! A fact is computed when it is asked for, from what the core keeps anyway: nothing is stored twice, and
-//! there is no work until a program asks. An attribute whose value is not known is absent, so no constraint
-//! on it holds.
+//! A fact is computed on request, from state that the core has anyway: nothing is stored twice, and there is
+//! no work until a program asks. An attribute with an unknown value is absent, so no constraint on it holds.
 
 use tombolo_base::NodeId;
 use tombolo_control::observation::NodeSample;
@@ -12,17 +11,17 @@ use tombolo_naming::{Attributes, NameFault, Query, Record, Value};
 
 use super::{Core, Nanos, NodeState, name_limits, shown};
 
-/// Records of one answer, and what they may take together.
+/// Maximum number of records per answer; the next constant limits their length.
 const MAX_RECORDS: usize = 128;
 const PAGE_BYTES: usize = 32 * 1024;
 
-/// Facts that one answer looks at: a machine has as many links as pairs of nodes.
+/// Maximum number of facts examined per answer: a machine has as many links as pairs of nodes.
 const MAX_LOOKS: usize = 4096;
 
-/// Bytes of an attribute beside its name and value in a message, or somewhat more.
+/// Upper estimate of an attribute's overhead in a message, beside its name and value.
 const ATTRIBUTE_BYTES: usize = 48;
 
-/// What the order of the facts is: nodes by number, then pairs of them.
+/// Order of the facts: nodes by number, then pairs of them.
 #[derive(Clone, Copy)]
 enum Subject {
     Node(NodeId),
@@ -30,7 +29,7 @@ enum Subject {
 }
 
 impl Core {
-    /// Returns the facts that a query matches, from one on.
+    /// Returns the facts that match a query, from number `from` on.
     pub(super) fn facts(&self, now: Nanos, query: &Query, from: u32) -> Result<Reply, Fault> {
         let limits = name_limits(0, 0);
         let matcher = query.compile(&limits).map_err(|fault| Fault::Name { fault })?;
@@ -56,7 +55,7 @@ impl Core {
         Ok(Reply::Facts { records, next, more: false })
     }
 
-    /// What the fact of that number is about.
+    /// Returns the subject of a fact by number.
     fn subject(&self, number: u32) -> Option<Subject> {
         let id = |index: usize| NodeId(index as u16);
         let nodes = self.machine.nodes().len();
@@ -112,7 +111,7 @@ impl Core {
         } else if let Some(bytes) = configured_bytes(node) {
             set("memory_bytes", integer(bytes));
         }
-        // How fast an emulator of the host runs programs is not measured.
+        // The speed of programs under an emulator of the host is not measured.
         let speed = self.observing.fresh_sample(now, id).map_or(0, |sample| sample.speed);
         if speed > 0 {
             set("rounds_per_ms", integer(u64::from(speed)));
@@ -120,7 +119,7 @@ impl Core {
         Some((format!("node/{}", node.name), fact))
     }
 
-    /// Returns the way between two nodes: their link, or else that of a channel that is relayed.
+    /// Returns the route between two nodes: their link, or that of a relayed channel.
     fn fact_of_link(&self, a: NodeId, b: NodeId) -> Option<(String, Attributes)> {
         let [from, to] = [a, b].map(|id| self.machine.node(id));
         let (from, to) = (from?, to?);
@@ -144,7 +143,7 @@ impl Core {
         }
         let found = self.machine.found_between(a, b);
         let cost = found.and_then(|found| found.cost.as_ref());
-        // A record that a program has set since is newer than the machine file.
+        // A record set by a program is newer than the machine file.
         let found_rate = cost.map(|cost| cost.bytes_per_s.min(cost.bytes_per_s_back));
         if let Some(bytes_per_s) = self.measured_rate(&from.name, &to.name).or(found_rate) {
             set("bytes_per_s", integer(bytes_per_s));
@@ -168,8 +167,8 @@ impl Core {
         Some((format!("link/{}/{}", from.name, to.name), fact))
     }
 
-    /// Returns the nodes that relay a channel between two without a link. The host, where it reaches both: a
-    /// search for each pair of a thousand nodes would hold up everything else.
+    /// Returns the nodes that relay a channel between two without a link. Prefers the host, if it reaches
+    /// both: a search for each pair of a thousand nodes would delay everything else.
     fn via(&self, a: NodeId, b: NodeId) -> Option<Vec<NodeId>> {
         let host = NodeId::HOST;
         if [a, b].iter().all(|id| self.machine.link_between(host, *id).is_some()) && self.is_up(host) {
@@ -178,9 +177,9 @@ impl Core {
         self.relays_between(a, b).ok()
     }
 
-    /// Returns a round trip between the monitors of two nodes, and whether it was measured. The host probes
-    /// all others that it is linked with. What lies between two of these is estimated: the mean of both where
-    /// a link joins them, as it is one of the same sort, and the sum where the host relays.
+    /// Returns the round trip between the monitors of two nodes, and whether it was measured. The host probes
+    /// all nodes that it is linked with. Other pairs are estimated: the mean of both if a link of the same
+    /// type joins them, and the sum if the host relays.
     fn round_trip_between(&self, a: NodeId, b: NodeId, via: &[NodeId]) -> Option<(u64, bool)> {
         let known = |id| self.observing.channels.round_trip_ns(NodeId::HOST, id);
         match via {
@@ -194,14 +193,14 @@ impl Core {
     /// Returns the rate of a long copy over a link, as `tombolo bench memory` measured and stored it.
     fn measured_rate(&self, from: &str, to: &str) -> Option<u64> {
         let record = self.names.record(&format!("{LINK_COSTS}/{from}/{to}"))?;
-        // Any program may set a record: what makes no sense is passed over.
+        // Any program may set a record: invalid ones are ignored.
         match record.attributes.get("bytes_per_s") {
             Some(Value::Integer(rate)) if *rate > 0 => u64::try_from(*rate).ok(),
             _ => None,
         }
     }
 
-    /// Bytes of the window that joins two nodes.
+    /// Returns the size of the window that joins two nodes, in bytes.
     fn window_between(&self, a: NodeId, b: NodeId) -> Option<u64> {
         let window = self.machine.window_between(a, b)?;
         let record = self.windows.get(usize::from(window.id.0))?.as_ref()?;
@@ -209,7 +208,8 @@ impl Core {
     }
 }
 
-/// Records of links' measured costs: `link.costs/FROM/TO { bytes_per_s: … }`, the lower-numbered node first.
+/// Prefix of records with measured link costs: `link.costs/FROM/TO { bytes_per_s: … }`, the lower-numbered
+/// node first.
 const LINK_COSTS: &str = "link.costs";
 
 fn set_sample(sample: &NodeSample, set: &mut impl FnMut(&str, Value)) {
@@ -224,7 +224,7 @@ fn set_sample(sample: &NodeSample, set: &mut impl FnMut(&str, Value)) {
     }
 }
 
-/// Returns the memory that the machine file gives a node.
+/// Returns the memory configured for a node in the machine file.
 fn configured_bytes(node: &Node) -> Option<u64> {
     match &node.settings {
         NodeSettings::Vm(vm) => Some(u64::from(vm.memory_mib) << 20),
@@ -232,7 +232,7 @@ fn configured_bytes(node: &Node) -> Option<u64> {
     }
 }
 
-/// Times by length: `8:450 64:480 …`.
+/// Formats times by length: `8:450 64:480 …`.
 fn curve(latency_ns: &[(u64, u64)]) -> String {
     let points: Vec<String> =
         latency_ns.iter().map(|(bytes, time_ns)| format!("{bytes}:{time_ns}")).collect();

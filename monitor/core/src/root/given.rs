@@ -1,4 +1,4 @@
-//! What a domain is started with: capabilities, by name.
+//! Capabilities that a domain gets at its start, by name.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use tombolo_control::{Fault, Reply, is_name};
 use super::regions::Refusal;
 use super::{Core, shown};
 
-/// Names of what a domain was given, with the capabilities.
+/// Capabilities given to a domain, with their names.
 pub(super) type Given = Vec<(String, CapabilityId)>;
 
 impl Core {
-    /// Derives what a domain that is about to start is given by the one that starts it. All of it or nothing.
+    /// Derives the capabilities that a parent gives to a domain about to start, either all or none.
     pub(super) fn give_at_start(
         &mut self,
         starter: DomainId,
@@ -59,13 +59,13 @@ impl Core {
         Ok(made)
     }
 
-    /// What a domain was started with, in the order in which that was named.
+    /// Returns the capabilities that a domain was started with, in order.
     #[must_use]
     pub fn given_to(&self, domain: DomainId) -> &[(String, CapabilityId)] {
         self.domains.get(&domain).map(|record| &record.given[..]).unwrap_or_default()
     }
 
-    /// A domain takes up what it was given by a name.
+    /// Handles a domain's request for a given capability by name.
     pub(super) fn given(&mut self, by: DomainId, name: &str) -> Result<Reply, Refusal> {
         let given = self.given_to(by);
         let Some((_, capability)) = given.iter().find(|(of, _)| of == name) else {

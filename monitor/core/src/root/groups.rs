@@ -1,8 +1,8 @@
-//! Groups of channels whose rings one word counts together, so that a monitor whose shared doorbell rang need
-//! not look at every channel.
+//! Groups of channels that share a word counting their rings, so that a monitor whose shared doorbell rang
+//! need not check every channel.
 //!
 //! There is a page of words for each direction between two members of a window, lent with the first group and
-//! taken back with the last. Who adds to a word, and who reads it, is told with the ends of a channel.
+//! freed with the last. The writer and the reader of a word get its location with the ends of a channel.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use tombolo_link::layout::PAGE_BYTES;
 use tombolo_link::rung::GROUP_CHANNELS;
 use tombolo_link::window::{WindowAllocator, WindowRange};
 
-/// Bytes of a word.
+/// Size of a word, in bytes.
 const WORD_BYTES: u64 = 8;
 
-/// A direction: who rings and who is rung, by peer numbers.
+/// A direction: peer numbers of the ringing and the rung member.
 type Direction = (u16, u16);
 
-/// The groups of a window.
+/// Groups of a window.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pages: BTreeMap<Direction, Page>,
 }
 
-/// The words of a direction.
+/// Words of a direction.
 #[derive(Debug)]
 struct Page {
     range: WindowRange,
-    /// Channels of each word.
+    /// Number of channels of each word.
     members: Vec<usize>,
 }
 
@@ -36,15 +36,15 @@ impl Page {
     }
 }
 
-/// A word that a channel uses, and the page that has to be cleared first.
+/// A word lent to a channel, and the page to be cleared first.
 pub(super) struct Lent {
     pub(super) offset_bytes: u64,
     pub(super) fresh: Option<WindowRange>,
 }
 
 impl Groups {
-    /// Returns the word for one more channel in a direction. `None` where the window has no room for it: the
-    /// channel is then looked at with every ring.
+    /// Returns the word for one more channel in a direction. `None` if the window has no room for it: the
+    /// channel is then checked on every ring.
     pub(super) fn lend(&mut self, direction: Direction, allocator: &mut WindowAllocator) -> Option<Lent> {
         let mut fresh = None;
         let page = match self.pages.entry(direction) {
@@ -60,7 +60,7 @@ impl Groups {
         Some(Lent { offset_bytes: page.range.offset_bytes + word as u64 * WORD_BYTES, fresh })
     }
 
-    /// Takes back what [`lend`](Self::lend) returned. No side of the channel can reach it any more.
+    /// Frees a word returned by [`lend`](Self::lend). No side of the channel can access it any more.
     pub(super) fn take_back(
         &mut self,
         direction: Direction,

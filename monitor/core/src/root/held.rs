@@ -1,12 +1,12 @@
-//! How much the root holds. When those are gone who came, it has to be as much as before they came.
+//! Size of the root's tables. After clients leave, it must return to the value before they came.
 
 use super::Core;
 
 impl Core {
-    /// Returns the size of every table, by what is in it.
+    /// Returns the size of every table by name.
     ///
-    /// The programs that agents keep for later starts and what consoles remember are bounded and stay; they
-    /// are not counted.
+    /// Excludes the programs that agents keep for later starts and retained console output, which are bounded
+    /// and stay.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let windows = || self.windows.iter().flatten();

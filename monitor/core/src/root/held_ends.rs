@@ -1,7 +1,7 @@
-//! Ends of domains that are not told yet, because domains that they started are still ending.
+//! Ends of domains whose notification is delayed because their descendants are still ending.
 //!
-//! The client that started a job hears of its end after all that the job has written: also what its
-//! descendants wrote last, which an agent reports before their ends.
+//! The client that started a job is notified after all output of the job, including the last output of
+//! descendants, which an agent reports before their ends.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use tombolo_control::{Exit, Reply};
 
 use super::{Client, Core};
 
-/// The end of a domain, whose parent is to hear of it.
+/// End of a domain, about which its parent must be notified.
 #[derive(Debug)]
 struct HeldEnd {
     parent: DomainId,
-    /// The client that is to hear of it, unless it has left.
+    /// Client to notify, unless it has left.
     client: Option<Client>,
     exit: Exit,
     /// Descendants that have not ended.
     descendants: Vec<DomainId>,
 }
 
-/// The ends that are held back, by domain.
+/// Delayed ends by domain.
 #[derive(Debug, Default)]
 pub(super) struct HeldEnds(BTreeMap<DomainId, HeldEnd>);
 
@@ -30,7 +30,7 @@ impl HeldEnds {
         self.0.len()
     }
 
-    /// Returns the parent of a domain whose end is held back, and the client that is to hear of it.
+    /// Returns the parent of a domain whose end is delayed, and the client to notify.
     pub(super) fn parent(&self, domain: DomainId) -> Option<(DomainId, Option<Client>)> {
         self.0.get(&domain).map(|held| (held.parent, held.client))
     }
@@ -41,7 +41,8 @@ impl HeldEnds {
         }
     }
 
-    /// A descendant of some of them has ended, and its children are to end. Those that wait for nothing more.
+    /// Handles the end of a descendant, whose children are about to end. Returns the ends that need not wait
+    /// any longer.
     fn descendant_ended(&mut self, domain: DomainId, children: &[DomainId]) -> Vec<(DomainId, HeldEnd)> {
         for held in self.0.values_mut() {
             if let Some(at) = held.descendants.iter().position(|descendant| *descendant == domain) {
@@ -54,7 +55,7 @@ impl HeldEnds {
 }
 
 impl Core {
-    /// Tells a parent that a domain has ended, now or when its descendants have.
+    /// Notifies a parent that a domain has ended, now or once its descendants have.
     pub(super) fn tell_end(
         &mut self,
         domain: DomainId,
@@ -70,7 +71,8 @@ impl Core {
         }
     }
 
-    /// A domain has ended, and its children are to end: an end may have been held back for it alone.
+    /// Handles the end of a domain whose children are about to end: sends the notifications that were delayed
+    /// only by this domain.
     pub(super) fn tell_held_ends(&mut self, domain: DomainId, children: &[DomainId]) {
         for (domain, held) in self.held_ends.descendant_ended(domain, children) {
             self.deliver_end(held.client, domain, held.exit);

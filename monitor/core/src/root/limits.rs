@@ -1,4 +1,4 @@
-//! What a domain may use of the machine, so that it cannot take everything from the others.
+//! Limits on a domain's use of the machine, so that it cannot exhaust the resources of others.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ impl Core {
         self.machine.limits().of(limit) as usize
     }
 
-    /// Refuses what would exceed a limit, `used` of which is used already; `who` says by whom.
+    /// Checks a limit, given the number in `used`; `who` is the subject for the error message.
     pub(super) fn within(&self, limit: Limit, used: usize, who: impl Display) -> Result<(), Fault> {
         if used < self.limit(limit) { Ok(()) } else { Err(self.limit_met(limit, who)) }
     }
@@ -31,19 +31,19 @@ impl Core {
         }
     }
 
-    /// A node takes another domain.
+    /// Checks the limit on domains of a node.
     pub(super) fn node_has_room(&self, node: NodeId) -> Result<(), Fault> {
         let used = self.domains_of(node).count();
         self.within(Limit::DomainsPerNode, used, format_args!("node {}", self.node_name(node)))
     }
 
-    /// A domain may start another.
+    /// Checks the limit on children of a domain.
     pub(super) fn may_have_child(&self, parent: DomainId) -> Result<(), Fault> {
         let used = self.domains.children(parent).len();
         self.within(Limit::ChildrenPerDomain, used, format_args!("domain {parent}"))
     }
 
-    /// A process may connect to the monitor of its node once more.
+    /// Checks the limit on connections of a process to the monitor of its node.
     pub(super) fn may_connect(&self, node: NodeId, pid: i32) -> Result<(), Fault> {
         let of_node = self.clients.range((node, 0)..=(node, u32::MAX));
         let (mut all, mut own) = (0, 0);
@@ -55,7 +55,7 @@ impl Core {
         self.within(Limit::ConnectionsPerNode, all, format_args!("node {}", self.node_name(node)))
     }
 
-    /// Tells a client that it is not served, and why, and ends its connection.
+    /// Refuses a client with a fault, and ends its connection.
     pub(super) fn turn_away(&mut self, client: Client, fault: Fault) {
         self.limit_was_met(None, &fault);
         self.deliver(client, 0, Reply::TurnedAway { fault });
@@ -63,7 +63,7 @@ impl Core {
         self.order(node, Order::Dismiss { connection });
     }
 
-    /// A domain may open another channel across a window or a link of streams.
+    /// Checks the limit on a domain's channels across windows or links of streams.
     pub(super) fn may_open_across(&self, opener: DomainId) -> Result<(), Fault> {
         let openers = self.channels.values().map(|record| record.opener);
         let openers = openers.chain(self.streams.values().map(|record| record.opener));
@@ -71,7 +71,7 @@ impl Core {
         self.within(Limit::WindowChannelsPerDomain, used, format_args!("domain {opener}"))
     }
 
-    /// Returns whether the owner of a name has room for another channel before it accepts those that it has.
+    /// Returns whether the backlog of a name's owner has room for another channel.
     pub(super) fn backlog_has_room(&self, owner: Client) -> bool {
         self.clients.get(&owner).is_some_and(|record| record.unaccepted < self.limit(Limit::Backlog))
     }

@@ -1,8 +1,7 @@
-//! The state and the decisions of the root monitor, without I/O.
+//! State and decisions of the root monitor, without I/O.
 //!
 //! Everything that happens (an agent's report, a node that came up or was lost, console output, time) is an
-//! input; everything to be done is an [`Effect`]. So tests and simulators can drive the whole state of a
-//! machine.
+//! input; every action is an [`Effect`]. So tests and simulators can drive the whole state of a machine.
 //!
 //! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
 
@@ -58,13 +57,13 @@ use windows::WindowRecord;
 
 use crate::names::{NameDesk, limits as name_limits};
 
-/// A point in time, in nanoseconds from any origin.
+/// A point in time, in nanoseconds since an arbitrary origin.
 pub type Nanos = u64;
 
-/// A client's connection: the agent it is to, and the agent's number for it.
+/// A client's connection: the agent's node, and the agent's number for it.
 pub type Client = (NodeId, u32);
 
-/// A descriptor that the root has and an agent needs. The order's attachment says what it becomes there.
+/// A descriptor of the root that an agent needs. The order's attachment defines its use there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Resource {
@@ -73,38 +72,38 @@ pub enum Resource {
         channel: ChannelId,
         /// False for the connecting side.
         accepting: bool,
-        /// Bytes rather than rings: a plain stream.
+        /// A plain byte stream instead of rings.
         stream: bool,
     },
-    /// This side's end of the stream of a channel's number on the link with a node.
+    /// This side's end of the link stream with a channel's number.
     LinkStream { node: NodeId, channel: ChannelId },
     /// The memory of a window.
     WindowMemory(WindowId),
-    /// The event counter by which a member of a window, named by its peer number, is rung on a vector.
+    /// The event counter that rings a vector of a window's member, given by its peer number.
     Bell { window: WindowId, peer: u16, vector: u16 },
-    /// An event counter for the host's end of a channel that has no vector of its own: the root signals it
-    /// when the peer has counted a ring on the channel.
+    /// An event counter for the host's end of a channel without its own vector: the root signals it when the
+    /// peer has counted a ring on the channel.
     SharedBell {
         channel: ChannelId,
         window: WindowId,
-        /// The first byte of the channel in the window.
+        /// Offset of the channel in the window.
         offset_bytes: u64,
-        /// This end is the accepting one.
+        /// Whether this end is the accepting one.
         accepting: bool,
-        /// The word of the window in which the peer's rings are counted with those of others, if any.
+        /// Offset of the word in the window that counts the rings of a group of peers, if any.
         group: Option<u64>,
     },
-    /// A program, by its SHA-256.
+    /// A program, by its SHA-256 hash.
     Program([u8; 32]),
     /// The memory of a region that the host's agent keeps.
     Region { region: RegionId, writable: bool },
     /// The memory of a window, for a region.
     RegionInWindow { window: WindowId, writable: bool },
-    /// The descriptor that came with a request of a client.
+    /// The descriptor received with a request of a client.
     Offered(Client, u32),
 }
 
-/// Something to be done; effects are performed in order.
+/// Action of the root; effects are performed in order.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Effect {
@@ -112,7 +111,7 @@ pub enum Effect {
     Order {
         node: NodeId,
         order: Order,
-        /// The descriptors that go with it.
+        /// Descriptors sent with the order.
         passed: Vec<Resource>,
     },
     /// Write a program into a node's window. The order that names it follows.
@@ -128,7 +127,7 @@ pub enum Effect {
     ForgetBell { channel: ChannelId },
     /// Start a node.
     Boot { node: NodeId, generation: NonZeroU16 },
-    /// Kill a node that does not answer.
+    /// Kill a node that does not respond.
     Destroy { node: NodeId },
     /// Write input to a node's console.
     ConsoleWrite { node: NodeId, bytes: Vec<u8> },
@@ -136,22 +135,22 @@ pub enum Effect {
     Shutdown,
 }
 
-/// The state of a node.
+/// State of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum NodeState {
     /// Started, but its agent has not reported yet.
     Booting { since: Nanos },
-    /// Its agent answers.
+    /// The agent responds.
     Up,
-    /// It joins by itself, and has not yet: its window is offered. The cause says so, and why the last
-    /// attempt failed.
+    /// The node joins by itself and has not joined yet: its window is offered. The cause includes the error
+    /// of the last attempt.
     Awaited { since: Nanos, cause: String },
-    /// It does not run.
+    /// The node is not running.
     Down { cause: String },
 }
 
 impl NodeState {
-    /// Why nothing can be asked of a node in this state; `None` when it is up.
+    /// Returns the reason why a node in this state cannot serve requests; `None` if it is up.
     fn why_not_up(&self) -> Option<String> {
         match self {
             NodeState::Up => None,
@@ -173,7 +172,7 @@ struct NodeRecord {
     /// Programs that its agent has, the least recently used first.
     programs: VecDeque<[u8; 32]>,
     console: ConsoleRecord,
-    /// The client that asked for a restart, and its request.
+    /// Client that requested a restart, with its request.
     restarting: Option<(Client, u32)>,
 }
 
@@ -182,12 +181,12 @@ struct NodeRecord {
 struct ClientRecord {
     pid: i32,
     domain: Option<DomainId>,
-    /// The agent started it as this domain.
+    /// Domain as which the agent started it.
     spawned: Option<DomainId>,
     next_listener: u32,
-    /// Channels that were granted to its listeners and that it has not accepted.
+    /// Number of channels granted to its listeners and not accepted yet.
     unaccepted: usize,
-    /// It has written to the input of a domain, which may still be taking that when the client leaves.
+    /// Whether it has written to the input of a domain that may still be pending when the client leaves.
     feeds: bool,
     observed: Observed,
 }
@@ -198,23 +197,22 @@ struct DomainRecord {
     program: String,
     pid: i32,
     since: Nanos,
-    /// The domain that started it, and that domain's connection while it lasts; `None` for a domain that
-    /// attached by itself.
+    /// Parent domain, with its connection while it lasts; `None` for a domain that attached by itself.
     parent: Option<(DomainId, Option<Client>)>,
     image: Option<Image>,
-    /// The SHA-256 of the build that it runs; zeros for a domain that attached by itself.
+    /// SHA-256 hash of the build that it runs; zeros for a domain that attached by itself.
     build: [u8; 32],
     channels: u32,
-    /// The request to be answered once it has started.
+    /// Request to be answered once it has started.
     starting: Option<u32>,
-    /// What it was started with.
+    /// Capabilities that it was started with.
     given: given::Given,
-    /// The requests to be answered once its inputs have been taken, by stream.
+    /// Requests to be answered once its inputs have been accepted, by stream.
     feeding: Vec<(u8, Client, u32)>,
     watched: WatchedDomain,
 }
 
-/// A name that is exported.
+/// An exported name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NameRecord {
     owner: DomainId,
@@ -222,10 +220,10 @@ struct NameRecord {
     listener: u32,
 }
 
-/// A name and its scope: a node, or `None` for the machine.
+/// Name with its scope: a node, or `None` for the machine.
 type NameKey = (Option<NodeId>, String);
 
-/// What a client opens a channel to.
+/// Destination of a client's channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Destination {
     /// The domain that exports a name.
@@ -244,41 +242,42 @@ struct Waiting {
     until: Nanos,
 }
 
-/// A channel in a window, with what it has to give back.
+/// A channel in a window, with the resources to be freed.
 #[derive(Debug)]
 struct WindowChannel {
-    /// The domain that opened it, whose limits it counts for.
+    /// Domain that opened it, whose limits it counts for.
     opener: DomainId,
     window: WindowId,
     range: WindowRange,
-    /// Those of the connecting and of the accepting side: the peer number and the vector by which it is rung.
+    /// Doorbells of the connecting and the accepting side: peer number and vector.
     bells: [(u16, u16); 2],
-    /// For each side, the word in which its peer counts rings with others, if it shares its doorbell.
+    /// For each side with a shared doorbell, the offset of the word in which its peer counts rings with
+    /// others.
     groups: [Option<u64>; 2],
-    /// The nodes whose agents hold a lifeline and have not reported it released.
+    /// Nodes whose agents hold a lifeline and have not reported its release.
     held_by: Vec<NodeId>,
 }
 
-/// The state of a machine.
+/// State of a machine.
 #[derive(Debug)]
 pub struct Core {
     machine: Machine,
     nodes: Vec<NodeRecord>,
-    /// By window id; that of a node with the host is there while the node runs.
+    /// Windows by id; the window of a node with the host exists while the node runs.
     windows: Vec<Option<WindowRecord>>,
     clients: BTreeMap<Client, ClientRecord>,
     domains: DomainTable,
     names: NameDesk,
-    /// Names of nodes that are exported, as their agents say.
+    /// Exported names of nodes, as reported by their agents.
     node_exports: BTreeMap<(NodeId, String), NameRecord>,
     services: services::Services,
     remote_names: RemoteNames,
     waiting: Vec<Waiting>,
     channels: BTreeMap<ChannelId, WindowChannel>,
-    /// Those in streams of links.
+    /// Channels in streams of links.
     streams: BTreeMap<ChannelId, StreamChannel>,
     next_channel: u64,
-    /// Domains that are killed if they still live then.
+    /// Domains to be killed at a given time.
     executions: Vec<(Nanos, DomainId)>,
     held_ends: HeldEnds,
     traces: Traces,
@@ -286,31 +285,31 @@ pub struct Core {
     relays: Relays,
     observing: Observing,
     steering: Steering,
-    /// The last instant that was heard of.
+    /// Latest time of any input.
     now: Nanos,
-    /// What the wall clock says at instant 0.
+    /// Wall clock time at instant 0, in nanoseconds.
     wall_offset_ns: u64,
-    /// Since when the machine has been unused.
+    /// Time since which the machine has been unused.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
 }
 
-/// What a client called something, as much of it as a message has room for.
+/// Returns a client's name for something, truncated to fit into a message.
 fn shown(name: &str) -> String {
     name.chars().take(200).collect()
 }
 
-/// How long a node may take from start to its first report.
+/// Timeout of a node from start to its first report.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest program name that is kept for lists.
+/// Maximum length of a program name kept for lists, in characters.
 const MAX_PROGRAM_CHARS: usize = 64;
 
-/// Programs that an agent keeps for later starts.
+/// Maximum number of programs that an agent keeps for later starts.
 const MAX_PROGRAMS: usize = 16;
 
 impl Core {
-    /// Returns a machine none of whose nodes is up.
+    /// Creates a machine whose nodes are all down.
     #[must_use]
     pub fn new(machine: Machine, now: Nanos) -> Self {
         let down = || NodeState::Down { cause: "not started".into() };
@@ -361,14 +360,14 @@ impl Core {
         }
     }
 
-    /// What is to be done since the last call, in order.
+    /// Returns the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         self.settle_regions();
         self.tell_names();
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Returns the time when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         let boots = self.nodes.iter().filter_map(|node| match node.state {
@@ -388,7 +387,7 @@ impl Core {
             .min()
     }
 
-    /// Does what is due.
+    /// Runs the work due at `now`.
     pub fn tick(&mut self, now: Nanos) {
         self.now = now;
         self.give_up_waiting(now);
@@ -401,13 +400,13 @@ impl Core {
         self.observing_tick(now);
     }
 
-    /// Since when no domain has been attached; `None` while one is.
+    /// Returns the time since which no domain has been attached; `None` while one is.
     #[must_use]
     pub fn idle_since(&self) -> Option<Nanos> {
         self.idle_since
     }
 
-    /// Takes in what an agent reports. `image` is what a descriptor that came along held.
+    /// Handles an agent's report. `image` is the content of the accompanying file.
     pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
         self.now = now;
         if !self.may_report(node, &report) {
@@ -454,8 +453,8 @@ impl Core {
         }
     }
 
-    /// Returns whether a report about a domain or region comes from its own node. Other nodes' reports are
-    /// not evidence.
+    /// Returns whether a report about a domain or region comes from its own node. Reports of other nodes are
+    /// ignored.
     fn may_report(&self, node: NodeId, report: &Report) -> bool {
         match report {
             Report::Started { domain, .. }
@@ -507,7 +506,7 @@ impl Core {
     }
 
     fn answer(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
-        // A request numbered 0 wants no answer.
+        // Request number 0 expects no answer.
         if let Err(fault) = &result {
             let domain = self.clients.get(&client).and_then(|record| record.domain);
             self.limit_was_met(domain, fault);

@@ -1,7 +1,7 @@
 //! Exports: names of the machine or of a node that domains can connect to.
 //!
-//! Those of the machine are records of the root's names. Those of a node are records of its agent's, who says
-//! which there are.
+//! Those of the machine are records of the root's names. Those of a node are records of its agent, which
+//! reports them.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Core {
     ) -> Result<Reply, Fault> {
         match scope {
             Scope::Machine => {}
-            // A node whose agent passes this on has none.
+            // A node whose agent forwards this has no names of its own.
             Scope::Own => return Err(self.without_names(owner.node())),
             Scope::Node(node) => {
                 let why =
@@ -50,8 +50,8 @@ impl Core {
         Ok(Reply::Export { listener })
     }
 
-    /// A client of a node exports a name of the node. Its agent is believed about its own names and clients
-    /// only.
+    /// Records a node's name exported by its client. The agent is trusted only about its own names and
+    /// clients.
     pub(super) fn node_exported(&mut self, client: Client, name: String, listener: u32) {
         let Some(owner) = self.clients.get(&client).and_then(|record| record.domain) else { return };
         if tombolo_control::is_name(&name) && self.domains.contains_key(&owner) {
@@ -60,12 +60,12 @@ impl Core {
         }
     }
 
-    /// Why nothing can be had from the names of a node that has none.
+    /// Returns the fault for a node without names.
     pub(super) fn without_names(&self, node: NodeId) -> Fault {
         Fault::Refused { why: format!("node {} has no names of its own", self.node_name(node)) }
     }
 
-    /// Returns a name as its scope is written.
+    /// Formats a name with its scope.
     pub(super) fn scoped(&self, (node, name): &NameKey) -> String {
         match node {
             Some(node) => format!("@{}/{name}", self.node_name(*node)),
@@ -73,7 +73,7 @@ impl Core {
         }
     }
 
-    /// Which name a client means.
+    /// Resolves a client's scope and name to a key.
     pub(super) fn place(&self, client: Client, scope: Scope, name: String) -> Result<NameKey, Fault> {
         if !tombolo_control::is_name(&name) {
             return Err(Fault::BadName { name: shown(&name) });
@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// A node is lost: tells the clients that wait for its names.
+    /// Notifies the clients that wait for names of a lost node.
     pub(super) fn node_exports_lost(&mut self, node: NodeId, cause: &str) {
         let (lost, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// Who exports a name.
+    /// Returns the exporter of a name.
     pub(super) fn exported(&self, (node, name): &NameKey) -> Option<NameRecord> {
         if let Some(node) = node {
             return self.node_exports.get(&(*node, name.clone())).copied();
@@ -122,7 +122,7 @@ impl Core {
         Some(NameRecord { owner, client, listener: endpoint.listener })
     }
 
-    /// Returns the listener that a channel is to be opened to, if there is one.
+    /// Returns the listener that a channel is to be opened to, if it exists.
     pub(super) fn listener_of(&self, destination: &Destination) -> Option<NameRecord> {
         match destination {
             Destination::Name(name) => self.exported(name),
@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Why there is no listener to open a channel to.
+    /// Returns the fault for a destination without a listener.
     pub(super) fn nothing_there(&self, destination: &Destination) -> Fault {
         match destination {
             Destination::Name(name) => Fault::NoSuchName { name: self.scoped(name) },
@@ -142,7 +142,7 @@ impl Core {
         }
     }
 
-    /// Opens channels for those who wait for a name of `owner`, first come first served, as far as its
+    /// Opens channels for clients waiting for a name of `owner`, first come first served, as far as its
     /// backlog has room.
     pub(super) fn serve_waiting(&mut self, owner: Client) {
         let mut index = 0;
@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    /// A client has taken channels that were opened to it off its backlog.
+    /// Records that a client has accepted `count` channels from its backlog.
     pub(super) fn accepted(&mut self, client: Client, count: u32) {
         if let Some(record) = self.clients.get_mut(&client) {
             record.unaccepted = record.unaccepted.saturating_sub(count as usize);
@@ -177,7 +177,7 @@ impl Core {
             Some(record) if self.backlog_has_room(record.client) => {
                 return self.open(client, request, &to, config);
             }
-            // A capability that allows nothing now never will.
+            // A capability without the right now will never have it.
             None if matches!(to, Destination::Service { .. }) => {
                 let fault = self.nothing_there(&to);
                 return self.answer(client, request, Err(fault));

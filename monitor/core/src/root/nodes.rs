@@ -1,4 +1,4 @@
-//! Nodes: booting, being up, being lost, starting again.
+//! Nodes: booting, up, lost, restarted.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -39,8 +39,8 @@ impl Core {
         }
     }
 
-    /// A node's process has been started, with a window to the host of that many bytes and doorbells if it
-    /// has one.
+    /// Records that a node's process has been started; `window` has the size and the number of doorbells of
+    /// its window with the host.
     pub fn node_started(&mut self, id: NodeId, pid: i32, window: Option<(u64, u16)>) {
         let Some(node) = self.node(id) else { return };
         node.pid = pid;
@@ -100,11 +100,11 @@ impl Core {
         self.trace_node_ready(id);
     }
 
-    /// A node is gone, by evidence: its process ended, or never started.
+    /// Handles the loss of a node: its process ended, or never started.
     pub fn node_lost(&mut self, id: NodeId, cause: &str) {
         let is_attached = self.is_attached(id);
         if is_attached {
-            // What was freed in this generation, before it ends.
+            // Handle releases of this generation before it ends.
             self.settle_regions();
         }
         let Some(node) = self.node(id) else { return };
@@ -166,7 +166,7 @@ impl Core {
         self.give_up_joins(now);
     }
 
-    /// Why a node that boots is given up.
+    /// Returns the reason for giving up a booting node.
     fn silence(&self, id: NodeId) -> String {
         let vm = self.machine.node(id).and_then(|node| node.as_vm());
         let hint = match vm.map(|vm| vm.accelerator) {
@@ -178,8 +178,8 @@ impl Core {
         format!("it did not report within {} s{hint}", BOOT_TIMEOUT.as_secs())
     }
 
-    /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its
-    /// domains.
+    /// Starts a node that is down; with `force` also one that is up or starting, which is first ended with
+    /// its domains.
     pub(super) fn restart(&mut self, now: Nanos, asked: (Client, u32), name: &str, force: bool) {
         let (client, request) = asked;
         let Some(node) = self.machine.node_named(name) else {
@@ -208,7 +208,7 @@ impl Core {
             self.effects.push(Effect::Destroy { node: id });
             self.node_lost(id, "it was restarted by force");
         }
-        // The client may have lived on that node.
+        // The client may have been on that node.
         if let Some(node) = self.nodes.get_mut(usize::from(id.0))
             && self.clients.contains_key(&client)
         {
@@ -217,7 +217,7 @@ impl Core {
         self.boot(now, id);
     }
 
-    /// Returns whether every node is up, and of those that are not, the first with its cause.
+    /// Returns the boot progress: whether every node is up, and the first that is down with its cause.
     #[must_use]
     pub fn boot_progress(&self) -> BootProgress {
         let mut progress = BootProgress::default();
@@ -226,7 +226,7 @@ impl Core {
                 NodeState::Booting { .. } => progress.booting.push(node),
                 NodeState::Up => progress.up.push(node),
                 NodeState::Down { .. } => progress.down.push(node),
-                // The machine is up without it.
+                // The machine counts as up without it.
                 NodeState::Awaited { .. } => {}
             }
         }
@@ -242,7 +242,7 @@ impl Core {
             .collect()
     }
 
-    /// As many of them, from a number on, as a message has room for.
+    /// Returns as many nodes, from number `from` on, as fit into a message.
     pub(super) fn page_of_nodes(&self, from: u32) -> Reply {
         let mut rest = self.machine.nodes().iter().zip(&self.nodes).skip(from as usize).peekable();
         let (mut nodes, mut length_bytes) = (Vec::new(), 0);
@@ -291,27 +291,27 @@ impl Core {
     }
 }
 
-/// Nodes of one answer to a listing, and what they may take: with one more, a message.
+/// Maximum number of nodes per page of a listing; the next constants limit their length.
 const MAX_PAGE: usize = 200;
 const PAGE_BYTES: usize = 48 * 1024;
 
-/// What a node takes beside its name and why it is down, or somewhat more.
+/// Upper estimate of a node's length beside its name and cause.
 const INFO_BYTES: usize = 128;
 
-/// The most bytes of why a node is down.
+/// Maximum length of the cause why a node is down.
 pub(super) const MAX_CAUSE_BYTES: usize = 2048;
 
-/// The most nodes that [`Fault::NoSuchNode`] lists as available.
+/// Maximum number of nodes that [`Fault::NoSuchNode`] lists as available.
 const MAX_NAMED: usize = 256;
 
-/// How far a machine is.
+/// Boot progress of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BootProgress {
-    /// Started, not yet reported.
+    /// Nodes started, but not reported yet.
     pub booting: Vec<NodeInfo>,
-    /// Up.
+    /// Nodes that are up.
     pub up: Vec<NodeInfo>,
-    /// Not running.
+    /// Nodes that are not running.
     pub down: Vec<NodeInfo>,
 }
 

@@ -1,5 +1,5 @@
-//! Regions of memory and capabilities to them: what clients ask for, where memory comes from, and how a
-//! domain gets to it.
+//! Regions of memory and capabilities to them: requests of clients, origin of the memory, and access by
+//! domains.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use tombolo_machine::{Limit, Limits};
 
 use super::{Client, Core, Effect, Nanos, NodeState, Resource};
 
-/// Entries of one answer to a listing.
+/// Maximum number of entries per page of a listing.
 const PAGE: usize = 100;
 
-/// The regions of the machine, and who waits for what about them.
+/// Regions of the machine, and the clients waiting for results about them.
 #[derive(Debug)]
 pub(super) struct Regions {
     pub(super) table: Table,
-    /// Regions whose memory is being made, each with the client that waits for it, if it still does.
+    /// Regions whose memory is being created, with the waiting client unless it has left.
     making: BTreeMap<RegionId, (Option<(Client, u32)>, NewRegion)>,
     sealing: BTreeMap<RegionId, (Client, u32)>,
     revoking: BTreeMap<Operation, (Client, u32)>,
@@ -52,7 +52,7 @@ impl Regions {
         self.table.held().into_iter().chain(waiting)
     }
 
-    /// A client left: the answers that it waits for are not sent.
+    /// Drops the pending answers of a client that left.
     pub(super) fn client_left(&mut self, client: Client) {
         for (waits, _) in self.making.values_mut() {
             waits.take_if(|(by, _)| *by == client);
@@ -83,7 +83,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Why a request about regions is refused.
+/// Reason for refusing a request about regions.
 pub(super) struct Refusal(pub(super) Fault);
 
 impl Core {
@@ -117,7 +117,7 @@ impl Core {
             RegionPlace::Memory { node, options } => self.kernel_memory(node, options)?,
             RegionPlace::Window { node, alignment_bytes, coherent } => {
                 let window = self.window_for(maker.node(), node, *alignment_bytes, *coherent)?;
-                // A window that several nodes share outlives each of them but the host, which has its memory.
+                // A window shared by several nodes outlives each of them but the host, which has its memory.
                 let owner = self.machine.window(window).and_then(|window| window.own_of);
                 (owner.unwrap_or(NodeId::HOST), Memory::Window { window, offset_bytes: 0 }, PAGE_BYTES)
             }
@@ -192,8 +192,8 @@ impl Core {
         Ok((self.machine.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
     }
 
-    /// Returns the window that a program on `maker` means by a name: a window, or a node that it reaches
-    /// through one.
+    /// Resolves the name of a window for a program on `maker`: a window, or a node that it reaches through
+    /// one.
     fn window_for(
         &self,
         maker: NodeId,
@@ -219,7 +219,7 @@ impl Core {
                         _ => format!("node {name} has no window: it shares no memory with other nodes"),
                     },
                 })?;
-                // Between two nodes that share a window, the one that both reach.
+                // Between two nodes that share a window, use the one that both reach.
                 let common = if kernel == node { None } else { self.machine.window_between(kernel, node) };
                 common.unwrap_or(own).id
             }
@@ -307,7 +307,7 @@ impl Core {
         self.answer(client, request, Ok(Reply::RegionCreate { capability }));
     }
 
-    /// An agent made memory for a region, or did not.
+    /// Handles an agent's result of creating a region's memory.
     pub(super) fn region_made(&mut self, region: RegionId, failed: Option<String>, read_only: bool) {
         self.observing.regions.changed();
         let Some((waits, new)) = self.regions.making.remove(&region) else { return };
@@ -406,7 +406,7 @@ impl Core {
         Ok(Reply::CapabilityShow { capability, region, foreign })
     }
 
-    /// What a capability is to, and where foreign memory is.
+    /// Returns the description of a capability, including the address of foreign memory.
     pub(super) fn shown(
         &self,
         by: DomainId,
@@ -414,7 +414,7 @@ impl Core {
     ) -> Result<(CapabilityInfo, RegionInfo, Option<ForeignPlace>), CapabilityFault> {
         let (capability, region, memory) = self.regions.table.show(by, capability)?;
         let foreign = match memory {
-            // Addresses of programs under emulation are not those of the process.
+            // Addresses of emulated programs differ from those of the process.
             Memory::Foreign { address }
                 if region.maker.node() == NodeId::HOST && by.node() == NodeId::HOST =>
             {
@@ -434,7 +434,7 @@ impl Core {
         Reply::Capabilities { capabilities, more: rest.next().is_some() }
     }
 
-    /// Who has capabilities to a region.
+    /// Returns the holders of capabilities to a region.
     pub(super) fn holders(&self, region: RegionId, after: u64) -> Reply {
         let mut rest = self.regions.table.capabilities_to(region, CapabilityId(after));
         let capabilities = rest.by_ref().take(PAGE).collect();
@@ -447,8 +447,8 @@ impl Core {
         Reply::Regions { regions, more: rest.next().is_some() }
     }
 
-    /// Lets a domain map what it holds a capability to: it gets the memory, and a lifeline that shows here
-    /// when it has let go, and there when it has to.
+    /// Lets a domain map a region by capability: it gets the memory and a lifeline, which hangs up here when
+    /// the domain has released it, and there when the domain must release it.
     pub(super) fn region_map(
         &mut self,
         client: Client,
@@ -497,7 +497,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns whether a domain can reach memory of a region of a node.
+    /// Returns whether a domain can access memory of a region of a node.
     fn reaches(&self, domain: DomainId, node: NodeId, memory: Memory) -> bool {
         let kernel = self.machine.kernel_of(domain.node());
         match memory {
@@ -509,7 +509,7 @@ impl Core {
         }
     }
 
-    /// Returns the descriptor by which programs of a node that reach a region map it.
+    /// Returns the descriptor with which programs of a node map a region that they can access.
     fn memory_for(&self, on: NodeId, mappable: &Mappable) -> (Attachment, Vec<Resource>) {
         let Mappable { region, rights, memory, .. } = *mappable;
         let writable = rights.contains(Rights::WRITE);
@@ -572,14 +572,14 @@ impl Core {
         }
     }
 
-    /// A domain is known no more.
+    /// Removes the capabilities and regions of a domain that has ended.
     pub(super) fn regions_of_ended(&mut self, domain: DomainId) {
         self.observing.regions.changed();
         self.regions.table.domain_ended(domain);
         self.regions.table.foreign_lost(domain);
     }
 
-    /// A node is lost, and the memory that its agent kept.
+    /// Removes the regions of a lost node, with the memory kept by its agent.
     pub(super) fn regions_lost(&mut self, node: NodeId, cause: &str) {
         self.observing.regions.changed();
         self.regions.table.node_lost(node);
@@ -601,7 +601,7 @@ impl Core {
         }
     }
 
-    /// Does what follows from what happened to regions.
+    /// Carries out the consequences of changes to regions.
     pub(super) fn settle_regions(&mut self) {
         let consequences = self.regions.table.take_consequences();
         if !consequences.is_empty() {
@@ -615,7 +615,7 @@ impl Core {
                 }
                 Consequence::Condemn { .. } if tombolo_base::canary!("core spares who does not let go") => {}
                 Consequence::Condemn { domain } => {
-                    // Who came by itself is not the machine's to kill.
+                    // The machine does not kill domains that attached by themselves.
                     if self.domains.get(&domain).is_some_and(|record| record.parent.is_some()) {
                         self.condemn(domain);
                     }

@@ -1,8 +1,8 @@
-//! Relays: the domains, at most one on a node, that join channels between nodes without a link.
+//! Relays: domains, at most one per node, that join channels between nodes without a link.
 //!
 //! The root starts a relay when the first channel needs it: the monitor's own program in another mode. A
-//! relay is ready when it exports something; that name goes into no scope. Channels that need it wait until
-//! then.
+//! relay is ready when it exports a listener, whose name is not added to any scope. Channels that need it
+//! wait until then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::observing::WatchedDomain;
 use super::routes::Graph;
 use super::{Client, Core, Destination, DomainRecord, Nanos, NodeState};
 
-/// How long a relay may take from its start to the first export.
+/// Timeout of a relay from its start to the first export.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The relay of a node.
+/// Relay of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relay {
     pub(super) domain: DomainId,
-    /// Its connection and its listener, once it is ready.
+    /// Connection and listener, once it is ready.
     pub(super) serves: Option<(Client, u32)>,
 }
 
@@ -34,20 +34,20 @@ struct Delayed {
     request: u32,
     to: Destination,
     config: ChannelConfig,
-    /// The node of the relay.
+    /// Node of the relay.
     node: NodeId,
     until: Nanos,
 }
 
-/// A channel that is relayed, while a part of it is there.
+/// A relayed channel that is not completely released.
 #[derive(Debug)]
 struct Relayed {
     via: Vec<NodeId>,
-    /// Its hops that are not released yet.
+    /// Hops that are not released yet.
     hops: Vec<ChannelId>,
 }
 
-/// The relays of a machine, and what passes through them.
+/// Relays of a machine, and the channels that pass through them.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     of_node: BTreeMap<NodeId, Relay>,
@@ -58,7 +58,7 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    /// When [`Core::give_up_relays`] is due.
+    /// Returns the time when [`Core::give_up_relays`] is due.
     pub(super) fn next_tick(&self) -> Option<Nanos> {
         self.delayed.iter().map(|delayed| delayed.until).min()
     }
@@ -79,13 +79,13 @@ impl Relays {
         self.of_node.get(&domain.node()).is_some_and(|relay| relay.domain == domain)
     }
 
-    /// A channel goes through these relays, over these hops that will be reported as released.
+    /// Records a channel through these relays, over these hops whose release will be reported.
     pub(super) fn opened(&mut self, channel: ChannelId, via: Vec<NodeId>, hops: Vec<ChannelId>) {
         self.of_hop.extend(hops.iter().map(|hop| (*hop, channel)));
         self.channels.insert(channel, Relayed { via, hops });
     }
 
-    /// A hop of a channel is released by both sides.
+    /// Handles the release of a hop by both sides.
     pub(super) fn hop_released(&mut self, hop: ChannelId) {
         let Some(channel) = self.of_hop.remove(&hop) else { return };
         if let Some(relayed) = self.channels.get_mut(&channel) {
@@ -96,7 +96,7 @@ impl Relays {
         }
     }
 
-    /// Channels of a client, or to a client, are not opened any more.
+    /// Drops delayed channels from or to a client that left.
     pub(super) fn client_left(&mut self, client: Client) {
         self.delayed.retain(|delayed| delayed.client != client);
     }
@@ -110,8 +110,8 @@ impl Core {
             graph.join(link.a, link.b, self.observing.round_trip_ns(link.a, link.b));
         }
         let may_relay = |id: NodeId| {
-            // A board runs one program at a time. What foreign programs on the host's kernel reach, the host
-            // reaches itself.
+            // A board runs one program at a time. The host itself reaches all nodes that foreign programs on
+            // its kernel reach.
             let able = self
                 .machine
                 .node(id)
@@ -123,8 +123,8 @@ impl Core {
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })
     }
 
-    /// Returns whether all relays of a route are ready. Starts those that are missing, and has the channel
-    /// wait.
+    /// Returns whether all relays of a route are ready. Otherwise starts the missing ones and queues the
+    /// channel.
     pub(super) fn relays_ready(
         &mut self,
         (client, request): (Client, u32),
@@ -174,7 +174,7 @@ impl Core {
         Ok(())
     }
 
-    /// A relay is ready: it exports something. `None` when the domain is no relay.
+    /// Handles an export by a relay, which is then ready. Returns `None` if the domain is not a relay.
     pub(super) fn relay_exports(&mut self, client: Client, domain: DomainId) -> Option<Reply> {
         let relay = self.relays.of_node.get_mut(&domain.node()).filter(|relay| relay.domain == domain)?;
         let record = self.clients.get_mut(&client)?;
@@ -196,10 +196,10 @@ impl Core {
         }
     }
 
-    /// A domain is gone. If it was a relay, the next channel starts another; those that waited for this one
-    /// hear of its end.
+    /// Handles the end of a domain that may be a relay. The next channel starts another; channels that waited
+    /// for this one fail.
     pub(super) fn relay_gone(&mut self, domain: DomainId, why: &str) {
-        // Whatever a domain that is gone waited for.
+        // Drops everything that the ended domain waited for.
         let clients = &self.clients;
         self.relays
             .delayed
@@ -212,7 +212,7 @@ impl Core {
         self.fail_delayed(|delayed| delayed.node == node, why);
     }
 
-    /// Gives up relays that do not get ready.
+    /// Gives up relays whose start timed out.
     pub(super) fn give_up_relays(&mut self, now: Nanos) {
         let late: Vec<NodeId> =
             self.relays.delayed.iter().filter(|late| late.until <= now).map(|late| late.node).collect();

@@ -1,4 +1,4 @@
-//! Names of one node that a client of another asks for: passed on to the node's agent, and its answers back.
+//! Requests for names of another node: forwards them to that node's agent, and its answers back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use tombolo_naming::{Answer, EndCause, Event, Notice, Operation, Scope};
 
 use super::{Client, Core, Nanos};
 
-/// What clients have at the agents of other nodes.
+/// State of clients at the agents of other nodes.
 #[derive(Debug, Default)]
 pub(super) struct RemoteNames {
-    /// Requests that an agent has not answered, with the fault for when it never will.
+    /// Requests that an agent has not answered, to be failed if the node is lost.
     asked: BTreeMap<(Client, u32), NodeId>,
-    /// Agents that know of a client.
+    /// Agents that know a client.
     known_at: BTreeMap<Client, BTreeSet<NodeId>>,
     watches: BTreeSet<(NodeId, Client, u64)>,
 }
@@ -30,7 +30,7 @@ impl RemoteNames {
 }
 
 impl Core {
-    /// A client asks for something about names.
+    /// Handles a client's request about names.
     pub(super) fn ask_names(
         &mut self,
         now: Nanos,
@@ -43,13 +43,13 @@ impl Core {
         match scope {
             Scope::Machine => self.names.ask(now, client, request, operation),
             Scope::Node(name) => return self.ask_remote_names(client, domain, request, &name, operation),
-            // A node whose agent passes this on has none.
+            // A node whose agent forwards this has no names of its own.
             Scope::Own => return Err(self.without_names(domain.node())),
         }
         Ok(())
     }
 
-    /// A client asks for something about the names of the node of that name.
+    /// Handles a client's request about the names of another node.
     pub(super) fn ask_remote_names(
         &mut self,
         client: Client,
@@ -59,7 +59,7 @@ impl Core {
         operation: Operation,
     ) -> Result<(), Fault> {
         let node = self.running_node(name)?;
-        // The agent of the client's own node answers it itself, so nothing comes back here.
+        // The agent of the client's own node answers the client directly, so nothing returns here.
         let own = client.0 == node;
         if request != 0 && !own {
             let used = self.remote_names.asked.range((client, 0)..=(client, u32::MAX)).count();
@@ -74,11 +74,11 @@ impl Core {
         Ok(())
     }
 
-    /// The names of a node say something to a client of another. They are believed about themselves only.
+    /// Handles a message from the names of a node to a client of another. A node is trusted only about its
+    /// own names.
     pub(super) fn names_say(&mut self, from: NodeId, domain: DomainId, connection: u32, message: &[u8]) {
         let client = (domain.node(), connection);
-        // A node that starts anew numbers its connections anew: what the one before asked for may be answered
-        // late.
+        // A restarted node reuses connection numbers, so an answer may belong to a previous connection.
         if self.clients.get(&client).and_then(|record| record.domain) != Some(domain) {
             return;
         }
@@ -106,7 +106,7 @@ impl Core {
         self.deliver(client, request, body);
     }
 
-    /// A client is gone: agents of other nodes forget it, too.
+    /// Notifies the agents of other nodes that a client is gone.
     pub(super) fn remote_names_left(&mut self, client: Client) {
         self.remote_names.asked.retain(|(of, _), _| *of != client);
         self.remote_names.watches.retain(|(_, of, _)| *of != client);
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// A node is lost with its names: tells the clients that wait for them or watch them.
+    /// Notifies the clients that wait for or watch names of a lost node.
     pub(super) fn remote_names_lost(&mut self, node: NodeId, cause: &str) {
         let asked = std::mem::take(&mut self.remote_names.asked);
         let (lost, kept) = asked.into_iter().partition(|(_, at)| *at == node);
@@ -139,7 +139,7 @@ impl Core {
         });
     }
 
-    /// Passes on what the machine's names say.
+    /// Forwards messages of the machine's names.
     pub(super) fn tell_names(&mut self) {
         for (client, message) in self.names.take_messages() {
             self.deliver(client, message.request, message.body);

@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Requests of clients.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::regions::Refusal;
 use super::steering::Frequency;
 use super::{Client, ClientRecord, Core, Destination, MAX_PROGRAM_CHARS, Nanos};
 
-/// Entries of one answer to a listing; the rest follows on demand.
+/// Maximum number of entries per page of a listing; the rest follows on demand.
 const PAGE: usize = 100;
 
 impl Core {
@@ -111,7 +111,8 @@ impl Core {
             Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
             Request::OutputTaken { domain, stream, bytes } => {
                 if self.output_owner(domain, stream) != Some(client) {
-                    // What others take is not theirs to say: its writer would run away from its reader.
+                    // Other domains' input must not be acknowledged: the writer would run ahead of its
+                    // reader.
                     return;
                 }
                 let order = Order::OutputTaken { domain, stream, bytes };
@@ -179,7 +180,7 @@ impl Core {
         domain: DomainId,
         body: Request,
     ) {
-        // What only looks changes nothing; then one look is in vain.
+        // Read-only requests cause at most an unnecessary snapshot.
         self.observing.regions.changed();
         let result = match body {
             Request::RegionCreate { place, length_bytes } => {
@@ -224,15 +225,15 @@ impl Core {
         };
         match result {
             Ok(Some(reply)) => self.answer(client, request, Ok(reply)),
-            // It comes later, or went with descriptors.
+            // The answer follows later, or was sent with descriptors.
             Ok(None) => {}
             Err(Refusal(fault)) => self.answer(client, request, Err(fault)),
         }
     }
 
-    /// A client connected to the agent of a node.
+    /// Handles the connection of a client to the agent of a node.
     pub(super) fn joined(&mut self, client: Client, pid: i32, spawned: Option<DomainId>) {
-        // An agent does not give out a number twice. One that does is taken at its word: the first is gone.
+        // An agent never reuses a number while it is in use. If it does, the first client counts as gone.
         self.client_left(client);
         if let Err(fault) = self.may_connect(client.0, pid) {
             return self.turn_away(client, fault);
@@ -256,7 +257,7 @@ impl Core {
         let record = self.clients.get(&client).ok_or(Fault::Refused { why: "no such connection".into() })?;
         let (pid, spawned) = (record.pid, record.spawned);
         if let Some(domain) = spawned.filter(|domain| !self.domains.contains_key(domain)) {
-            // It ended before its request was read. Taken for a domain that attached by itself, it would
+            // It ended before its request was read. Treated as a domain that attached by itself, it would
             // never end.
             return Err(Fault::NoSuchDomain { domain });
         }
@@ -300,7 +301,7 @@ impl Core {
         Reply::Domains { domains, more: rest.next().is_some() }
     }
 
-    /// A client's connection is gone, and with it everything that hangs on it.
+    /// Handles the end of a client's connection, with everything that depends on it.
     pub(super) fn client_left(&mut self, client: Client) {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
@@ -316,14 +317,13 @@ impl Core {
         self.steering_client_left(client);
         self.held_ends.client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
-        // A node that starts anew numbers its connections anew: what this one still awaits is not for the
-        // next.
+        // A restarted node reuses connection numbers: its pending answers must not reach a later client.
         for node in &mut self.nodes {
             node.console.forget(client);
             node.restarting.take_if(|(by, _)| *by == client);
         }
         if record.feeds {
-            // Its input is still being taken, but it no longer waits for the answer.
+            // Its input is still pending, but it no longer waits for the answer.
             let feeding = self.domains.iter_mut().flat_map(|(_, domain)| &mut domain.feeding);
             feeding.filter(|(_, by, _)| *by == client).for_each(|(.., request)| *request = 0);
         }
@@ -343,7 +343,7 @@ impl Core {
         if let Some(domain) = record.domain
             && record.spawned.is_none()
         {
-            // No domain started this one: what the core knows of it goes with its connection.
+            // A domain that attached by itself ends with its connection.
             if let Some(record) = self.domains.remove(domain) {
                 self.domain_gone(domain, record, Exit::Left);
             }

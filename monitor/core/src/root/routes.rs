@@ -1,14 +1,14 @@
-//! Routes: by which nodes a channel between two nodes without a link is relayed.
+//! Routes: the nodes that relay a channel between two nodes without a link.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::NodeId;
 use tombolo_control::MAX_RELAYS;
 
-/// What a hop is taken to cost before its round trip was measured.
+/// Assumed cost of a hop whose round trip was not measured.
 const UNMEASURED_NS: u64 = 1_000_000;
 
-/// The links of a machine, as far as channels can pass over them.
+/// Links of a machine that channels can pass over.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     neighbours: BTreeMap<NodeId, Vec<(NodeId, u64)>>,
@@ -22,9 +22,9 @@ impl Graph {
         self.neighbours.entry(b).or_default().push((a, cost_ns));
     }
 
-    /// Returns the nodes between `from` and `to`, in order: of the ways with the fewest hops the one with the
-    /// lowest cost. All of them satisfy `may_relay`. `None` when no way of at most [`MAX_RELAYS`] of them
-    /// leads there.
+    /// Returns the nodes between `from` and `to`, in order: of the routes with the fewest hops the one with
+    /// the lowest cost. All of them satisfy `may_relay`. `None` if there is no route with at most
+    /// [`MAX_RELAYS`] of them.
     ///
     /// A node is settled once, at its lowest cost, so no node is on a route twice.
     pub(super) fn route(
@@ -35,7 +35,7 @@ impl Graph {
     ) -> Option<Vec<NodeId>> {
         let mut before: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         let mut settled = BTreeSet::new();
-        // Hops, cost, the node, and the one before it.
+        // Hops, cost, the node, and its predecessor.
         let mut open = BTreeSet::from([(0, 0_u64, from, from)]);
         while let Some((hops, cost_ns, node, previous)) = open.pop_first() {
             if !settled.insert(node) {
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(route(&links, 1, 2), Some(vec![5]));
         assert_eq!(route(&links, 1, 4), Some(vec![3]));
         assert_eq!(route(&links, 1, 0), Some(vec![]));
-        // What was not measured costs more than what is fast, and less than what is slow.
+        // An unmeasured link costs more than a fast one, and less than a slow one.
         let links = [(1, 0, 0), (0, 2, 0), (1, 3, 400_000), (3, 2, 400_000)];
         assert_eq!(route(&links, 1, 2), Some(vec![3]));
         let links = [(1, 0, 0), (0, 2, 0), (1, 3, 4_000_000), (3, 2, 4_000_000)];
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(via(&[]), Some(vec![NodeId(0)]));
         assert_eq!(via(&[0]), Some(vec![NodeId(3)]));
         assert_eq!(via(&[0, 3]), None);
-        // The ends need not.
+        // The ends need not satisfy it.
         assert_eq!(via(&[1, 2]), Some(vec![NodeId(0)]));
         assert_eq!(links.route(NodeId(1), NodeId(9), |_| true), None);
     }
@@ -119,8 +119,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// In any graph, loops and all: a route is a path over links, without a node twice, and as short as
-        /// a search in breadth finds it.
+        /// Checks in any graph, including loops, that a route is a path over links, without repeated nodes,
+        /// and as short as found by breadth-first search.
         #[test]
         fn routes_are_the_shortest_paths(
             links in prop::collection::vec((0..8_u16, 0..8_u16, 0..9_u64), 0..20),

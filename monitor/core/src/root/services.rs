@@ -1,4 +1,4 @@
-//! Services: listeners that are reached by capability, with or without a name.
+//! Services: listeners reached by capability, with or without a name.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tombolo_control::{Fault, NODE_LISTENERS, Reply};
 use super::regions::Refusal;
 use super::{Client, Core, Destination, NameRecord, Waiting};
 
-/// The listener behind each service.
+/// Listeners of the services.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     listeners: BTreeMap<RegionId, NameRecord>,
@@ -26,7 +26,7 @@ impl Services {
 }
 
 impl Core {
-    /// Makes a capability to one of a client's listeners, or to a new one without a name.
+    /// Creates a capability to one of a client's listeners, or to a new one without a name.
     pub(super) fn service_create(
         &mut self,
         client: Client,
@@ -70,7 +70,7 @@ impl Core {
         self.services.listeners.get(&service).copied()
     }
 
-    /// A listener of a client has ended, or all of them, and so do the capabilities to them.
+    /// Handles the end of one or all listeners of a client, and revokes the capabilities to them.
     pub(super) fn listener_withdrawn(&mut self, client: Client, listener: Option<u32>) {
         let is_gone = |record: &NameRecord| {
             record.client == client && listener.is_none_or(|listener| listener == record.listener)
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Answers those who wait to open a channel by a capability that does not allow it any more.
+    /// Fails the requests that wait to open a channel by a capability that has been revoked.
     pub(super) fn refuse_revoked(&mut self) {
         let may_wait = |core: &Core, waiting: &Waiting| match &waiting.to {
             Destination::Name(_) => true,

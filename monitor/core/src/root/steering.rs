@@ -1,4 +1,4 @@
-//! Steering: pausing domains, starting them again, moving them, and setting how fast processors run.
+//! Steering: pausing, restarting and moving domains, and setting processor frequencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,12 @@ use super::{Client, Core, DomainRecord, Nanos, NodeState};
 
 const SIGKILL: u8 = 9;
 const SIGTERM: u8 = 15;
-/// Signals that a domain which is paused need not go on for: that it cannot handle, or that mean nothing to
-/// it.
+/// Signals that do not resume a paused domain: those it cannot handle, or ignores by default.
 const SIGCHLD: u8 = 17;
 const SIGCONT: u8 = 18;
 const SIGSTOP: u8 = 19;
 
-/// What it takes to start a domain again.
+/// Parameters to start a domain again.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) image: Image,
@@ -26,7 +25,7 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Returns the bytes that it takes up, without its image.
+    /// Returns the memory used, without its image.
     pub(super) fn length_bytes(&self) -> usize {
         let ProgramSpec { name, arguments, environment, directory, .. } = &self.program;
         let arguments: usize = arguments.iter().map(String::len).sum();
@@ -34,8 +33,8 @@ impl Launch {
         arguments + environment + directory.len() + name.len()
     }
 
-    /// Returns whether the same can be started again. A side stream belongs to the domain that started the
-    /// first.
+    /// Returns whether the launch can be repeated. A side stream belongs to the domain that started the
+    /// original.
     fn is_repeatable(&self) -> bool {
         self.program.side.is_none()
     }
@@ -47,7 +46,7 @@ impl Launch {
     }
 }
 
-/// A domain that is to start elsewhere when it has ended.
+/// A domain to be started elsewhere once it has ended.
 #[derive(Debug)]
 struct Move {
     client: Client,
@@ -56,22 +55,22 @@ struct Move {
     launch: Launch,
 }
 
-/// What was asked for and has not happened, and what has to be undone.
+/// Pending requests, and settings to be restored.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     moves: BTreeMap<DomainId, Move>,
-    /// Orders to set frequencies that were not answered.
+    /// Unanswered orders to set frequencies.
     setting: BTreeMap<u64, (Client, u32, NodeId)>,
-    /// Whose leaving gives the processors of a node back what they had.
+    /// Clients whose end restores the processor frequencies of a node.
     set_by: BTreeMap<NodeId, Setter>,
     tickets: u64,
 }
 
-/// Who sets how fast the processors of a node run.
+/// Client that sets the frequencies of a node.
 #[derive(Clone, Copy, Debug)]
 struct Setter {
     client: Client,
-    /// Something is not as it was: an order was carried out.
+    /// Whether an order was carried out, so that a setting differs from its former value.
     has_set: bool,
 }
 
@@ -86,7 +85,7 @@ impl Steering {
 }
 
 impl DomainRecord {
-    /// The machine can start the same again.
+    /// Returns whether the machine can start the same again.
     pub(super) fn is_repeatable(&self) -> bool {
         self.watched.launch.as_ref().is_some_and(Launch::is_repeatable)
     }
@@ -102,8 +101,8 @@ pub(super) fn started(request: u32, domain: DomainId) -> Reply {
 }
 
 impl Core {
-    /// Returns a domain that lives and that the machine started under a kernel, so that it can be stopped and
-    /// let go on.
+    /// Returns a living domain that the machine started under a kernel, so that it can be stopped and
+    /// resumed.
     fn pausable(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.started_here(domain)?;
         let node = self.machine.node(domain.node());
@@ -117,7 +116,7 @@ impl Core {
         Ok(record)
     }
 
-    /// Returns a domain that lives and that the machine started.
+    /// Returns a living domain that the machine started.
     pub(super) fn started_here(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         if record.parent.is_none() && !self.relays.has(domain) {
@@ -132,7 +131,7 @@ impl Core {
         Ok(record)
     }
 
-    /// Stops a domain where it is, or lets it go on.
+    /// Stops or resumes a domain.
     pub(super) fn pause(&mut self, now: Nanos, domain: DomainId, paused: bool) -> Result<Reply, Fault> {
         self.pausable(domain)?;
         self.order(domain.node(), Order::Signal { domain, signal: if paused { SIGSTOP } else { SIGCONT } });
@@ -140,7 +139,7 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// A signal was sent to a domain. One that asks it to do something lets it go on, so that it can.
+    /// Handles a signal sent to a domain: one that it can handle also resumes it.
     pub(super) fn was_signalled(&mut self, now: Nanos, domain: DomainId, signal: u8) {
         let Ok(record) = self.pausable(domain) else { return };
         match signal {
@@ -166,7 +165,7 @@ impl Core {
         }
     }
 
-    /// How to start the same again as a domain that lives or is remembered.
+    /// Returns the parameters to start a living or retained domain again.
     fn launch_of(&self, domain: DomainId) -> Result<Launch, Fault> {
         let launch = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
             (Some(_), _) => self.started_here(domain)?.watched.launch.as_ref(),
@@ -204,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Ends a domain, to start the same elsewhere.
+    /// Ends a domain in order to start it elsewhere.
     pub(super) fn move_to(
         &mut self,
         now: Nanos,
@@ -225,7 +224,7 @@ impl Core {
         self.steering.moves.insert(domain, Move { client, request, to: node, launch });
     }
 
-    /// Checks everything that can be known before the domain is ended.
+    /// Checks all known preconditions before the domain is ended.
     fn may_move(&mut self, by: DomainId, domain: DomainId, to: &str) -> Result<Launch, Fault> {
         self.started_here(domain)?;
         let launch = self.launch_of(domain)?;
@@ -256,7 +255,7 @@ impl Core {
         Ok(launch)
     }
 
-    /// A domain has ended. If it was to move, the same starts elsewhere.
+    /// Handles the end of a domain: starts it elsewhere if it is being moved.
     pub(super) fn go_on_moving(&mut self, domain: DomainId) {
         let Some(Move { client, request, to, launch }) = self.steering.moves.remove(&domain) else { return };
         let Some(by) = self.clients.get(&client).and_then(|record| record.domain) else { return };
@@ -269,14 +268,14 @@ impl Core {
         }
     }
 
-    /// Why a domain did not start, which a request asked for.
+    /// Returns the fault for a request whose domain did not start.
     pub(super) fn start_failed(&self, request: u32, node: NodeId, why: String) -> Fault {
         let moved = (request >> 24) as u16 == Request::MOVE_TO;
         let why = if moved { format!("{why}; the domain that was to move there has ended") } else { why };
         Fault::StartFailed { node: self.node_name(node), why }
     }
 
-    /// Sets how fast processors of a node run.
+    /// Sets processor frequencies of a node.
     pub(super) fn set_frequency(&mut self, client: Client, request: u32, node: &str, setting: Frequency) {
         let id = match self.may_set_frequency(client, node, &setting) {
             Ok(id) => id,
@@ -324,7 +323,7 @@ impl Core {
         }
     }
 
-    /// A node has set how fast its processors run, or has not.
+    /// Handles a node's result of setting processor frequencies.
     pub(super) fn frequency_set(&mut self, node: NodeId, ticket: u64, failed: Option<String>) {
         let of_node = |(_, _, of): &(Client, u32, NodeId)| *of == node;
         if !self.steering.setting.get(&ticket).is_some_and(of_node) {
@@ -353,12 +352,12 @@ impl Core {
         let waits = self.steering.setting.values().any(|(_, _, of)| *of == node);
         if !waits && self.steering.set_by.get(&node).is_some_and(|setter| !setter.has_set) {
             self.steering.set_by.remove(&node);
-            // An order that failed half way undoes itself; where that failed too, this tries once more.
+            // A partially failed order undoes itself; if that failed too, this retries.
             self.order(node, Order::RestoreFrequency);
         }
     }
 
-    /// Gives processors of a node back what they had before a client set anything.
+    /// Restores the processor frequencies of a node from before any client set them.
     pub(super) fn restore_frequency(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
         let id = self.node_by_name(name)?;
         match self.steering.set_by.get(&id) {
@@ -383,7 +382,7 @@ impl Core {
         }
     }
 
-    /// A client is gone: restores what it set, and drops its requests.
+    /// Restores the settings of a client that is gone, and drops its requests.
     pub(super) fn steering_client_left(&mut self, client: Client) {
         self.steering.moves.retain(|_, moving| moving.client != client);
         self.steering.setting.retain(|_, (by, _, _)| *by != client);
@@ -400,7 +399,7 @@ impl Core {
         }
     }
 
-    /// A node is lost, and what its processors were set to.
+    /// Drops the settings and requests of a lost node.
     pub(super) fn steering_node_lost(&mut self, node: NodeId, cause: &str) {
         self.steering.set_by.remove(&node);
         let waiting: Vec<u64> = self
@@ -423,9 +422,9 @@ impl Core {
     }
 }
 
-/// How fast processors are to run; what is not said stays as it is.
+/// Requested frequencies; missing values stay unchanged.
 pub(super) struct Frequency {
-    /// Which; all if none.
+    /// Processors to change; all if empty.
     pub(super) cores: Vec<u16>,
     pub(super) governor: Option<String>,
     pub(super) min_khz: Option<u32>,

@@ -50,7 +50,7 @@ pub(super) const ARM0: NodeId = NodeId(1);
 pub(super) const ARM1: NodeId = NodeId(2);
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// A machine under test: what was delivered to each client, and every other order, in order.
+/// A machine under test, with the messages delivered to each client, and all other orders, in order.
 pub(super) struct Bench {
     pub(super) core: Core,
     pub(super) delivered: Vec<(Client, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
@@ -64,7 +64,7 @@ impl Bench {
         Bench::up_with(vectors, "")
     }
 
-    /// Returns the same with more in its machine file.
+    /// Returns the same with additional text in its machine file.
     pub(super) fn up_with(vectors: u16, more: &str) -> Bench {
         let text = format!("{MACHINE}\n{more}");
         let machine = Machine::parse(&text, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// Asks and returns the answer, if there is one at once.
+    /// Sends a request and returns the immediate answer, if any.
     pub(super) fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
         let message = ClientMessage { request: 9, body }.to_bytes().unwrap();
         self.delivered.clear();
@@ -194,7 +194,7 @@ fn as_many_nodes_as_there_may_be_are_listed_in_pages() {
         .collect();
     let mut bench = Bench::up_with(2, &nodes);
     bench.attach((HOST, 1));
-    // What is long to tell takes no more than its share.
+    // Long causes are truncated to their share.
     (3..40).for_each(|number| bench.core.node_lost(NodeId(number), &"why ".repeat(5000)));
     bench.collect();
     let mut all = Vec::new();
@@ -247,7 +247,7 @@ fn two_domains_of_one_virtual_machine_are_joined_by_its_own_agent() {
 
 /// Returns an image with a build for the virtual machines alone.
 fn image() -> tombolo_machine::Image {
-    // The header of an executable, and one segment to be loaded.
+    // An executable's header with one loadable segment.
     let mut elf = vec![0; 64 + 56];
     elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     for (offset, value) in [(16, 2), (18, 183), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1), (64, 1)] {
@@ -268,7 +268,7 @@ fn start_at(bench: &mut Bench, now: u64, client: Client) -> tombolo_base::Domain
     domain
 }
 
-/// What the agent is told to start when a client asks for a domain.
+/// Returns the start order that the agent gets when a client requests a domain.
 fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
     order_start_at(bench, 0, client, image())
 }
@@ -341,7 +341,7 @@ fn an_image_without_a_build_names_what_it_has() {
     assert!(
         matches!(&fault, Fault::NoBuildForIsa { isa, available, .. } if *isa == Isa::X86_64.into() && available[..] == [Isa::Aarch64.into()])
     );
-    // Its own image does for a node like its own.
+    // Its own image suffices for a node like its own.
     assert_eq!(bench.spawn((ARM0, 5), "arm1"), None);
     assert!(matches!(bench.orders.last(), Some((ARM1, Order::Start { .. }))));
 }
@@ -383,7 +383,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     comes_back(&mut bench, ARM0);
     assert_eq!(bench.answer((ARM1, 1)), None);
 
-    // Nor what comes of the children of the first: one that has not started yet, and one that has.
+    // Nor do children of the first: one that has not started yet, and one that has.
     for starts in [false, true] {
         let domain = order_start(&mut bench, (ARM1, 1)).domain;
         if starts {
@@ -397,7 +397,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
         assert!(told.iter().all(|(_, message, ..)| matches!(message.body, Reply::Attach { .. })), "{told:?}");
     }
 
-    // Nor of the memory that was being made for it.
+    // Nor does memory that was being created for it.
     for lost in [false, true] {
         bench.orders.clear();
         let create = Request::RegionCreate { place: regions::in_memory_of("arm0"), length_bytes: 1 };
@@ -500,7 +500,7 @@ fn a_node_that_is_up_is_restarted_by_force_alone() {
     assert_eq!(done, [false, true], "it ends before it starts");
     assert!(!bench.core.lives(victim));
     assert!(refused(bench.ask((HOST, 1), restart("arm0", false))).contains("node arm0 is starting"));
-    // A node that hangs while it starts is stopped as well, and the client that waits for it is told.
+    // A node that hangs while it starts is also stopped, and the waiting client is notified.
     bench.attach((HOST, 2));
     bench.delivered.clear();
     let message = ClientMessage { request: 9, body: restart("arm0", true) }.to_bytes().unwrap();
@@ -642,7 +642,7 @@ fn a_node_keeps_no_program_that_the_root_has_forgotten() {
     bench.orders.clear();
     bench.report(ARM0, Report::NotStarted { domain: first, why: "no processes are left".into() });
     assert!(matches!(bench.orders[..], [(ARM0, Order::Forget { .. })]), "{:?}", bench.orders);
-    // It is forgotten once.
+    // It is forgotten only once.
     bench.report(ARM0, Report::NotStarted { domain: second, why: "no processes are left".into() });
     assert_eq!(bench.orders.len(), 1, "{:?}", bench.orders);
 }
@@ -662,7 +662,7 @@ fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
         panic!("{answers:?} in place of a failed start")
     };
     assert_eq!((node.as_str(), said.as_str()), ("arm0", why));
-    // The agent says so too, later.
+    // The agent reports it too, later.
     bench.report(ARM0, Report::NotStarted { domain, why: "it was not sent".into() });
     assert_eq!(bench.delivered.len(), 1);
 }
@@ -671,7 +671,7 @@ fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
 fn a_program_that_is_on_its_way_twice_gives_both_ranges_back() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
-    // Each start fails, so that the program counts as not there before the agent has said that it copied it.
+    // Each start fails, so that the program counts as absent before the agent has reported copying it.
     let send = |bench: &mut Bench| {
         let lost = start(bench, (HOST, 1));
         bench.report(ARM0, Report::NotStarted { domain: lost, why: "it did not arrive".into() });
@@ -737,7 +737,7 @@ fn the_last_words_of_a_dead_domain_open_nothing() {
     assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attach { spawned: true, .. })));
     assert_eq!(bench.connect((ARM0, 5), "late"), None);
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
-    // Its connection is still there when the name comes up, and so may be something that it said.
+    // Its connection still exists when the name appears, and so may a late message.
     assert_eq!(bench.export((HOST, 1), "late"), Some(Reply::Export { listener: 1 }));
     let incoming = |bench: &Bench| {
         bench.delivered.iter().any(|(_, message, ..)| matches!(message.body, Reply::Incoming { .. }))

@@ -1,4 +1,4 @@
-//! Tracing: whether the machine does, whose pages there are, and who reads them.
+//! Tracing: state of the machine, its pages, and their readers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,16 +8,17 @@ use tombolo_trace::layout::control_on;
 
 use super::{Client, Core, Effect, Nanos, NodeState};
 
-/// How long a machine that goes down waits for its recorder to read the rest.
+/// Time that a machine going down waits for its recorder to read the rest.
 const LAST_READS_NS: Nanos = 10_000_000_000;
 
-/// Entries of one answer to a listing; the rest follows on demand.
+/// Maximum number of entries per page of a listing; the rest follows on demand.
 const PAGE: usize = 100;
 
-/// Pages of dead domains that are kept, the latest; each takes as much memory as its domain traced.
+/// Maximum number of pages of dead domains retained, the latest ones; each uses as much memory as its domain
+/// traced.
 const MAX_KEPT: usize = 64;
 
-/// Reads that one client may have waiting.
+/// Maximum number of pending reads of one client.
 const MAX_READS: usize = 64;
 
 /// A client that waits for a part of a page.
@@ -28,23 +29,23 @@ struct Read {
     node: NodeId,
 }
 
-/// What is known of tracing.
+/// State of tracing.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
-    /// The control word of all pages; 0 while the machine does not trace.
+    /// Control word of all pages; 0 while tracing is off.
     word: u64,
     epoch: u32,
-    /// Whether pages of dead domains are kept: from the start of a recording until they have been read.
+    /// Whether pages of dead domains are retained: from the start of a recording until they have been read.
     keeping: bool,
-    /// Whose leaving ends it.
+    /// Client whose end stops the tracing.
     held_by: Option<Client>,
-    /// Every domain that was given a page that still is.
+    /// All domains with an existing page.
     pages: BTreeMap<DomainId, TracedInfo>,
-    /// The dead among them, oldest first.
+    /// Dead ones among them, oldest first.
     dead: VecDeque<DomainId>,
     reads: BTreeMap<u64, Read>,
     next_ticket: u64,
-    /// The machine goes down when this client has left, which records, and at this time at the latest.
+    /// The machine goes down when this recording client has left, and at this time at the latest.
     ending: Option<(Client, Nanos)>,
 }
 
@@ -57,14 +58,14 @@ impl Traces {
         ]
     }
 
-    /// When [`Core::trace_tick`] is due.
+    /// Returns the time when [`Core::trace_tick`] is due.
     pub(super) fn ends_at(&self) -> Option<Nanos> {
         self.ending.map(|(_, at)| at)
     }
 }
 
 impl Core {
-    /// Answers a request to attach; with the answer goes the domain's trace page.
+    /// Answers a request to attach, with the domain's trace page.
     pub(super) fn attached(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
         let Ok(Reply::Attach { domain, .. }) = result else {
             return self.answer(client, request, result);
@@ -78,8 +79,8 @@ impl Core {
         }
     }
 
-    /// Starts or stops tracing everywhere; it ends when the client `held_by` leaves. To stop it when it is
-    /// stopped already releases the pages that were kept of ended domains.
+    /// Starts or stops tracing everywhere; it ends when the client `held_by` leaves. A second stop releases
+    /// the retained pages of ended domains.
     pub(super) fn trace(
         &mut self,
         on: bool,
@@ -113,12 +114,12 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// The machine is to stop: at once or, while a client records a trace, when that client has read the
-    /// rest. What domains have traced is lost with their nodes.
+    /// Shuts the machine down: immediately or, while a client records a trace, when that client has read the
+    /// rest. Trace pages are lost with their nodes.
     pub(super) fn go_down(&mut self, now: Nanos) {
         match self.traces.held_by {
             Some(recorder) if self.traces.ending.is_none() => {
-                // The recorder sees that the trace is stopped, reads the remaining events, and leaves.
+                // The recorder notices that the trace is stopped, reads the remaining events, and leaves.
                 let _ = self.trace(false, false, None);
                 self.traces.ending = Some((recorder, now.saturating_add(LAST_READS_NS)));
             }
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// A node that has come up traces if the others do.
+    /// Starts tracing on a node that has come up, if the machine traces.
     pub(super) fn trace_node_ready(&mut self, node: NodeId) {
         if self.traces.word != 0 {
             let word = self.traces.word;
@@ -142,7 +143,7 @@ impl Core {
         }
     }
 
-    /// The pages of a lost node's domains are gone, and reads of them fail.
+    /// Drops the pages of a lost node's domains, and fails reads of them.
     pub(super) fn trace_node_lost(&mut self, node: NodeId) {
         self.traces.pages.retain(|domain, _| domain.node() != node);
         self.traces.dead.retain(|domain| domain.node() != node);
@@ -163,14 +164,15 @@ impl Core {
             self.effects.push(Effect::Shutdown);
         }
         if self.traces.held_by == Some(client) {
-            // No client will read what was recorded: the first call stops, the second releases the pages.
+            // No client will read the recording: the first call stops it, the second releases the pages.
             for _ in 0..2 {
                 let _ = self.trace(false, false, None);
             }
         }
     }
 
-    /// A domain is gone. During a recording its page is kept: how it ended is the most interesting part.
+    /// Handles the end of a domain. During a recording its page is retained: the last events are the most
+    /// interesting.
     pub(super) fn trace_owner_gone(&mut self, domain: DomainId) {
         let Some(page) = self.traces.pages.get_mut(&domain) else { return };
         page.alive = false;
@@ -179,7 +181,7 @@ impl Core {
         self.keep_latest(kept);
     }
 
-    /// Forgets the dead but for the latest.
+    /// Drops the pages of dead domains except for the latest.
     fn keep_latest(&mut self, kept: usize) {
         while self.traces.dead.len() > kept
             && let Some(oldest) = self.traces.dead.pop_front()
@@ -222,7 +224,7 @@ impl Core {
         self.order(node, Order::TraceRead { ticket, domain, offset_bytes, length_bytes });
     }
 
-    /// An agent answers a read, for its own domains only.
+    /// Handles an agent's answer to a read, for its own domains only.
     pub(super) fn trace_was_read(&mut self, node: NodeId, ticket: u64, bytes: Option<Vec<u8>>) {
         if self.traces.reads.get(&ticket).is_none_or(|read| read.node != node) {
             return;

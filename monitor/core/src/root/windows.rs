@@ -1,4 +1,4 @@
-//! The windows of the machine as the root divides them: ranges and doorbells.
+//! Allocation of the machine's windows by the root: ranges and doorbells.
 
 use std::collections::VecDeque;
 
@@ -14,30 +14,31 @@ use super::Core;
 use super::attached::HeldRange;
 use super::groups::Groups;
 
-/// Windows of one answer to a listing: as many as a message has room for, each with the longest names.
+/// Maximum number of windows per page of a listing: as many as fit into a message with names of maximum
+/// length.
 const PAGE: usize = 100;
 
-/// The root's side of a window.
+/// The root's state of a window.
 #[derive(Debug)]
 pub(super) struct WindowRecord {
     pub(super) allocator: WindowAllocator,
-    /// Vectors that are not lent, by peer number. The first two are never here: they are the monitors'.
+    /// Vectors that are not lent, by peer number. Excludes the first two, which are the monitors'.
     free_vectors: Vec<Vec<u16>>,
-    /// How many each had at first.
+    /// Initial number of vectors of each member.
     vectors_total: usize,
-    /// Words that count the rings of channels together.
+    /// Words that count the rings of channel groups.
     pub(super) groups: Groups,
-    /// Programs on their way, in the order in which they were sent.
+    /// Programs in flight, in the order in which they were sent.
     pub(super) programs: VecDeque<([u8; 32], WindowRange)>,
-    /// Where the window begins in the file that programs on the host map, and those on the node.
+    /// Offset of the window in the file that programs on the host map, and in that of the node.
     pub(super) base_bytes: (u64, u64),
-    /// Of a node that joins by itself: what programs of its former lives have not released.
+    /// For a node that joins by itself: ranges that programs have not released since its former lives.
     pub(super) held: Vec<HeldRange>,
 }
 
 impl WindowRecord {
     fn new(heap_offset_bytes: usize, length_bytes: u64, peers: usize, vectors: u16) -> Self {
-        // The last is lent first, so the order in which they are used is 2, 3, 4.
+        // The last is lent first, so the order of use is 2, 3, 4.
         let free: Vec<u16> = (FIRST_LENT_VECTOR..vectors).rev().collect();
         WindowRecord {
             allocator: WindowAllocator::new(heap_offset_bytes as u64, length_bytes),
@@ -50,8 +51,8 @@ impl WindowRecord {
         }
     }
 
-    /// Returns a window that is there from the machine's start to its end; `None` for one between a node and
-    /// the host, which is made anew for each life of the node.
+    /// Creates the record of a window that exists as long as the machine; `None` for one between a node and
+    /// the host, which is created for each life of the node.
     pub(super) fn of_shared(window: &Window) -> Option<Self> {
         let own = window.own_of.is_some();
         let record = || {
@@ -65,13 +66,13 @@ impl WindowRecord {
         (!own).then(record)
     }
 
-    /// Returns a vector for the end of a channel at a member: one of its own, or the one that all others
+    /// Returns a vector for the end of a channel at a member: a separate one, or the one that all others
     /// share.
     pub(super) fn lend_vector(&mut self, peer: u16) -> u16 {
         self.free_vectors.get_mut(usize::from(peer)).and_then(Vec::pop).unwrap_or(SHARED_VECTOR)
     }
 
-    /// Takes back what [`lend_vector`](Self::lend_vector) returned.
+    /// Frees a vector returned by [`lend_vector`](Self::lend_vector).
     pub(super) fn return_vector(&mut self, peer: u16, vector: u16) {
         if vector >= FIRST_LENT_VECTOR
             && let Some(free) = self.free_vectors.get_mut(usize::from(peer))
@@ -80,7 +81,7 @@ impl WindowRecord {
         }
     }
 
-    /// How many vectors are lent, of all members.
+    /// Returns the number of lent vectors of all members.
     pub(super) fn lent_vectors(&self) -> usize {
         self.free_vectors.iter().map(|free| self.vectors_total - free.len()).sum()
     }
@@ -97,13 +98,13 @@ impl Core {
         self.window(id)
     }
 
-    /// Where a window begins in the file that programs on the host map, and those on its node.
+    /// Returns the offset of a window in the file that programs on the host map, and in that of its node.
     pub(super) fn base_bytes(&self, id: WindowId) -> (u64, u64) {
         let record = self.windows.get(usize::from(id.0)).and_then(Option::as_ref);
         record.map_or((0, 0), |record| record.base_bytes)
     }
 
-    /// Returns the window between a node that joins by itself and the host, which outlives the node.
+    /// Returns the window between the host and a node that joins by itself; it outlives the node.
     pub(super) fn own_window_kept(
         &mut self,
         node: NodeId,
@@ -114,21 +115,21 @@ impl Core {
         Some(record.get_or_insert_with(|| WindowRecord::new(heap_offset_bytes(), length_bytes, 2, vectors)))
     }
 
-    /// A node has been started, with a window to the host of that many bytes and doorbells.
+    /// Adds the window of a started node with the host, with its size and doorbells.
     pub(super) fn own_window_made(&mut self, node: NodeId, length_bytes: u64, vectors: u16) {
         let Some(id) = self.machine.own_window(node).map(|window| window.id) else { return };
         let record = WindowRecord::new(heap_offset_bytes(), length_bytes, 2, vectors);
         self.windows[usize::from(id.0)] = Some(record);
     }
 
-    /// A node is lost, and its window with the host.
+    /// Removes the window of a lost node with the host.
     pub(super) fn own_window_lost(&mut self, node: NodeId) {
         if let Some(id) = self.machine.own_window(node).map(|window| window.id) {
             self.windows[usize::from(id.0)] = None;
         }
     }
 
-    /// Returns a page of the windows, from a number on.
+    /// Returns a page of the windows, starting at a number.
     pub(super) fn page_of_windows(&self, from: u32) -> Reply {
         let mut rest = self.machine.windows().iter().zip(&self.windows).skip(from as usize);
         let info = |(window, record): (&Window, &Option<WindowRecord>)| WindowInfo {
@@ -147,7 +148,7 @@ impl Core {
         Reply::Windows { windows, more: rest.next().is_some() }
     }
 
-    /// What is lent of a window has changed.
+    /// Records that the allocation of a window has changed.
     pub(super) fn window_changed(&mut self, id: WindowId) {
         if let Some(node) = self.machine.window(id).and_then(|window| window.own_of) {
             self.node_changed(node);

@@ -1,8 +1,8 @@
-//! What the kernel of this node tells, and the rows of domains' trace pages, once in a period; and setting
-//! how fast its processors run.
+//! Samples the kernel's measurements and the rows of domains' trace pages once per period, and sets the
+//! frequencies of processors.
 //!
-//! When that is due, and what of it the root has not heard yet, [`agent`](tombolo_monitor_core::agent)
-//! decides. Here is what it costs: the processor time of each round is measured, with that of telling the
+//! [`agent`](tombolo_monitor_core::agent) decides when a round is due and which samples the root has not
+//! received yet. The cost is measured here: the processor time of each round, including the reports to the
 //! root.
 
 mod page;
@@ -23,7 +23,7 @@ use super::Agent;
 use page::RowsSeen;
 use tombolo_monitor_core::agent::{FrequencyChange, Round};
 
-/// A sample that tells nothing.
+/// A sample without data.
 const EMPTY: NodeSample = NodeSample {
     cores: Vec::new(),
     governors: Vec::new(),
@@ -36,19 +36,19 @@ const EMPTY: NodeSample = NodeSample {
     own_load_permille: 0,
 };
 
-/// Stands for a governor that cannot be seen.
+/// Index for an unknown governor.
 const NO_GOVERNOR: u8 = 255;
 
-/// The meters of a node.
+/// Meters of a node.
 #[derive(Debug)]
 enum NodeMeters {
-    /// Its kernel's.
+    /// Meters of the node's kernel.
     Kernel(KernelMeters),
-    /// Those of its own processes, for its kernel is the host's.
+    /// Meters of the node's own processes, for a node on the host's kernel.
     Processes(OwnMeter),
 }
 
-/// The meters of a kernel.
+/// Meters of a kernel.
 #[derive(Debug)]
 struct KernelMeters {
     loads: Loads,
@@ -65,7 +65,7 @@ impl KernelMeters {
         }
     }
 
-    /// Fills in what the kernel tells.
+    /// Adds the kernel's measurements to the sample.
     fn look(&mut self, reader: &mut Reader, now_ns: u64, sample: NodeSample) -> NodeSample {
         let memory = self.loads.memory(reader);
         self.power.look(reader, now_ns);
@@ -94,54 +94,54 @@ impl KernelMeters {
     }
 }
 
-/// What is kept of a domain from one round to the next.
+/// State of a domain kept from one round to the next.
 #[derive(Debug, Default)]
 struct DomainSeen {
     pid: i32,
-    /// None when there is no such process, or it has ended.
+    /// Meter of the process; `None` if it does not exist or has ended.
     process: Option<ProcessMeter>,
     rows: RowsSeen,
-    /// When it was looked at last.
+    /// Number of the last round that measured it.
     round: u64,
 }
 
-/// A round whose cost is not known yet, in processor time of this thread. What the thread does for others in
-/// between, as to start a program, is not in it.
+/// A round whose cost is not known yet, in processor time of this thread. Other work of the thread in
+/// between, such as starting a program, is excluded.
 #[derive(Clone, Copy, Debug)]
 struct Measuring {
-    /// What looking cost.
+    /// Cost of the measurements.
     looking_ns: u64,
-    /// What it has cost so far to tell the root.
+    /// Cost of the reports so far.
     telling_ns: u64,
-    /// When a report of the round was handed out, and whether it was the last: it is being told until the
-    /// next is asked for.
+    /// Time when a report of the round was handed out, and whether it was the last. Its transmission lasts
+    /// until the next report is requested.
     handed_out: Option<(u64, bool)>,
 }
 
-/// What an agent has to look at its node with.
+/// State of an agent's sampling.
 #[derive(Debug)]
 pub(super) struct Sensing {
     folders: Folders,
     steering: Steering,
     reader: Reader,
-    /// The kernel is the host's, which samples it.
+    /// Whether the kernel is the host's, which samples it.
     shares_kernel: bool,
-    /// While samples are taken.
+    /// Meters, while sampling is enabled.
     node: Option<NodeMeters>,
     domains: HashMap<DomainId, DomainSeen>,
     round: u64,
-    /// As [`rounds_per_ms`] says, once it was asked.
+    /// Result of [`rounds_per_ms`], once measured.
     speed: Option<u32>,
     measuring: Option<Measuring>,
-    /// What a round finds, in memory that the next one uses again.
+    /// Samples of a round; the buffers are reused.
     found_domains: Vec<DomainSample>,
     found_ends: Vec<EndSample>,
     rows: Vec<u8>,
 }
 
 impl Sensing {
-    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed. A node that
-    /// `shares_kernel` with the host tells of its own processes alone.
+    /// Creates the state. `ledger`, a memory file, records the processor frequencies before the first change.
+    /// A node that `shares_kernel` with the host reports only its own processes.
     pub(super) fn new(ledger: Option<OwnedFd>, shares_kernel: bool) -> Sensing {
         let folders = Folders::from_environment();
         Sensing {
@@ -160,7 +160,7 @@ impl Sensing {
         }
     }
 
-    /// Looks at the node, after its domains.
+    /// Samples the node, after its domains.
     fn look_at_node(&mut self, now_ns: u64) -> NodeSample {
         let Sensing { reader, folders, .. } = self;
         let node = self.node.get_or_insert_with(|| match self.shares_kernel {
@@ -192,7 +192,7 @@ impl Sensing {
             seen.process = ProcessMeter::open(&self.folders, pid);
         }
         let Some(usage) = seen.process.as_mut().and_then(|meter| meter.look(&mut self.reader, now_ns)) else {
-            // It has ended, and its number may be another's: this is not looked for again.
+            // It has ended, and its number may have been reused: do not open it again.
             seen.process = None;
             return;
         };
@@ -207,9 +207,9 @@ impl Sensing {
 }
 
 impl Agent {
-    /// Looks at everything for the first time: what counts since the kernel started would say nothing of now.
+    /// Takes the first readings: counters since the start of the kernel do not describe the present.
     pub(super) fn start_sampling(&mut self) {
-        // What an emulator costs the programs that it runs is not measured.
+        // Emulated programs are not measured, because of the emulator's own cost.
         let is_native = self.emulator.is_none();
         let sensing = &mut self.sensing;
         sensing.speed.get_or_insert_with(|| if is_native { rounds_per_ms() } else { 0 });
@@ -233,7 +233,7 @@ impl Agent {
         }
         let round = sensing.round;
         for (domain, seen) in &mut sensing.domains {
-            // Those that have ended too, once more.
+            // Includes ended ones, for the last time.
             if let Some(trace) = self.traces.get(domain) {
                 seen.rows.look(*domain, trace, &mut sensing.rows, &mut sensing.found_ends);
             }
@@ -251,7 +251,7 @@ impl Agent {
         sensing.measuring = Some(Measuring { looking_ns, telling_ns: 0, handed_out: None });
     }
 
-    /// Takes note of the next report that the root is told.
+    /// Records that the next report is handed out to the root.
     pub(super) fn handing_out(&mut self, report: Option<&Report>) {
         let Some(measuring) = &mut self.sensing.measuring else { return };
         let now_ns = thread_cpu_ns();
@@ -270,7 +270,7 @@ impl Agent {
 
     pub(super) fn set_frequency(&mut self, ticket: u64, change: &FrequencyChange) {
         let set = match &self.emulator {
-            // Two who each remember what was, and give it back, would give back what the other had set.
+            // If two agents of one kernel restored former values, each would restore the other's changes.
             Some(_) => Err("its processors are those of the host; set their frequencies there".to_owned()),
             None => {
                 let FrequencyChange { cores, governor, min_khz, max_khz } = change.clone();

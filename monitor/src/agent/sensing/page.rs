@@ -1,4 +1,4 @@
-//! The rows of a domain's trace page that are not as they were. All of it is what the domain says.
+//! Finds changed rows of a domain's trace page. All of its content is untrusted.
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::observation::EndSample;
@@ -9,22 +9,22 @@ use tombolo_trace::snapshot::RowInfo;
 
 use crate::agent::traces::TracePage;
 
-/// Rows that are looked at in one round; others have their turn in the next. So no domain, whatever it
-/// writes, makes the rounds longer for all.
+/// Maximum number of rows examined per round; later rounds cover the others. So no domain can prolong the
+/// rounds by its data.
 const ROWS_PER_ROUND: usize = 512;
 
-/// The rows of a page as they were.
+/// Previous content of a page's rows.
 #[derive(Debug, Default)]
 pub(super) struct RowsSeen {
     bytes: Vec<u8>,
-    /// The first row of the next round.
+    /// First row of the next round.
     next: usize,
 }
 
 impl RowsSeen {
-    /// Looks at a page, and adds what is news to `found`.
+    /// Examines a page and adds changes to `found`.
     ///
-    /// `memory` is for what is read.
+    /// `memory` is the read buffer.
     pub(super) fn look(
         &mut self,
         domain: DomainId,
@@ -51,7 +51,7 @@ impl RowsSeen {
         let start = first * ROW_BYTES;
         let end = start + now.len();
         if self.bytes.len() < end {
-            // A row of nothing but zeros has nothing in it.
+            // A row of zeros is unused.
             self.bytes.resize(end, 0);
         }
         let before = &mut self.bytes[start..end];
@@ -66,7 +66,7 @@ impl RowsSeen {
             let same = |was: &EndSample| {
                 is.as_ref().is_some_and(|is| (is.channel, is.accepting) == (was.channel, was.accepting))
             };
-            // The row is another's by now: nothing more will be said of the one before.
+            // The row has been reused: the previous channel gets no further reports.
             found
                 .extend(was.filter(|was| was.open && !same(was)).map(|was| EndSample { open: false, ..was }));
             found.extend(is);
@@ -74,7 +74,7 @@ impl RowsSeen {
     }
 }
 
-/// The end that a row tells of; none for what makes no sense.
+/// Decodes the channel end that a row describes; `None` if it is invalid.
 fn end_of(domain: DomainId, row: &[u8; ROW_BYTES]) -> Option<EndSample> {
     let row = RowInfo::from_bytes(row)?;
     let transport = *TransportKind::ALL.get(usize::from(row.transport))?;
@@ -112,7 +112,7 @@ mod tests {
         DomainId::new(NodeId(1), NonZeroU16::MIN, 5)
     }
 
-    /// Returns the bytes of a row that was written as domains do.
+    /// Returns the bytes of a row as written by domains.
     fn row(channel: u64, write: impl FnOnce(&Row)) -> Vec<u8> {
         let memory = SharedMemory::zeroed(ROW_BYTES);
         let row = Row::on(memory.clone());
@@ -181,7 +181,7 @@ mod tests {
         let brief: Vec<(u64, bool, u64)> =
             found.iter().map(|end| (end.channel.0, end.open, end.sent)).collect();
         assert_eq!(brief, [(3, false, 1), (4, true, 0)]);
-        // Closed when it was seen last: that was told.
+        // Closed in the previous round: already reported.
         compare(&mut seen, 1, &[row(4, |row| row.set_state(RowState::Closed))]);
         assert_eq!(compare(&mut seen, 1, &[row(5, |_| {})]).len(), 1);
         // Garbage in its place.
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((look(), look(), look(), look()), (ROWS_PER_ROUND, ROWS_PER_ROUND, 10, 0));
         page.row(3).unwrap().set_sent(1, 1);
         assert_eq!((look(), look(), look()), (0, 0, 1));
-        // More than there can be.
+        // More than the maximum.
         page.set_rows_used(usize::MAX);
         let told: usize = (0..100).map(|_| look()).sum();
         assert_eq!(told, 0);
@@ -234,7 +234,7 @@ mod tests {
             for (first, bytes) in rounds {
                 let mut found = Vec::new();
                 seen.compare(domain(), first, &bytes, &mut found);
-                // At most one that was there, and one that is.
+                // At most one for the previous content, and one for the present.
                 prop_assert!(found.len() <= 2 * (bytes.len() / ROW_BYTES));
                 prop_assert!(found.iter().all(|end| end.domain == domain() && end.channel.0 != 0));
                 let mut again = Vec::new();

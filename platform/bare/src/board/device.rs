@@ -31,7 +31,7 @@ impl pci::Configuration for Ecam {
     }
 }
 
-/// Memory of devices.
+/// Access to device memory, in words.
 pub(super) struct Devices;
 
 impl pci::DeviceMemory for Devices {
@@ -40,11 +40,11 @@ impl pci::DeviceMemory for Devices {
     }
 }
 
-/// Returns the windows of the devices. `address` is where the memory of a device is mapped.
+/// Returns the windows of the devices. `address` returns the address at which a device's memory is mapped.
 ///
 /// # Safety
 /// The whole window of each device is mapped there, aligned, for as long as the board runs, and accessed by
-/// nothing else of the monitor. Programs, when they run, are peers.
+/// no other code of the monitor. Programs, when they run, are peers.
 pub(super) unsafe fn windows(
     devices: &pci::WindowDevices,
     address: impl Fn(&pci::WindowDevice) -> u64,

@@ -1,4 +1,4 @@
-//! The monitor's side: access to the board with all privileges.
+//! Monitor side: privileged access to the board.
 
 use tombolo_base::SharedMemory;
 
@@ -21,50 +21,50 @@ pub use machine::Virt;
 #[cfg(target_os = "none")]
 pub use start::start;
 
-/// The ELF machine number of this board.
+/// ELF machine number of this board.
 pub const ELF_MACHINE: u16 = tombolo_base::Isa::current().elf_machine();
 
-/// Why a program stopped running.
+/// Reason why a program stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trap {
-    /// It made a call, see [`call`](crate::call).
+    /// The program made a call, see [`call`](crate::call).
     Call {
-        /// The number of the call.
+        /// Number of the call.
         number: u64,
-        /// The arguments of the call.
+        /// Arguments of the call.
         arguments: [u64; 4],
     },
     /// An interrupt arrived while the program ran.
     Interrupt,
-    /// It caused a fault.
+    /// The program caused a fault.
     Fault(Fault),
 }
 
 /// A fault of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// A description, phrased to follow "the program".
+    /// Description of the fault, phrased to follow "the program".
     pub what: &'static str,
-    /// The signal that Linux would send.
+    /// Number of the signal that Linux would send.
     pub signal: u8,
-    /// The address of the instruction.
+    /// Address of the faulting instruction.
     pub instruction: u64,
-    /// The address accessed, if any.
+    /// Address accessed, if any.
     pub address: u64,
-    /// The processor's syndrome register.
+    /// Value of the processor's syndrome register.
     pub syndrome: u64,
 }
 
 /// A board without an operating system, with one processor, as its monitor sees it.
 ///
-/// The monitor is not interrupted: it asks which doorbells [rang](Self::rung), and [`sleep`](Self::sleep)
-/// ends at once if one rang in between. So no wake-up is lost in any order.
+/// The monitor is not interrupted: it polls the doorbells that [rang](Self::rung), and [`sleep`](Self::sleep)
+/// returns immediately if one rang in between. So no wake-up is lost in any order.
 pub trait Board {
-    /// Nanoseconds since the board started, on the clock that programs read too.
+    /// Returns nanoseconds since the board started, on the clock that programs read too.
     fn now_ns(&self) -> u64;
 
-    /// Sleeps until an interrupt is pending or the clock reaches `until_ns`. May return early: so do the
-    /// boards here, shortly before the end of a long sleep, and the next one, to the same time, is exact.
+    /// Sleeps until an interrupt is pending or the clock reaches `until_ns`. May return early: the boards
+    /// here return shortly before the end of a long sleep; the next sleep, to the same time, is exact.
     fn sleep(&mut self, until_ns: Option<u64>);
 
     /// Returns the doorbells that rang since the last call, one bit for each vector. Acknowledges their
@@ -77,14 +77,13 @@ pub trait Board {
     /// Returns the board's own number among the peers of a window.
     fn own_peer(&self, window: &Window) -> u16;
 
-    /// Returns the windows, at least one: first that with the host, then those that it shares with other
-    /// nodes.
+    /// Returns the windows, at least one: first the one with the host, then those shared with other nodes.
     fn windows(&self) -> &[Window];
 
     /// Writes a byte to the console, waiting until it is accepted.
     fn write_console(&mut self, byte: u8);
 
-    /// Returns the memory of programs: its first address, and its bytes.
+    /// Returns the memory of programs: its start address and its bytes.
     fn program_memory(&mut self) -> (u64, &mut [u8]);
 
     /// Prepares to run a program from `entry`, with `argument` and a stack that grows down from `stack`.
@@ -93,27 +92,27 @@ pub trait Board {
     /// Runs the program until it traps.
     fn run(&mut self) -> Trap;
 
-    /// Returns `value` from the call of the last trap.
+    /// Sets the return value of the call of the last trap.
     fn answer(&mut self, value: u64);
 
     /// Powers the board off.
     fn power_off(&mut self) -> !;
 }
 
-/// The last part of a sleep, in nanoseconds, in which the processor looks for interrupts instead of halting.
+/// Final part of a sleep, in nanoseconds, in which the processor polls for interrupts instead of halting.
 ///
-/// A processor that has halted is late: the emulator's thread has to be woken by the host. One that looks is
-/// not, and on a clock that counts instructions it ends its sleep at the same instruction in every run.
+/// A halted processor wakes late: the host must wake the emulator's thread. Polling avoids this, and on a
+/// clock that counts instructions it ends the sleep at the same instruction in every run.
 #[cfg(any(target_os = "none", test))]
 const LOOKING_NS: u64 = 20_000;
 
-/// How a processor sleeps.
+/// Method of sleeping until a time.
 #[cfg(any(target_os = "none", test))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sleep {
-    /// It halts until an interrupt, or this time if there is one.
+    /// Halt until an interrupt, or until this time if there is one.
     Halted(Option<u64>),
-    /// It looks for interrupts until this time.
+    /// Poll for interrupts until this time.
     Looking(u64),
 }
 
@@ -126,7 +125,7 @@ impl Sleep {
         }
     }
 
-    /// Sleeps. `set_alarm` sets the time of the timer's interrupt, or that there is none.
+    /// Executes the sleep. `set_alarm` sets the time of the timer interrupt, or disables it.
     fn run(self, set_alarm: impl Fn(Option<u64>), halt: impl Fn(), is_pending: impl Fn() -> bool) {
         match self {
             Sleep::Halted(until_ns) => {
@@ -144,20 +143,20 @@ impl Sleep {
     }
 }
 
-/// A window, as the monitor and programs reach it.
+/// A window, accessible to the monitor and programs.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The whole window.
+    /// Memory of the whole window.
     pub memory: SharedMemory,
-    /// The address of its memory.
+    /// Address of the window's memory.
     pub address: u64,
-    /// The address of its device's registers.
+    /// Address of the registers of the window's device.
     pub registers_address: u64,
-    /// The board's own doorbells on it, among the bits that [`Board::rung`] returns.
+    /// The board's own doorbells on the window, as bits of the result of [`Board::rung`].
     pub bells: u64,
 }
 
-/// Why a board cannot be used.
+/// Reason why a board cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BoardError {
     /// The window is missing.
@@ -171,29 +170,29 @@ pub enum BoardError {
     LittleMemory(u64),
 }
 
-/// The division of a board's memory: the monitor, programs, the monitor's heap.
+/// Division of a board's memory: the monitor, programs, the monitor's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Division {
-    /// The first address of programs.
+    /// Start address of the memory for programs.
     pub programs: u64,
-    /// The end of the programs' memory, where the monitor's heap begins.
+    /// End of the programs' memory, where the monitor's heap begins.
     pub heap: u64,
-    /// The end of memory.
+    /// End address of the memory.
     pub end: u64,
 }
 
 impl Division {
-    /// Bytes at the start of memory for the monitor itself.
+    /// Number of bytes at the start of memory for the monitor itself.
     pub const MONITOR_BYTES: u64 = 4 << 20;
 
-    /// The granularity of the division.
+    /// Granularity of the division, in bytes.
     const UNIT_BYTES: u64 = 2 << 20;
 
-    /// Divides memory, given as address and length. A quarter is the monitor's heap, for loaded programs
-    /// and messages in transit.
+    /// Divides memory, given as address and length. A quarter is the monitor's heap, for loaded programs and
+    /// messages in transit.
     ///
     /// # Errors
-    /// [`BoardError::LittleMemory`] when it is too small.
+    /// [`BoardError::LittleMemory`] if it is too small.
     pub fn of(memory: (u64, u64)) -> Result<Division, BoardError> {
         let (start, length) = memory;
         let end = start.saturating_add(length) / Self::UNIT_BYTES * Self::UNIT_BYTES;

@@ -1,4 +1,4 @@
-//! From the first instruction to the monitor.
+//! Startup code from the first instruction to the monitor.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -6,7 +6,7 @@ use core::panic::PanicInfo;
 use super::machine::{self, Virt};
 use crate::{heap, panic};
 
-/// The console in an emergency: unbuffered, usable from anywhere.
+/// Emergency console: unbuffered, usable from anywhere.
 pub(super) struct Emergency;
 
 impl Write for Emergency {

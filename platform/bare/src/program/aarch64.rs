@@ -4,7 +4,7 @@ use core::arch::{asm, global_asm};
 
 use crate::ticks::ns_of;
 
-// No frame is above the first function: an unwinder would stop here.
+// The first function has no caller's frame: an unwinder stops here.
 global_asm!(
     ".section .text.start, \"ax\"",
     ".global _program_start",
@@ -33,7 +33,7 @@ pub(super) fn call(number: u64, arguments: [u64; 4]) -> u64 {
     answer
 }
 
-/// Nanoseconds since the board started.
+/// Returns nanoseconds since the board started.
 pub(super) fn clock_ns() -> u64 {
     let (ticks, frequency): (u64, u64);
     // SAFETY: the monitor lets programs read the counter, which has no side effects.

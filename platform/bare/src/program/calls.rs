@@ -1,4 +1,4 @@
-//! Functions for the calls.
+//! Functions that perform the calls.
 
 extern crate alloc;
 
@@ -38,7 +38,7 @@ static NOTE: Note = Note {
     version: call::VERSION,
 };
 
-/// What the program got when it started. Written once, before its first line of code.
+/// Start data of the program. Written once, before its first line of code.
 struct Given(UnsafeCell<Option<Start>>);
 
 // SAFETY: a program has one thread, and this is written before any of its code runs.
@@ -58,7 +58,7 @@ fn window_of(number: WindowId) -> Option<&'static StartWindow> {
     given().windows.iter().find(is_meant)
 }
 
-/// The exit status of a program that panicked, as for Rust programs everywhere.
+/// Exit status of a program that panicked, as for all Rust programs.
 const PANICKED: u8 = 101;
 
 /// Prepares a program and runs it.
@@ -79,7 +79,7 @@ pub unsafe fn enter(start: *const Start, main: fn() -> u8) -> ! {
     exit(main())
 }
 
-/// Makes `main`, a `fn() -> u8` that returns the exit status, a program for a board.
+/// Defines `main`, a `fn() -> u8` that returns the exit status, as the entry point of a program for a board.
 #[macro_export]
 macro_rules! board_program {
     ($main:path) => {
@@ -108,7 +108,7 @@ fn last_words(info: &PanicInfo<'_>) -> ! {
 /// Ends the program with an exit status.
 pub fn exit(status: u8) -> ! {
     machine::call(call::EXIT, [status.into(), 0, 0, 0]);
-    // Not reached: a program that has ended is not run.
+    // Unreachable: an ended program is not resumed.
     loop {
         core::hint::spin_loop();
     }
@@ -120,7 +120,7 @@ pub fn print(stream: u8, bytes: &[u8]) -> usize {
     machine::call(call::PRINT, [stream.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0]) as usize
 }
 
-/// Sends a report to the root; false when the monitor refused it.
+/// Sends a report to the root. Returns false if the monitor refused it.
 #[must_use]
 pub fn report(bytes: &[u8]) -> bool {
     machine::call(call::REPORT, [bytes.as_ptr() as u64, bytes.len() as u64, 0, 0]) == 0
@@ -134,13 +134,12 @@ pub fn order(buffer: &mut [u8]) -> usize {
 }
 
 /// Sleeps until a doorbell has rung or an order has arrived since the last sleep, or until a time of
-/// [`clock_ns`]. Returns the doorbells that rang, one bit for each vector; bit 0 says that there are
-/// orders.
+/// [`clock_ns`]. Returns the doorbells that rang, one bit for each vector; bit 0 is set if orders are queued.
 pub fn sleep(until_ns: Option<u64>) -> u64 {
     machine::call(call::SLEEP, [until_ns.unwrap_or(call::FOREVER), 0, 0, 0])
 }
 
-/// Nanoseconds since the board started.
+/// Returns nanoseconds since the board started.
 #[must_use]
 pub fn clock_ns() -> u64 {
     machine::clock_ns()
@@ -161,8 +160,8 @@ pub fn connection() -> u32 {
     given().connection as u32
 }
 
-/// Returns a part of a window of the board; `None` when it does not lie inside. It and its clones keep
-/// `owner`, so that who has that too sees whether any of them is left.
+/// Returns a part of a window of the board; `None` if it does not lie inside. The memory and its clones hold
+/// `owner`, so that another holder of `owner` can detect when the last of them is dropped.
 #[must_use]
 pub fn window(
     number: WindowId,
@@ -182,7 +181,7 @@ pub fn window(
     Some(unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) })
 }
 
-/// A doorbell of a peer on a window.
+/// Doorbell of a peer on a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Doorbell {
     register: u64,
@@ -190,15 +189,15 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// Of a window of the board: peer in the upper half of `target`, vector in the lower. `None` when the
-    /// board does not have the window.
+    /// Creates the doorbell on a window of the board: `target` has the peer in the upper half and the vector
+    /// in the lower. `None` if the board does not have the window.
     #[must_use]
     pub fn new(number: WindowId, target: u32) -> Option<Doorbell> {
         let register = window_of(number)?.registers_address + call::DOORBELL_OFFSET_BYTES;
         Some(Doorbell { register, target })
     }
 
-    /// Rings it, after all earlier stores.
+    /// Rings the doorbell, after all earlier stores.
     pub fn ring(&self) {
         // Stores to the window must be visible to the peer that is woken.
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The program's side: how it starts, and its calls to the board's monitor.
+//! Program side: startup, and calls to the board's monitor.
 //!
 //! The window is accessed directly: messages and doorbells need no call.
 

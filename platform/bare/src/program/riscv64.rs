@@ -2,7 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
-// No frame is above the first function: an unwinder would stop here.
+// The first function has no caller's frame: an unwinder stops here.
 global_asm!(
     ".section .text.start, \"ax\"",
     ".global _program_start",
@@ -31,9 +31,9 @@ pub(super) fn call(number: u64, arguments: [u64; 4]) -> u64 {
     answer
 }
 
-/// Nanoseconds since the board started.
+/// Returns nanoseconds since the board started.
 pub(super) fn clock_ns() -> u64 {
-    /// The board's timer has a frequency of 10 MHz.
+    /// Nanoseconds per tick: the board's timer has a frequency of 10 MHz.
     const NS_PER_TICK: u64 = 100;
     let ticks: u64;
     // SAFETY: the monitor lets programs read the time, which has no side effects.

@@ -334,7 +334,7 @@ impl DeviceMemory {
         Ok(self.pointer + offset_bytes as u64)
     }
 
-    /// Copies `length_bytes` of `source` into it; complete when this returns.
+    /// Copies `length_bytes` of `source` into the device memory; complete when this returns.
     ///
     /// # Errors
     /// A range lies outside, or the driver refused.
@@ -354,7 +354,7 @@ impl DeviceMemory {
         functions.finish()
     }
 
-    /// Copies `length_bytes` of it into `target`; complete when this returns.
+    /// Copies `length_bytes` of the device memory into `target`; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -373,7 +373,7 @@ impl DeviceMemory {
         functions.check("copy from a device", code)
     }
 
-    /// Copies `length_bytes` of `source`, on the same device, into it; complete when this returns.
+    /// Copies `length_bytes` of `source`, on the same device, into this memory; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -392,7 +392,7 @@ impl DeviceMemory {
         functions.finish()
     }
 
-    /// Fills `length_bytes` of it with one byte; complete when this returns.
+    /// Fills `length_bytes` of the device memory with one byte; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).

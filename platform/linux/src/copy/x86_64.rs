@@ -12,7 +12,7 @@ pub(super) fn fast_strings() -> bool {
     })
 }
 
-/// `rep movsb`, the processor's own loop.
+/// Copies with `rep movsb`, the processor's own loop.
 ///
 /// # Safety
 /// `source` must be valid for reads and `target` for writes of `length` bytes.
@@ -25,7 +25,7 @@ pub(super) unsafe fn copy_string(source: *const u8, target: *mut u8, length: usi
     }
 }
 
-/// `rep stosb`, the processor's own loop.
+/// Fills with `rep stosb`, the processor's own loop.
 ///
 /// # Safety
 /// `target` must be valid for writes of `length` bytes.
@@ -138,7 +138,7 @@ macro_rules! vector_loop {
 vector_loop!(copy_zmm, "By vectors of 64 bytes.", 64, "zmm", "vmovdqu64", "vmovdqu64", "vzeroupper");
 vector_loop!(copy_ymm, "By vectors of 32 bytes.", 32, "ymm", "vmovdqu", "vmovdqu", "vzeroupper");
 vector_loop!(copy_xmm, "By vectors of 16 bytes.", 16, "xmm", "movdqu", "movdqu", "");
-// The last vector of these may lie anywhere; the caller aligned all before it.
+// The last vector may be unaligned; the caller aligned all before it.
 vector_loop!(
     stream_zmm,
     "Bypassing the caches, by vectors of 64 bytes.",

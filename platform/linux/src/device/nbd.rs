@@ -99,7 +99,7 @@ impl NbdDevice {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Serves the kernel's requests, on the calling thread, until the socket's other end is closed or
+    /// Serves the kernel's requests and blocks the calling thread until the socket's other end is closed or
     /// [`disconnect`](Self::disconnect) is called. Then the device has no medium, and pending requests fail.
     ///
     /// # Errors

@@ -177,7 +177,7 @@ pub fn set_host_name(name: &str) -> Result<(), OsError> {
     rustix::system::sethostname(name.as_bytes()).context(&format!("set the host name to {name}"))
 }
 
-/// The `key=value` words of the kernel's command line.
+/// Parameters of the form `key=value` on the kernel's command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parameters(Vec<(String, String)>);
 

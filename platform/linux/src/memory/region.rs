@@ -95,8 +95,8 @@ pub fn open_to_read(file: impl AsFd) -> Result<OwnedFd, OsError> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).context("open memory read-only")
 }
 
-/// Seals a memory file against all writes for good. The kernel checks and ensures that it is not and will
-/// not be mapped for writing anywhere.
+/// Seals a memory file against all writes permanently. The kernel ensures that no process has it mapped for
+/// writing, now or later.
 ///
 /// # Errors
 /// `EBUSY` while any process has it mapped for writing.

@@ -83,9 +83,9 @@ pub unsafe fn replace_private(
     let holder = holder(address, length_bytes).context(WHAT)?;
     // A signal handler that touched the memory would block this thread forever.
     let signals = Blocked::all();
-    // From here to the closing of `holder` nothing is allocated or freed: the heap may be what is moved.
-    // SAFETY: by this function's contract, and checked: one mapping of private memory, without this
-    // thread's stack.
+    // From here to the closing of `holder` nothing is allocated or freed: the heap itself may be moved.
+    // SAFETY: by this function's contract, and checked: one mapping of private memory, without this thread's
+    // stack.
     let outcome = unsafe { swap(address.cast(), length_bytes, &file.as_fd(), offset_bytes) };
     // Blocked threads retry, and find the file or the old pages.
     drop(holder);
@@ -178,7 +178,7 @@ impl SharedMapping {
 
 /// Returns the mapping of private, anonymous, writable memory that contains the whole range.
 ///
-/// Reads line by line into one buffer: a string that grew to the whole list would change what is listed.
+/// Reads line by line into one buffer: growing a string to the whole list would change the list itself.
 fn private_piece(
     mut maps: impl BufRead,
     start: usize,
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use crate::memory::{Making, create_region, map};
 
-    /// Pages for this test, as from `malloc`.
+    /// Returns pages for this test, as from `malloc`.
     fn pages(length_bytes: usize) -> *mut u8 {
         // SAFETY: a fresh range that the kernel chooses.
         let address = unsafe {
@@ -418,7 +418,7 @@ mod tests {
                 // SAFETY: a part of the range above, in atomic words; the file is new.
                 outcomes.push(unsafe { replace_private(start, part, region(part as u64), 0) });
             }
-            // Before any assertion, or the threads would count for ever.
+            // Before any assertion, or the threads would count forever.
             stop.store(true, Ordering::Relaxed);
             let done = outcomes.into_iter().all(holds);
             for counter in counters {

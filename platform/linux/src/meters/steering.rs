@@ -41,7 +41,7 @@ pub enum Refusal {
          have it)", folder.display()
     )]
     Nothing { folder: PathBuf },
-    /// One of the processors does not exist or has no settings.
+    /// A processor does not exist or has no settings.
     #[error("cannot set the frequency of processor {processor}: there is no {}", folder.display())]
     Processor { processor: u16, folder: PathBuf },
     /// The governor does not exist.

@@ -1,9 +1,10 @@
-//! Changes of the view: what members exchange, and what follows from it.
+//! View changes: the exchange of progress between members, and its result.
 //!
-//! A member whose view changes stops forwarding and sends what it has of each stream to all others. From
+//! A member whose view changes stops forwarding and sends its progress in each stream to all others. From
 //! then on it accepts nothing from members that are gone. Once all members of its view have sent theirs for
-//! the same view, it knows what each of them has at least, and that no member has more of the stream of a
-//! member that is gone. All compute the same new trees, and each parent sends what its children lack.
+//! the same view, it knows a lower bound on the progress of each, and that no member has more of the stream
+//! of a member that is gone. All compute the same new trees, and each parent sends the chunks that its
+//! children lack.
 
 use alloc::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::wire::{Progress, Sync};
 use crate::{MAX_MEMBERS, MemberId, Order, Violation};
 
 impl Member {
-    /// Begins to exchange what members have, for the view that is in force now.
+    /// Starts to exchange progress for the current view.
     pub(super) fn view_changed(&mut self) {
         self.agreed = false;
         self.slots.clear();
@@ -27,7 +28,8 @@ impl Member {
         let members = &self.view.members;
         self.links.retain(|peer, _| members.contains(peer));
         self.syncs.retain(|peer, _| members.contains(peer));
-        // No member has seen these. A member that is gone has no messages but those that members now tell of.
+        // No member has seen these. The only messages left of a member that is gone are those that members
+        // report now.
         for waiting in [&mut self.unordered, &mut self.ordered] {
             waiting.retain(|chunk| members.contains(&chunk.origin));
         }
@@ -49,7 +51,7 @@ impl Member {
         }
     }
 
-    /// Another member's view and what it has.
+    /// Handles another member's view and progress.
     pub(super) fn receive_sync(&mut self, from: MemberId, sync: Sync) -> Result<(), Violation> {
         if !sync.view.members.contains(&from) {
             return Err(Violation::View { from });
@@ -73,7 +75,7 @@ impl Member {
         Ok(())
     }
 
-    /// Ends the exchange, if all members have told what they have for this view.
+    /// Ends the exchange, if all members have sent their progress for this view.
     pub(super) fn agree(&mut self) {
         let others = self.view.members.iter().filter(|member| **member != self.own);
         let all = |member: &MemberId| self.syncs.get(member).is_some_and(|sync| sync.view == self.view);
@@ -83,7 +85,7 @@ impl Member {
         let mut told: BTreeMap<MemberId, Sync> = self.syncs.clone();
         told.insert(self.own, self.snapshot.clone());
         if told.values().all(|sync| sync.fresh) {
-            // All that were in the group are gone: those that were joining begin anew, together.
+            // All previous members are gone: those that were joining start anew, together.
             for sync in told.values_mut() {
                 sync.streams =
                     self.view.members.iter().map(|member| (*member, Progress::default())).collect();
@@ -111,23 +113,23 @@ impl Member {
         self.send_what_is_missing();
         self.issue();
         for (from, message) in core::mem::take(&mut self.early) {
-            // The channel of a peer that sent something invalid will be closed for the next one.
+            // The channel of a peer that sent an invalid message will be closed for its next one.
             let _ = self.take_in(from, message);
         }
     }
 
-    /// Where the chunks of a source go from now on, by what all members have of it.
+    /// Computes the new parent and children for the chunks of a source, from the progress of all members.
     fn agree_on(&mut self, source: MemberId, told: &BTreeMap<MemberId, Sync>) {
         let old = || told.iter().filter(|(_, sync)| !sync.fresh);
         let is_gone = !self.view.members.contains(&source);
         if is_gone && old().any(|(_, sync)| !sync.streams.contains_key(&source)) {
-            // A member has forgotten it, which it does when all have taken all of it.
+            // A member has dropped the stream, which it does once all have taken all of it.
             self.streams.remove(&source);
             return;
         }
         let of = |sync: &Sync| sync.streams.get(&source).copied().unwrap_or_default();
-        // What joins now begins with what not all of the others have, so that it can pass on whatever is
-        // missed.
+        // A joining member starts with the chunks that not all of the others have, so that it can forward
+        // whatever is missed.
         let base = old().map(|(_, sync)| of(sync).have).min().unwrap_or_default();
         let end = old().map(|(_, sync)| of(sync).have).max().unwrap_or_default();
         if is_gone && old().all(|(_, sync)| of(sync).taken >= end) {
@@ -146,7 +148,7 @@ impl Member {
         stream.is_root = place.parent.is_none();
         stream.parent = place.parent;
         stream.told = 0;
-        // Of the members below a child no more is known than that they have taken what all have.
+        // About the members below a child it is only known that they have taken what all have.
         let settled = old().map(|(_, sync)| of(sync).taken).min().unwrap_or_default();
         let child = |member: MemberId| match told.get(&member) {
             Some(sync) if !sync.fresh => Child { reached: of(sync).have, taken: settled },
@@ -156,7 +158,7 @@ impl Member {
         stream.settle(settled);
     }
 
-    /// Notes whom the program is to hear of.
+    /// Records the members to be announced to the program.
     fn announce(&mut self, told: &BTreeMap<MemberId, Sync>) {
         for member in &self.view.members {
             if self.announced.insert(*member) {
@@ -169,8 +171,8 @@ impl Member {
                 self.gone.insert(member, BTreeMap::new());
             }
         }
-        // What the members that are gone broadcast is in their own streams, or in those of sequencers: of
-        // one that lives, in what it had when it told the others of this view.
+        // Messages of members that are gone are in their own streams, or in those of sequencers. The stream
+        // of a live sequencer is considered up to its progress when it reported on this view.
         let last = |source: &MemberId, stream: &Stream| match stream.end {
             Some(end) => end,
             None => told
@@ -184,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Notes that the program is to hear that a member is gone, after its last message.
+    /// Records that the program must learn that a member is gone, after its last message.
     pub(super) fn await_last_of(&mut self, member: MemberId) {
         let mut awaited = self.lasts.clone();
         if self.config.order == Order::PerSource {
@@ -193,7 +195,7 @@ impl Member {
         self.gone.insert(member, awaited);
     }
 
-    /// Queues for the children of each stream what not all of them have.
+    /// Queues, for the children of each stream, the chunks that not all of them have.
     fn send_what_is_missing(&mut self) {
         if tombolo_base::canary!("broadcast repairs nothing") {
             return;

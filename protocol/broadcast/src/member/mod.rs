@@ -1,4 +1,4 @@
-//! One member of a group.
+//! Member of a group.
 
 mod agree;
 mod receive;
@@ -13,41 +13,42 @@ use crate::view::View;
 use crate::wire::{Chunk, Sync};
 use crate::{Config, MAX_MEMBERS, MemberId, Order};
 
-/// What happens in a group, in the order in which it concerns the program.
+/// Event in a group, in the order in which it concerns the program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// A member has joined. Told before its first message, and at first for each member that there is.
+    /// A member has joined. Reported before its first message, and initially for each existing member.
     Joined(MemberId),
-    /// A message.
+    /// A message was received.
     Message {
-        /// The member that broadcast it.
+        /// Member that broadcast the message.
         from: MemberId,
-        /// Its bytes.
+        /// Bytes of the message.
         data: Vec<u8>,
     },
-    /// A member is gone. Told after the last of its messages that any member has.
+    /// A member is gone. Reported after the last of its messages that any member has.
     Left {
-        /// The member.
+        /// Member that is gone.
         member: MemberId,
-        /// It said that it leaves. Otherwise it died, or its channel broke.
+        /// Whether it announced that it leaves. Otherwise it died, or its channel broke.
         in_order: bool,
     },
-    /// The others took this member for dead: its channel to one of them broke. It is not a member any more.
+    /// The others considered this member dead because its channel to one of them broke. It is no longer a
+    /// member.
     Expelled,
 }
 
-/// Why a message is not accepted for broadcast.
+/// Reason why a message is not accepted for broadcast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Others have not taken enough of the messages before it. Try again later.
+    /// Others have not taken enough of the earlier messages. Try again later.
     #[error("not all members have taken the messages before it")]
     Full,
-    /// It is longer than agreed.
+    /// The message exceeds the agreed length.
     #[error("a message of {length_bytes} bytes is longer than the group's limit of {max_bytes}")]
     TooLong {
-        /// The length of the message.
+        /// Length of the message, in bytes.
         length_bytes: usize,
-        /// The most that the configuration allows.
+        /// Maximum of the configuration, in bytes.
         max_bytes: usize,
     },
     /// The member has not joined yet, is leaving, or was expelled.
@@ -55,67 +56,67 @@ pub enum Refusal {
     NotMember,
 }
 
-/// What a member keeps in memory.
+/// Memory in use by a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Chunks that are kept until all members have taken them.
+    /// Number of chunks kept until all members have taken them.
     pub kept_chunks: usize,
-    /// Chunks that wait for a forwarding buffer; they are among those kept.
+    /// Number of kept chunks that wait for a forwarding buffer.
     pub queued_chunks: usize,
-    /// Forwarding buffers in use.
+    /// Number of forwarding buffers in use.
     pub buffers: usize,
-    /// Chunks of own messages that were not broadcast yet, and others' that wait to be ordered.
+    /// Number of own chunks that were not broadcast yet, and others' chunks that wait to be ordered.
     pub waiting_chunks: usize,
-    /// Streams of members that are gone, until all have taken them.
+    /// Number of streams of members that are gone, kept until all have taken them.
     pub old_streams: usize,
 }
 
-/// The channel to another member.
+/// State of the channel to another member.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Link {
-    /// Chunks sent over it.
+    /// Number of chunks sent over it.
     sent: u64,
-    /// Of these, how many the peer has received.
+    /// Number of these that the peer has received.
     acknowledged: u64,
-    /// Chunks received over it.
+    /// Number of chunks received over it.
     received: u64,
-    /// Of these, how many the peer was told of.
+    /// Number of these that were acknowledged to the peer.
     told: u64,
-    /// This member's view has changed, and the peer was not told.
+    /// Whether this member's view has changed and the peer was not notified.
     sync_due: bool,
-    /// The peer was told that this member leaves.
+    /// Whether the peer was notified that this member leaves.
     leave_told: bool,
 }
 
-/// What is left of the stream of a source.
+/// State of the stream of a source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Stream {
-    /// The last chunk received.
+    /// Sequence number of the last chunk received.
     have: u64,
-    /// The last chunk that the program took.
+    /// Sequence number of the last chunk that the program took.
     taken: u64,
-    /// The last chunk that all members are known to have taken.
+    /// Sequence number of the last chunk that all members are known to have taken.
     stable: u64,
-    /// The chunks after `stable`, up to `have`.
+    /// Chunks after `stable`, up to `have`.
     kept: VecDeque<Chunk>,
-    /// Of a source that is gone: the last chunk that any member has, once all have said so.
+    /// For a source that is gone, the last chunk that any member has, once all have reported.
     end: Option<u64>,
-    /// Joined after its source was gone: kept for others, not for this program.
+    /// Whether this member joined after the source was gone, so that chunks are kept for others only.
     mute: bool,
-    /// Where its chunks come from; `None` at the root, and while members exchange what they have.
+    /// Member that its chunks come from; `None` at the root, and while members exchange progress.
     parent: Option<MemberId>,
     is_root: bool,
-    /// Where they go to.
+    /// Members that its chunks are forwarded to.
     children: BTreeMap<MemberId, Child>,
-    /// What the parent was told that all below have taken.
+    /// Progress of the whole subtree, as last reported to the parent.
     told: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Child {
-    /// The last chunk that it has or that is on its way to it.
+    /// Sequence number of the last chunk that it has or that is in transit to it.
     reached: u64,
-    /// The last chunk that all below it and itself have taken.
+    /// Sequence number of the last chunk that it and all members below it have taken.
     taken: u64,
 }
 
@@ -125,14 +126,14 @@ impl Stream {
         self.kept.get(usize::try_from(index).ok()?)
     }
 
-    /// What this member and all below it have taken.
+    /// Returns the progress of this member and all members below it.
     fn taken_below(&self) -> u64 {
         self.children.values().map(|child| child.taken).fold(self.taken, u64::min)
     }
 
-    /// All members have taken the chunks up to `seq`.
+    /// Drops the chunks up to `seq`, which all members have taken.
     fn settle(&mut self, seq: u64) {
-        // A peer may say so of chunks that are not there yet.
+        // A peer may report chunks that have not arrived yet.
         let seq = seq.min(self.taken);
         while self.stable < seq {
             self.kept.pop_front();
@@ -141,79 +142,78 @@ impl Stream {
     }
 }
 
-/// A chunk in a forwarding buffer: the paper's message buffer, in use until all children have the chunk.
+/// Chunk in a forwarding buffer: the paper's message buffer, in use until all children have the chunk.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Slot {
     source: MemberId,
     seq: u64,
-    /// The children that do not have it, and as the how manieth chunk it was sent to each.
+    /// Children that do not have it, each with the chunk's sequence number on that link once it was sent.
     targets: Vec<(MemberId, Option<u64>)>,
 }
 
-/// A member of a group, as a state machine.
+/// Member of a group, as a state machine.
 ///
-/// Its user carries messages between members, over channels that keep order and lose nothing while both ends
-/// live: [`receive`](Self::receive) takes what came from a member, [`transmit`](Self::transmit) gives the
-/// next message for one. [`connected`](Self::connected) and [`died`](Self::died) report the channels
-/// themselves; a death must be reported after everything that came from the member before.
-/// [`next_event`](Self::next_event) is what the program takes, and [`broadcast`](Self::broadcast) what it
-/// sends.
+/// The caller carries messages between members, over channels that keep order and lose nothing while both
+/// ends live: [`receive`](Self::receive) handles a message from a member, [`transmit`](Self::transmit)
+/// returns the next message for one. [`connected`](Self::connected) and [`died`](Self::died) report the state
+/// of the channels; a death must be reported after everything that came from the member before. The program
+/// takes events with [`next_event`](Self::next_event) and sends with [`broadcast`](Self::broadcast).
 ///
-/// Memory is bounded: for each source [`Config::window_chunks`] chunks and one message that is being put
-/// together, and with a total order twice that.
+/// Memory is bounded: for each source [`Config::window_chunks`] chunks and one message that is being
+/// reassembled, and with a total order twice that.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
     own: MemberId,
     config: Config,
     view: View,
-    /// All members of the view have told what they have, and the trees are those of the view.
+    /// Whether all members of the view have sent their progress, and the trees are those of the view.
     agreed: bool,
-    /// This member is joining.
+    /// Whether this member is joining.
     fresh: bool,
     expelled: bool,
     leaving: bool,
-    /// What this member has told of the current view.
+    /// Progress that this member reported for the current view.
     snapshot: Sync,
     syncs: BTreeMap<MemberId, Sync>,
-    /// By member and source, flags that came after that member's exchange and before the end of this one's.
+    /// Flags by member and source that arrived after that member's exchange and before the end of this one's.
     early_flags: BTreeMap<(MemberId, MemberId), u64>,
     links: BTreeMap<MemberId, Link>,
     streams: BTreeMap<MemberId, Stream>,
     queue: VecDeque<(MemberId, u64)>,
     slots: Vec<Slot>,
-    /// Own chunks that were not broadcast, or with a total order not seen in the order.
+    /// Own chunks that were not broadcast or, with a total order, not seen in the order.
     outbox: VecDeque<Chunk>,
-    /// Of these, how many the sequencer has.
+    /// Number of these that the sequencer has.
     submitted: usize,
     submitted_to: Option<MemberId>,
-    /// The number of the next own chunk.
+    /// Number of the next own chunk.
     next_number: u64,
-    /// At the sequencer, chunks of messages that are not complete.
+    /// At the sequencer, chunks of incomplete messages.
     unordered: VecDeque<Chunk>,
-    /// At the sequencer, complete messages to be broadcast. Their chunks follow each other, so that a member
-    /// that joins misses none but the first.
+    /// At the sequencer, complete messages to be broadcast. Chunks of a message are consecutive, so that a
+    /// joining member misses at most the beginning of the first message.
     ordered: VecDeque<Chunk>,
-    /// Chunks that came before this member had joined.
+    /// Chunks that arrived before this member had joined.
     early: VecDeque<(MemberId, crate::wire::Message)>,
     events: VecDeque<Event>,
-    /// The members that the program was told of.
+    /// Members that were announced to the program.
     announced: BTreeSet<MemberId>,
-    /// Members that have said that they leave.
+    /// Members that have announced that they leave.
     departed: BTreeSet<MemberId>,
-    /// Members that are gone, and what is to be taken before the program is told.
+    /// Members that are gone, and the streams to be taken before the program is notified.
     gone: BTreeMap<MemberId, BTreeMap<MemberId, u64>>,
-    /// What each stream held when members last agreed, at least.
+    /// Minimum progress of each stream when members last agreed.
     lasts: BTreeMap<MemberId, u64>,
     /// Messages of which not all chunks were taken, by origin.
     partial: BTreeMap<MemberId, Vec<u8>>,
-    /// The source whose turn it was last.
+    /// Source that was served last.
     turn: MemberId,
 }
 
 impl Member {
-    /// A member of a group whose members all begin at once and know each other.
+    /// Creates a member of a group whose members all start together and know each other.
     ///
-    /// `own` is one of `members`, of which there are up to [`MAX_MEMBERS`]; all fields of `config` are above
+    /// `own` is one of `members`, of which there are up to [`MAX_MEMBERS`]. All fields of `config` are above
     /// 0, and the same for all members.
     #[must_use]
     pub fn founding(own: MemberId, members: impl IntoIterator<Item = MemberId>, config: Config) -> Member {
@@ -222,8 +222,8 @@ impl Member {
         member
     }
 
-    /// A member that joins a group. Its id is above those of all that have been members; `others` are those
-    /// that there may be, one at least. It is a member once [`Event::Joined`] tells so of itself.
+    /// Creates a member that joins a group. Its id is above those of all earlier members; `others` are the
+    /// possible members, at least one. It has joined once [`Event::Joined`] reports its own id.
     #[must_use]
     pub fn joining(own: MemberId, others: impl IntoIterator<Item = MemberId>, config: Config) -> Member {
         let mut member = Member::new(own, View::of(others.into_iter().chain([own])), config, true);
@@ -265,7 +265,7 @@ impl Member {
         };
         member.view_changed();
         if !fresh {
-            // All begin with the same view and nothing else, so there is nothing to exchange.
+            // All start with the same view and no chunks, so there is nothing to exchange.
             for link in member.links.values_mut() {
                 link.sync_due = false;
             }
@@ -276,19 +276,20 @@ impl Member {
         member
     }
 
-    /// Its own id.
+    /// Returns its own id.
     #[must_use]
     pub fn id(&self) -> MemberId {
         self.own
     }
 
-    /// The members that it knows of, itself included. What is not in it needs no channel any more.
+    /// Returns the members that it knows of, including itself. Members outside the view need no channel any
+    /// more.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether all members have the same view as far as this one can know. While not, nothing is forwarded.
+    /// Whether all members have the same view as far as this one can know. Otherwise nothing is forwarded.
     #[must_use]
     pub fn is_agreed(&self) -> bool {
         self.agreed
@@ -300,11 +301,11 @@ impl Member {
         !self.fresh && !self.expelled && !self.leaving
     }
 
-    /// The member whose stream is the total order, once that is known.
+    /// Returns the member whose stream is the total order, once that is known.
     #[must_use]
     pub fn sequencer(&self) -> Option<MemberId> {
         let ordered = self.config.order == Order::Total && self.agreed;
-        // All that the sequencers before it broadcast comes before its own.
+        // Everything that earlier sequencers broadcast comes before its own chunks.
         let complete = || {
             self.streams
                 .iter()
@@ -313,9 +314,9 @@ impl Member {
         self.view.members.first().copied().filter(|_| ordered && complete())
     }
 
-    /// A channel to another member is open: one that joins, whose id is above all before it.
+    /// Reports an open channel to another member that joins, whose id is above all earlier ones.
     ///
-    /// A member that is known needs no report.
+    /// Members that are already known need no report.
     pub fn connected(&mut self, peer: MemberId) {
         if peer > self.view.highest && self.view.members.len() < MAX_MEMBERS {
             self.view.highest = peer;
@@ -325,7 +326,8 @@ impl Member {
         }
     }
 
-    /// A member died, closed its channel, or broke the protocol. Everything that came from it was received.
+    /// Reports that a member died, closed its channel, or violated the protocol. Everything that it sent was
+    /// received.
     pub fn died(&mut self, peer: MemberId) {
         if self.view.members.contains(&peer) && peer != self.own {
             self.view.members.remove(&peer);
@@ -334,7 +336,7 @@ impl Member {
         }
     }
 
-    /// Accepts a message for broadcast to all other members, and with a total order to this one, too.
+    /// Accepts a message for broadcast to all other members and, with a total order, to this one too.
     ///
     /// # Errors
     /// [`Refusal`]; nothing was accepted.
@@ -377,8 +379,8 @@ impl Member {
         room && self.is_member()
     }
 
-    /// Accepts no more messages. Once all have taken this member's it tells them that it leaves, after which
-    /// it [has left](Self::has_left), and its channels can be closed.
+    /// Stops accepting messages. Once all have taken this member's messages, it announces that it leaves.
+    /// After that it [has left](Self::has_left), and its channels can be closed.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
@@ -391,14 +393,14 @@ impl Member {
         self.expelled || self.fresh || nothing_waits && self.streams.get(&self.own).is_none_or(done)
     }
 
-    /// Whether it is leaving and all members have what it sent, if their channels have taken what it
-    /// transmitted.
+    /// Whether it is leaving and all members have everything that it sent, provided that their channels have
+    /// accepted everything that it transmitted.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.leaving && self.is_drained() && self.links.values().all(|link| link.leave_told && !link.sync_due)
     }
 
-    /// What it keeps in memory.
+    /// Returns its memory usage.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
@@ -410,14 +412,14 @@ impl Member {
         }
     }
 
-    /// Whether fewer chunks of the own stream than the window are on their way.
+    /// Whether fewer chunks of the own stream than the window are in transit.
     fn has_room(&self) -> bool {
         let own = self.streams.get(&self.own);
         own.is_some_and(|stream| stream.have - stream.stable < u64::from(self.config.window_chunks))
     }
 
-    /// Puts own chunks into the own stream, as far as the window allows; with a total order the sequencer
-    /// does, for all.
+    /// Appends own chunks to the own stream, as far as the window allows. With a total order the sequencer
+    /// does this for all.
     fn issue(&mut self) {
         match self.config.order {
             Order::PerSource => {
@@ -445,7 +447,7 @@ impl Member {
         self.fill_slots();
     }
 
-    /// Gives a message its place in the order, once its last chunk is there.
+    /// Appends a message to the order, once its last chunk has arrived.
     fn order(&mut self, chunk: Chunk) {
         let (origin, last) = (chunk.origin, chunk.last);
         self.unordered.push_back(chunk);
@@ -458,7 +460,7 @@ impl Member {
         }
     }
 
-    /// A new sequencer knows of no message of this member that it has not seen in the order.
+    /// Resubmits, to a new sequencer, the messages of this member that were not seen in the order.
     fn begin_to_submit(&mut self, sequencer: MemberId) {
         if self.submitted_to != Some(sequencer) {
             self.submitted_to = Some(sequencer);
@@ -466,7 +468,7 @@ impl Member {
         }
     }
 
-    /// The next chunk of a stream is here.
+    /// Appends the next chunk of a stream.
     fn append(&mut self, source: MemberId, chunk: Chunk) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         if chunk.origin == self.own && self.config.order == Order::Total && chunk.last {
@@ -489,7 +491,7 @@ impl Member {
         }
     }
 
-    /// What all have taken of a stream whose root this member is need not be kept.
+    /// Drops the chunks that all have taken of a stream whose root is this member.
     fn settle_root(&mut self, source: MemberId) {
         if let Some(stream) = self.streams.get_mut(&source)
             && stream.is_root

@@ -1,14 +1,14 @@
-//! What comes from other members.
+//! Receive path: messages from other members.
 
 use super::Member;
 use crate::wire::{Chunk, MAX_HEADER_BYTES, Message};
 use crate::{MemberId, Order, Violation};
 
 impl Member {
-    /// Takes a message that came from a member, `bytes` as [`transmit`](Self::transmit) gave them there.
+    /// Handles a message from a member, with `bytes` as returned by [`transmit`](Self::transmit) there.
     ///
     /// # Errors
-    /// [`Violation`]: the sender's channel is to be closed, and its death reported.
+    /// [`Violation`]: close the sender's channel and report its death.
     pub fn receive(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), Violation> {
         let (length_bytes, max_bytes) = (bytes.len(), self.config.chunk_bytes as usize);
         let message = Message::decode(bytes).ok_or(Violation::Malformed { from, length_bytes })?;
@@ -20,8 +20,8 @@ impl Member {
         self.take_in(from, message)
     }
 
-    /// The longest message that members send each other, in bytes, for a configuration and a number of
-    /// members.
+    /// Returns the length of the longest message between members, in bytes, for a configuration and a number
+    /// of members.
     #[must_use]
     pub fn longest_message_bytes(config: &crate::Config, members: usize) -> usize {
         let sync = 24 + members * 8 + 2 * members * 24;
@@ -54,8 +54,8 @@ impl Member {
         }
     }
 
-    /// Others may know sooner that this member has joined than it does itself. They are told of nothing that
-    /// was received, so that each has sent little more than its buffers hold.
+    /// Keeps a message from a member that learned earlier than this member itself that it has joined. The
+    /// chunk is not acknowledged, so that each sender sends little more than its buffers hold.
     fn keep_for_later(&mut self, from: MemberId, message: Message) -> Result<(), Violation> {
         let of_peer = self.early.iter().filter(|(peer, _)| *peer == from).count();
         if of_peer > 2 * usize::from(self.config.buffers) + self.most_waiting() {
@@ -65,13 +65,13 @@ impl Member {
         Ok(())
     }
 
-    /// The most chunks of a member that wait to be ordered.
+    /// Returns the maximum number of chunks of a member that wait to be ordered.
     fn most_waiting(&self) -> usize {
         let longest = self.config.max_message_bytes.div_ceil(self.config.chunk_bytes);
         self.config.window_chunks as usize + longest as usize + 1
     }
 
-    /// Chunks of a member that wait to be ordered.
+    /// Returns the number of chunks of a member that wait to be ordered.
     fn waiting(&self, origin: MemberId) -> usize {
         self.unordered.iter().chain(&self.ordered).filter(|chunk| chunk.origin == origin).count()
     }
@@ -88,7 +88,7 @@ impl Member {
             link.received += 1;
         }
         let Some(stream) = self.streams.get_mut(&source) else {
-            // Of one that is forgotten, because all have all of it.
+            // A chunk of a stream that was dropped, because all members have all of it.
             let known = source <= self.view.highest;
             return if known { Ok(()) } else { Err(Violation::Stranger { from, root: source }) };
         };

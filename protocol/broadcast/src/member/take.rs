@@ -1,4 +1,4 @@
-//! What the program takes.
+//! Delivery of messages and events to the program.
 
 use alloc::vec::Vec;
 
@@ -6,9 +6,9 @@ use super::{Event, Member};
 use crate::{MemberId, Order};
 
 impl Member {
-    /// The next event for the program, if there is one.
+    /// Returns the next event for the program, if there is one.
     ///
-    /// What a program does not take stays with the members, whose sources then wait.
+    /// Messages that a program does not take stay with the members, and block their sources.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -24,7 +24,7 @@ impl Member {
         }
     }
 
-    /// The stream whose next chunk is to be taken.
+    /// Returns the stream whose next chunk is to be taken.
     fn next_source(&self) -> Option<MemberId> {
         match self.config.order {
             Order::PerSource => {
@@ -52,15 +52,15 @@ impl Member {
         }
     }
 
-    /// Whether the program may take messages of a member: it knows of it, or can be told now. It cannot
-    /// before members have agreed on a view with it, or without it.
+    /// Whether the program may take messages of a member: the member was announced, or can be announced now.
+    /// It cannot be before members have agreed on a view with it, or without it.
     fn is_announced(&self, member: MemberId) -> bool {
         let gone = self.gone.contains_key(&member) || self.agreed && self.view.is_gone(member);
         self.announced.contains(&member) || gone
     }
 
-    /// Tells the program of a member that joined and was gone before this member heard of it, if the next
-    /// chunk of a stream is its first.
+    /// Announces a member that joined and was gone before this member heard of it, if the next chunk of a
+    /// stream is its first.
     fn late_joiner(&mut self, source: MemberId) -> Option<Event> {
         let stream = self.streams.get(&source)?;
         let origin = stream.kept(stream.taken + 1)?.origin;
@@ -71,7 +71,7 @@ impl Member {
         Some(Event::Joined(origin))
     }
 
-    /// Takes the next chunk of a stream; the message, if it is the last of one.
+    /// Takes the next chunk of a stream. Returns the message if the chunk is its last.
     fn take_chunk(&mut self, source: MemberId) -> Option<Event> {
         let limit = self.config.max_message_bytes as usize;
         let stream = self.streams.get_mut(&source)?;
@@ -82,11 +82,11 @@ impl Member {
         if chunk.first {
             self.partial.insert(chunk.origin, Vec::new());
         }
-        // Of a message that began before this member joined there is none.
+        // There is no partial message if the message began before this member joined.
         let partial = self.partial.get_mut(&chunk.origin)?;
         partial.extend_from_slice(&chunk.data);
         if partial.len() > limit {
-            // Longer than its source may make it.
+            // Longer than the configuration allows.
             self.partial.remove(&chunk.origin);
             return None;
         }
@@ -98,7 +98,7 @@ impl Member {
         Some(Event::Message { from: chunk.origin, data })
     }
 
-    /// The next member that is gone and of which nothing is left to be taken.
+    /// Returns the next member that is gone and whose messages have all been taken.
     fn next_gone(&mut self) -> Option<Event> {
         if !self.agreed {
             return None;

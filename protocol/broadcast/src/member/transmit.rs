@@ -1,4 +1,4 @@
-//! What goes to other members.
+//! Send path: messages to other members.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use crate::wire::Message;
 use crate::{MemberId, Order};
 
 impl Member {
-    /// The next message for a member, if there is one. It counts as sent: what the channel does not accept
-    /// now must be sent before anything else.
+    /// Returns the next message for a member, if there is one. It counts as sent: if the channel does not
+    /// accept it now, it must be sent before anything else.
     pub fn transmit(&mut self, peer: MemberId) -> Option<Message> {
         if self.expelled {
             return None;
@@ -31,21 +31,22 @@ impl Member {
         (!core::mem::replace(&mut link.leave_told, true)).then_some(Message::Leave)
     }
 
-    /// What tells a member that is not in the view any more that it was expelled. To be sent last, where its
-    /// channel still works.
+    /// Returns the message that notifies a former member that it was expelled. Send it last, if its channel
+    /// still works.
     #[must_use]
     pub fn farewell(&self) -> Message {
         Message::Sync(self.snapshot.clone())
     }
 
-    /// The members that [`transmit`](Self::transmit) may have something for: all but this one.
+    /// Returns the members that [`transmit`](Self::transmit) may have something for: all but this one.
     pub fn peers(&self) -> impl Iterator<Item = MemberId> {
         self.links.keys().copied()
     }
 
-    /// Moves chunks from the queue into buffers that are free.
+    /// Moves chunks from the queue into free buffers.
     pub(super) fn fill_slots(&mut self) {
-        // What all have taken is not kept, and a child that got it on another way needs it no more.
+        // Chunks that all have taken are not kept, and a child that got a chunk on another path does not need
+        // it.
         let streams = &self.streams;
         let is_kept = |slot: &Slot| streams.get(&slot.source).is_some_and(|of| of.kept(slot.seq).is_some());
         for slot in self.slots.iter_mut().filter(|slot| !is_kept(slot)) {
@@ -97,14 +98,14 @@ impl Member {
         Some(Message::Submit(chunk))
     }
 
-    /// What the peer has not been told of the chunks that it sent.
+    /// Returns the acknowledgements for the peer's chunks that were not sent yet.
     fn flags_for(&mut self, peer: MemberId) -> Option<Message> {
         if self.fresh || tombolo_base::canary!("broadcast waits for a buffer") && !self.queue.is_empty() {
             return None;
         }
         let link = self.links.get_mut(&peer)?;
         let mut taken = Vec::new();
-        // While members exchange what they have, streams have no parents.
+        // While members exchange progress, streams have no parents.
         for (source, stream) in &mut self.streams {
             if stream.parent == Some(peer) {
                 let below = stream.taken_below();

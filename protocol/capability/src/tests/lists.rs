@@ -196,7 +196,7 @@ fn somebody_else_cannot_take_back_what_is_revoked_or_not_theirs() {
     assert!(table.capabilities.contains_key(&lent), "its revocation ends it, when it is let go");
 }
 
-/// Also for the right to grant: without it, a domain cannot give anyone a capability that can grant.
+/// The right to grant is required too: without it, a domain cannot pass on a capability that can grant.
 #[test]
 fn without_the_right_to_grant_it_cannot_be_given_on() {
     let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(HOST, 3));

@@ -1,4 +1,4 @@
-//! Memory that is split into parts.
+//! Tests of memory that is split into parts.
 
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A region of the host, a capability of a domain there, and one below that of a domain on another node,
-/// which has it mapped as 3; the middle one as 2, the owner as 1.
+/// Creates a region of the host, a capability of a domain there, and one derived from it for a domain on
+/// another node. The last holder has it mapped as 3, the middle one as 2, the owner as 1.
 fn chain(table: &mut Table) -> [(DomainId, CapabilityId); 3] {
     let domains = [domain(HOST, 1), domain(HOST, 2), domain(ARM0, 3)];
     let all = create(table, memory(HOST, domains[0], 2));
@@ -30,7 +30,7 @@ fn everything_below_is_removed_when_all_have_unmapped() {
     let [(owner, all), (middle, theirs), (last, lasts)] = chain(&mut table);
     let operation = table.revoke(0, owner, all, false).unwrap();
     assert_eq!(table.take_consequences(), [hang_up(HOST, 2), hang_up(ARM0, 3)]);
-    // Marked: unusable, though still there.
+    // Marked: unusable, but still in the table.
     let revoked = |capability| CapabilityFault::Revoked { capability };
     assert_eq!(table.derive(middle, theirs, None, Rights::READ, middle), Err(revoked(theirs)));
     assert_eq!(table.mappable(last, lasts, Rights::READ, false, |_, _| true), Err(revoked(lasts)));
@@ -69,7 +69,7 @@ fn a_domain_that_does_not_unmap_is_killed_and_until_its_death_the_memory_is_not_
     table.tick(7 + SECOND);
     let condemned = [middle, last].map(|domain| Consequence::Condemn { domain });
     assert_eq!(table.take_consequences(), condemned);
-    // One domain dies of it; the other's node does not answer.
+    // One domain is killed; the other's node does not answer.
     table.domain_ended(middle);
     table.released(HOST, ChannelId(2));
     assert_eq!(table.take_consequences(), []);
@@ -88,7 +88,7 @@ fn a_domain_that_does_not_unmap_is_killed_and_until_its_death_the_memory_is_not_
 fn what_was_mapped_by_a_right_that_went_is_waited_for() {
     let mut table = table();
     let [(owner, all), (middle, _), (_, lasts)] = chain(&mut table);
-    // Its holder is no longer known, but its process may have the memory mapped.
+    // Its holder is no longer known, but its process may still have the memory mapped.
     table.domain_ended(middle);
     assert_eq!(table.take_consequences(), [hang_up(HOST, 2)]);
     let operation = table.revoke(0, owner, all, false).unwrap();

@@ -1,6 +1,6 @@
 //! Random walks of several domains on two nodes, with deaths at any point, checked against the invariants.
-//! The mappings as the processes have them are tracked separately; so is every ancestor that a capability
-//! ever had.
+//! The real mappings of the processes are tracked separately, and so are all former ancestors of a
+//! capability.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::record::{MappingRecord, PartRecord};
 
-/// A mapping as its process has it.
+/// Real mapping of a process.
 struct Real {
     holder: DomainId,
     region: RegionId,
-    /// The capability it was mapped with, and all its ancestors.
+    /// Capability that it was mapped with, and all its ancestors.
     lineage: BTreeSet<CapabilityId>,
     number: u64,
 }
@@ -22,7 +22,7 @@ struct Asked {
     operation: Operation,
     capability: CapabilityId,
     itself: bool,
-    /// The newest mapping at that time.
+    /// Newest mapping at that time.
     newest: u64,
 }
 
@@ -185,7 +185,7 @@ impl Walk {
         self.real.push(Real { holder, region: mappable.region, lineage, number });
     }
 
-    /// A domain is no longer known, and another takes its place. Its process may still have mappings.
+    /// Replaces a domain that is no longer known. Its process may still have mappings.
     fn replace(&mut self, index: usize) {
         let node = self.domains[index].node();
         self.table.domain_ended(self.domains[index]);
@@ -235,7 +235,7 @@ impl Walk {
         self.consistent();
     }
 
-    /// A revocation is complete: what had been mapped with the revoked capabilities is no longer mapped.
+    /// Checks that everything mapped with the capabilities of a complete revocation is unmapped.
     fn check_unreachable(&self, asked: &Asked) {
         for real in self.real.iter().filter(|real| real.number <= asked.newest) {
             let below = real.lineage.contains(&asked.capability)
@@ -278,7 +278,7 @@ impl Walk {
         assert_eq!((table.children.len(), table.mapped.len()), (parents, attributed));
     }
 
-    /// Parts lie in what they were split from, and apart; what is mapped of one is mapped as nothing else.
+    /// Checks that parts lie in what they were split from, do not overlap, and are mapped as nothing else.
     fn parts_are_apart(&self) {
         let table = &self.table;
         for (id, part) in &table.parts {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An owner's region, and another domain.
+/// Creates an owner's region, and another domain.
 fn two(table: &mut Table) -> (DomainId, DomainId, CapabilityInfo) {
     let (owner, other) = (domain(HOST, 1), domain(ARM0, 2));
     (owner, other, create(table, memory(HOST, owner, 2)))
@@ -34,7 +34,7 @@ fn a_grant_is_accepted_once_and_only_from_its_granter() {
         Ok(()),
         "accepting again without naming a granter is no error"
     );
-    // A capability that a domain created was not sent by anyone.
+    // A capability that a domain created was not sent to it.
     let own = Err(CapabilityFault::TakenUp { capability: all.id });
     assert_eq!(table.accept(owner, all.id, Some(other), false), own);
     assert_eq!(table.show(other, capability).unwrap().0.granter, None);
@@ -91,7 +91,7 @@ fn a_grant_in_transit_ends_with_its_channel_its_holder_or_its_parent() {
     };
     let [here, taken, there] = [5, 5, 6].map(|channel| granted(&mut table, channel));
     table.accept(other, taken, Some(owner), false).unwrap();
-    // Neither another domain, nor of another one's, nor over another channel.
+    // Neither for another domain, nor a capability of another one, nor over another channel.
     table.forget(owner, ChannelId(5), owner);
     table.forget(other, ChannelId(5), other);
     table.forget(other, ChannelId(7), owner);
@@ -99,7 +99,7 @@ fn a_grant_in_transit_ends_with_its_channel_its_holder_or_its_parent() {
     assert!([here, taken, there].into_iter().all(|capability| !gone(&table, capability)));
     table.forget(other, ChannelId(5), owner);
     assert_eq!([here, taken, there].map(|capability| gone(&table, capability)), [true, false, false]);
-    // The end of the granter loses nothing: the message is there, and its capability with it.
+    // The end of the granter loses nothing: the message has arrived, and its capability with it.
     let moved = create(&mut table, memory(HOST, owner, 1));
     table.give(owner, moved.id, over(other, 6)).unwrap();
     table.domain_ended(owner);

@@ -51,7 +51,7 @@ fn one_that_takes_several_takes_those_that_wait_for_room_too() {
     assert_eq!(node.said(), [(3, 1, values(&["a", "b", "c"])), (1, 1, PUT)]);
     node.ask(3, request(2, 0, Operation::GetMany { most: MAX_BATCH }));
     assert_eq!(node.said(), [(2, 1, PUT), (2, 2, PUT), (3, 2, values(&["d", "e", "f", "g"]))]);
-    // Of a hub that is closed it takes what is in.
+    // A request takes the remaining values of a closed hub.
     node.ask(1, request(2, 0, put_many(&sent)));
     node.ask(2, request(3, 0, Operation::Close));
     node.said();

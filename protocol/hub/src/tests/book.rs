@@ -1,4 +1,4 @@
-//! Random requests, beside a plain book of what was sent, taken and held.
+//! Random requests, compared with a simple model of what was sent, taken and held.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
@@ -35,7 +35,7 @@ enum Step {
         most: u32,
         timeout_us: u32,
     },
-    /// Claims, or withdraws, one of the client's offers.
+    /// Claims or withdraws one of the client's offers.
     Claim {
         client: u64,
         which: usize,
@@ -75,10 +75,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-/// What a client of the test knows.
+/// Model of the state, from the clients' point of view.
 #[derive(Default)]
 struct Book {
-    /// Requests that wait, by client and number: the values of those that put.
+    /// Waiting requests by client and number, with the values to be put.
     waits: BTreeMap<(u64, u32), Vec<u16>>,
     offers: BTreeMap<(u64, u32), u32>,
     /// Values that were accepted and not taken, by sender, in order of acceptance.
@@ -91,7 +91,7 @@ struct Book {
     held: BTreeMap<u64, u64>,
     last_token: u64,
     dead: BTreeSet<u64>,
-    /// Values of the dead that waited to be put with others, which may have been put.
+    /// Values of dead clients that waited to be put with others, and that may have been put.
     unknown: BTreeSet<u16>,
 }
 
@@ -114,7 +114,7 @@ impl Book {
     }
 
     fn hear(&mut self, kind: Kind, said: Vec<(u64, u32, Outcome)>) -> Result<(), TestCaseError> {
-        // A rendezvous is told to the receiver first; acceptance is what orders a fifo.
+        // A rendezvous is reported to the receiver first; acceptance determines the order of a fifo.
         for (client, number, outcome) in said {
             prop_assert!(!self.dead.contains(&client), "the dead hear nothing");
             let key = (client, number);
@@ -254,7 +254,7 @@ fn check_end(
     node: &mut Node,
     book: &mut Book,
 ) -> Result<(), TestCaseError> {
-    // Whatever still waits times out, and what is left can be taken by one that is alive.
+    // All waiting requests time out, and the remaining values can be taken by a live client.
     node.pass(1_000_000_000);
     book.hear(kind, node.said())?;
     prop_assert!(book.waits.is_empty() && book.offers.is_empty());
@@ -275,7 +275,7 @@ fn check_end(
         let known = |value: &&u16| !book.unknown.contains(value);
         prop_assert!(book.received.iter().filter(known).all(|value| book.sent.contains_key(value)));
         if batches {
-            // Values of a batch are in before its answer is, and others may go between.
+            // Values of a batch are put before its answer is sent, and other values may come in between.
             let left: BTreeSet<u16> = left.iter().filter(known).copied().collect();
             prop_assert_eq!(left, undelivered.into_iter().collect::<BTreeSet<_>>());
         } else {

@@ -74,7 +74,7 @@ fn owners_in_a_circle_end_and_do_not_go_round_for_ever() {
     assert!(node.is_empty());
 }
 
-/// What a task of the inversion test does next.
+/// Next step of a task in the inversion test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Lock,
@@ -94,8 +94,8 @@ struct Task {
     ended_at: Option<u32>,
 }
 
-/// One processor runs the most urgent task that is ready, a unit of time each. Whether the low and the high
-/// task lock at the same node or at two does not matter to it.
+/// Runs the most urgent ready task of one processor, a unit of time each. The result must not depend on
+/// whether the low and the high task lock at the same node.
 fn run(inheritance: bool) -> [u32; 3] {
     let mut node = Node::new(&[resource("r", inheritance)]);
     let task = |client, base, starts_at, steps: &[Step]| Task {

@@ -1,4 +1,4 @@
-//! Hubs of all kinds, by hand.
+//! Hand-written tests of hubs of all kinds.
 
 mod batches;
 mod book;
@@ -12,7 +12,7 @@ use crate::{
     Client, Description, Fault, Hubs, Key, Kind, Limits, Nanos, Operation, Outcome, Output, Request, Taken,
 };
 
-/// A node with one hub, and what each of its clients was told.
+/// Node with one hub, and the answers sent to each of its clients.
 pub(super) struct Node {
     pub(super) hubs: Hubs,
     pub(super) now: Nanos,
@@ -67,7 +67,7 @@ impl Node {
         self.hear();
     }
 
-    /// What was said since the last call, without the tokens of offers.
+    /// Returns the answers since the last call, without the tokens of offers.
     pub(super) fn said(&mut self) -> Vec<(u64, u32, Outcome)> {
         self.told.drain(..).map(|(client, number, outcome)| (client.0, number, outcome)).collect()
     }

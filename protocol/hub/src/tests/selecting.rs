@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::{CLOSED, FOREVER, Node, PUT, hub, request, value};
 use crate::{Fault, Kind, Operation, Order, Outcome, Request, Select, SelectError, Taken};
 
-/// A client that selects over hub 0 of each of some nodes. Its request for node `n` has number 50 + `n`.
+/// Client that selects over hub 0 of several nodes. Its request for node `n` has number 50 + `n`.
 struct Selecting {
     client: u64,
     select: Select,
@@ -24,7 +24,7 @@ impl Selecting {
         Selecting { client, select: Select::new(&places).expect("each once"), orders: VecDeque::new() }
     }
 
-    /// Hears what the nodes said of it, and carries out at most one order: its node.
+    /// Handles the answers of the nodes, and carries out at most one order.
     fn step(&mut self, nodes: &mut [Node]) -> bool {
         let mut orders = Vec::new();
         for (arm, node) in nodes.iter_mut().enumerate() {
@@ -90,7 +90,7 @@ fn one_of_two_values_is_taken_and_the_other_stays_where_it_was() {
 fn both_sides_may_select_and_meet_at_one_port() {
     let mut nodes = two(Kind::Port, 0);
     let send = Operation::Put { value: b"x" };
-    // Each would send at one node and receive at the other, so that they match at both.
+    // Each sends at one node and receives at the other, so that they match at both.
     let one = Selecting::begin(1, &mut nodes, &[send, Operation::Get]);
     let other = Selecting::begin(2, &mut nodes, &[Operation::Get, send]);
     let mut selecting = [one, other];
@@ -107,7 +107,8 @@ fn claims_that_wait_for_each_other_are_resolved_at_the_lower_hub() {
     let send = Operation::Put { value: b"x" };
     let mut one = Selecting::begin(1, &mut nodes, &[send, Operation::Get]);
     let mut other = Selecting::begin(2, &mut nodes, &[Operation::Get, send]);
-    // Client 1 hears only the higher hub at first and claims there; client 2 only the lower one.
+    // Client 1 gets only the higher hub's offer at first and claims there; client 2 only that of the lower
+    // one.
     let mut orders = Vec::new();
     for (selecting, arm) in [(&mut one, 1), (&mut other, 0)] {
         let said = core::mem::take(&mut nodes[arm].told);
@@ -150,7 +151,7 @@ fn a_select_that_is_given_up_took_nothing_or_one() {
     let mut orders = Vec::new();
     selecting[0].select.give_up(&mut orders);
     selecting[0].orders.extend(orders);
-    // It becomes ready while the withdrawal is on its way.
+    // It becomes ready while the withdrawal is in transit.
     nodes[0].put(2, 1, b"");
     settle(&mut nodes, &mut selecting);
     assert_eq!((selecting[0].select.result(), selecting[0].select.is_over()), (None, true));
@@ -189,7 +190,7 @@ fn closed_hubs_end_a_select_unless_another_is_done() {
     settle(&mut nodes, &mut selecting);
     assert_eq!(selecting[0].select.result(), Some(&(0, Err(Fault::Closed))));
     assert!(nodes.iter().all(Node::is_empty));
-    // An offer has set the last value aside: others learn of the end when it is claimed.
+    // An offer has set the last value aside: other clients are notified of the end when it is claimed.
     nodes[1].put(3, 1, b"last");
     nodes[1].ask(1, Request { tentative: true, ..request(60, 0, Operation::Get) });
     nodes[1].ask(3, request(2, 0, Operation::Close));

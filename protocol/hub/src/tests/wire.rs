@@ -1,4 +1,4 @@
-//! The bytes of messages.
+//! Encoding of messages.
 
 use alloc::vec::Vec;
 

@@ -34,7 +34,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.consumer().config().receive_bound(message_bytes) + again + waking.max(failing)
     }
 
-    /// [`close`](Self::close), also that after a violation.
+    /// Bounds [`close`](Self::close), including a close after a violation.
     #[must_use]
     pub fn close_bound(&self) -> Steps {
         let ring = self.producer().config().close_bound();

@@ -109,7 +109,7 @@ pub struct ChannelEnd<S, C: CacheMaintenance = Coherent> {
     violation: Option<Violation>,
     /// Whether this end was closed.
     closed: bool,
-    /// How often slots had been returned when the peer was last told.
+    /// Number of slot returns when the peer was last notified.
     credit_stores: u64,
     /// Position of the sending ring when the last message was received. Slots sent since then are replies.
     sent_at_receive: u64,

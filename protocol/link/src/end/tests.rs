@@ -101,7 +101,7 @@ fn nothing_is_sent_after_an_end() {
 #[test]
 fn a_death_that_receiving_finds_ends_sending() {
     let (_a, mut b) = both(4);
-    // Another channel listened, so this end was not told.
+    // Another channel read the lifeline, so this end was not notified.
     b.signals_mut().report_peer_gone();
     assert_eq!(recv(&mut b), Err(EndError::PeerDied));
     assert_eq!(b.try_send(b"to nobody"), Err(EndError::PeerDied));

@@ -15,7 +15,7 @@ enum End {
     Died(Option<FarEnd>),
 }
 
-/// A link of a bounded number of messages each way, shared by its two sides.
+/// Link with a bounded number of messages in each direction, shared by its two sides.
 #[derive(Default)]
 struct Link {
     room: usize,
@@ -219,7 +219,7 @@ fn garbage_on_one_hop_ends_the_other_in_order() {
     assert_eq!(line.b.told(), Some(FarEnd::Broken));
 }
 
-/// What happens to a line, in any order.
+/// Event on a line, in any order.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Send(usize),
@@ -243,8 +243,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens, messages arrive in order without a gap, an end that was passed on is the true one,
-    /// and once an end is gone the route ends, with everything delivered that its peer could still take.
+    /// In every case messages arrive in order without a gap, an end that was propagated is the true one, and
+    /// once an end is gone the route ends, with everything delivered that its peer could still take.
     #[test]
     fn a_route_keeps_the_contract(room in 1..4_usize, events in events()) {
         let mut line = line(room);
@@ -283,7 +283,7 @@ proptest! {
             let bound = (2 * room + 1) as u64;
             prop_assert!(sent[0] - received[1] <= bound && sent[1] - received[0] <= bound);
         }
-        // What is left: everybody who lives receives until nothing changes.
+        // Afterwards every live party receives until nothing changes.
         let mut errors = [None; 2];
         for _ in 0..500 {
             line.step();

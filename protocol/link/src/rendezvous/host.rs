@@ -15,7 +15,7 @@ use super::{
 pub enum HostEvent {
     /// Nothing happened.
     Nothing,
-    /// A joiner was refused; the root keeps waiting for others.
+    /// A joiner was refused. The root keeps waiting for others.
     Refused(RendezvousError),
     /// A joiner claimed the node: prepare the window, then [`accept`](Host::accept).
     Claimed(Claim),

@@ -1,9 +1,9 @@
-//! How a node that the root did not boot joins its machine through the window itself.
+//! Rendezvous: how a node that the root did not boot joins its machine through the window itself.
 //!
-//! There is no socket and no process to watch: everything that the two sides say is in the window's first
-//! page, in blocks that one side alone writes. The root *offers* the window, a joiner *requests* it, the
-//! root *grants* one request, that joiner *claims* the window, and the root *answers*. From then on each side
-//! shows that it lives by a beat, and rings the other's doorbells by counting them up.
+//! There is no socket and no process to watch: the two sides communicate only through the window's first
+//! page, in blocks with a single writer each. The root *offers* the window, a joiner *requests* it, the root
+//! *grants* one request, that joiner *claims* the window, and the root *answers*. From then on each side
+//! shows that it is alive with a heartbeat, and rings the other's doorbells by incrementing counters.
 //!
 //! The byte format is specified in `docs/specs/rendezvous.md`. Sans-IO: the time, random numbers and the
 //! proof of the key are arguments.
@@ -26,30 +26,30 @@ use core::fmt;
 use tombolo_base::Isa;
 use tombolo_base::coherence::Caches;
 
-/// The version of the rendezvous: of the layout of the first page.
+/// Version of the rendezvous, that is, of the layout of the first page.
 pub const RENDEZVOUS_VERSION: u32 = 3;
 
-/// How much of the window it uses, from the start, in bytes.
+/// Size of the area used, from the start of the window, in bytes.
 pub const RENDEZVOUS_BYTES: usize = crate::layout::PAGE_BYTES;
 
-/// Most doorbells each way.
+/// Maximum number of doorbells in each direction.
 pub const MAX_BELLS: u16 = 64;
 
-/// Longest name of a machine or a node, in bytes.
+/// Maximum length of a machine's or node's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 32;
 
-/// A random number that is not zero: it names a session of the root or an attempt of a joiner.
+/// Nonzero random number that identifies a session of the root or an attempt of a joiner.
 pub type Nonce = core::num::NonZeroU64;
 
-/// How a sleeping side of the window is woken.
+/// Mechanism that wakes a sleeping side of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BellKind {
-    /// Both monitors look at counters in the window.
+    /// Both monitors poll counters in the window.
     Poll,
 }
 
 impl BellKind {
-    /// The name used in machine files and output.
+    /// Returns the name used in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,29 +64,29 @@ impl BellKind {
     }
 }
 
-/// What both sides must agree on.
+/// Terms that both sides must agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The fingerprint of the control protocol, which differs between releases.
+    /// Fingerprint of the control protocol, which differs between releases.
     pub release: u32,
-    /// The length of the window as this side maps it, in bytes.
+    /// Length of the window as this side maps it, in bytes.
     pub length_bytes: u64,
-    /// Doorbells each way, 2 to [`MAX_BELLS`]. The root decides; a joiner passes 0.
+    /// Number of doorbells in each direction, from 2 to [`MAX_BELLS`]. The root decides; a joiner passes 0.
     pub bells: u16,
-    /// How they work.
+    /// Mechanism of the doorbells.
     pub kind: BellKind,
-    /// How each side keeps its view of the window; `None` where it is coherent.
+    /// How each side keeps its view of the window consistent; `None` if the window is coherent.
     pub caches: Option<Caches>,
-    /// The instruction set of the node.
+    /// Instruction set of the node.
     pub isa: Isa,
 }
 
-/// A name of a machine or a node, padded with zeros.
+/// Name of a machine or a node, padded with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Name([u8; MAX_NAME_BYTES]);
 
 impl Name {
-    /// The name, cut to [`MAX_NAME_BYTES`].
+    /// Creates a name, truncated to [`MAX_NAME_BYTES`].
     #[must_use]
     pub fn new(name: &str) -> Self {
         let mut bytes = [0; MAX_NAME_BYTES];
@@ -95,7 +95,7 @@ impl Name {
         Name(bytes)
     }
 
-    /// The text up to the first zero, or up to the first character that a name cannot have.
+    /// Returns the text up to the first zero, or up to the first character that is invalid in a name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let is_good = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
@@ -126,7 +126,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Which side proves that it has the key.
+/// Side that proves that it has the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The root.
@@ -135,22 +135,24 @@ pub enum Role {
     Joiner,
 }
 
-/// The key that both sides have. It never enters the window: only proofs do.
+/// Key shared by both sides. It never enters the window; only proofs do.
 pub trait Secret {
-    /// A digest of the key, the role, the two nonces and `said`, which cannot be computed without the key.
+    /// Computes a digest of the key, the role, the two nonces and `said`. It cannot be forged without the
+    /// key.
     fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4];
 }
 
-/// Why the two sides do not come together. Each side finds the same difference and reports it as its own.
+/// Reason why a rendezvous fails. Both sides detect the same difference, and each reports it as its own
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum RendezvousError {
-    /// The memory is something else.
+    /// The memory is not a window of a machine.
     #[error(
         "the memory is not a window of a Tombolo machine (its offer begins with {found:#018x}); check its address"
     )]
     NotTombolo { found: u64 },
-    /// The two processors or the bus between them order bytes differently.
+    /// The two processors, or the bus between them, use different byte orders.
     #[error(
         "the window swaps bytes: a word of the other side reads {found:#018x}; configure the bridge to keep them"
     )]
@@ -165,7 +167,7 @@ pub enum RendezvousError {
         "the other side speaks control protocol {theirs:08x}, this one {ours:08x}; install one release on both"
     )]
     Release { ours: u32, theirs: u32 },
-    /// One side maps another length.
+    /// The two sides map different lengths.
     #[error(
         "the other side maps {theirs} bytes of the window, this one {ours}; give both the same `window_mib`"
     )]
@@ -175,45 +177,45 @@ pub enum RendezvousError {
         "the two sides expect different doorbells (codes {ours} and {theirs}); give both the same `doorbell`"
     )]
     Bells { ours: u8, theirs: u8 },
-    /// What the window is said to promise differs.
+    /// The declared coherence of the window differs.
     #[error(
         "the two sides say different things about coherence ({ours} here, {theirs} there); give both the same \
          `coherence`, `cache_seed` and `evict_one_in`"
     )]
     Coherence { ours: SaidCoherence, theirs: SaidCoherence },
-    /// The node has another instruction set.
+    /// The instruction set of the node differs.
     #[error(
         "the two sides name different instruction sets for the node ({} here, {} there); correct `isa` in the machine file",
         IsaName(*ours), IsaName(*theirs)
     )]
     Isa { ours: u8, theirs: u8 },
-    /// The joiner wanted the window of another node.
+    /// The joiner wanted another node's window.
     #[error("the window belongs to node '{}', not to '{}'", offered.as_str(), wanted.as_str())]
     Node { offered: Name, wanted: Name },
     /// The keys differ.
     #[error("the other side has another key; copy the key file of the machine file to the node")]
     Key,
-    /// Another joiner has the node.
+    /// Another joiner holds the node.
     #[error("another `tombolo join` has this node and is alive; stop it first, or use another window")]
     Taken,
-    /// The window loses or changes what one side writes.
+    /// The window loses or corrupts words that one side writes.
     #[error(
         "the window is unsound: {lost} of {TRIAL_WORDS} words that one side wrote read otherwise on the other; see \
          `tombolo litmus`, or join all the same with `tombolo join --force`"
     )]
     Unsound { lost: u8 },
-    /// The window changes the claim.
+    /// The window corrupts the claim.
     #[error(
         "the window is unsound: what the joiner wrote of itself reads otherwise on the root's side, however often it is \
          written; see `tombolo litmus`"
     )]
     Torn,
-    /// The root refused for a reason that this side does not know.
+    /// The root refused for a reason unknown to this side.
     #[error("the root refused, with code {code}")]
     Refused { code: u64 },
 }
 
-/// An instruction set by its code.
+/// Displays an instruction set by its code.
 struct IsaName(u8);
 
 impl fmt::Display for IsaName {
@@ -227,14 +229,14 @@ impl fmt::Display for IsaName {
 
 const ACCEPTED: u64 = 1;
 
-/// The verdict on a window that does not keep what is written; in the bits above, how many words it lost.
+/// Verdict on a window that does not retain what is written. The upper bits hold the number of lost words.
 const UNSOUND: u64 = 13;
 
-/// What a joiner writes in the place of the number of words that the window lost when it does not mind.
+/// Written by a forced joiner in place of the number of words that the window lost.
 const FORCED: u8 = 255;
 
 impl RendezvousError {
-    /// What the root writes as its answer.
+    /// Returns the code that the root writes as its answer.
     const fn code(&self) -> u64 {
         match self {
             RendezvousError::NotTombolo { .. } => 2,
@@ -265,16 +267,16 @@ impl RendezvousError {
     }
 }
 
-/// How the other side was lost: the evidence of its death.
+/// Evidence of the loss of the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// It said that it ends.
+    /// It announced that it ends.
     Left,
-    /// Another instance of it has taken its place.
+    /// Another instance has taken its place.
     Replaced,
-    /// Its beat has stopped for that long.
+    /// Its heartbeat stopped.
     Silent {
-        /// Since the last beat.
+        /// Time since the last heartbeat, in nanoseconds.
         for_ns: u64,
     },
 }
@@ -291,12 +293,12 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Watches the beat of the other side.
+/// Monitors the heartbeat of the other side.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     beat: u64,
     since_ns: u64,
-    /// It has changed since the watch began.
+    /// Whether the heartbeat has changed since the watch began.
     is_alive: bool,
 }
 
@@ -305,7 +307,7 @@ impl Watch {
         Watch { beat, since_ns: now_ns, is_alive: false }
     }
 
-    /// For how long it has not changed.
+    /// Returns how long the heartbeat has not changed, in nanoseconds.
     fn silence_ns(&mut self, beat: u64, now_ns: u64) -> u64 {
         if beat != self.beat {
             *self = Watch { beat, since_ns: now_ns, is_alive: true };
@@ -314,7 +316,7 @@ impl Watch {
     }
 }
 
-/// What a side says of the coherence of a window.
+/// Coherence of a window as declared by one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SaidCoherence {
     code: u8,
@@ -356,7 +358,7 @@ impl fmt::Display for SaidCoherence {
     }
 }
 
-/// The terms that the other side wrote, without those that it could not know.
+/// Terms as written by the other side, without those that it could not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Said {
     release: u32,
@@ -377,7 +379,7 @@ impl Said {
         }
     }
 
-    /// The first difference.
+    /// Reports the first difference.
     fn compare(&self, theirs: &Said) -> Result<(), RendezvousError> {
         if self.release != theirs.release {
             return Err(RendezvousError::Release { ours: self.release, theirs: theirs.release });

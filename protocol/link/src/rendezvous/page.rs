@@ -1,6 +1,6 @@
-//! The words of the first page that the rendezvous uses, and access to them.
+//! Layout of the first page's words that the rendezvous uses, and access to them.
 //!
-//! Words are of 8 bytes, little-endian; numbers are indices from the start of the window.
+//! Words are 8 bytes long and little-endian. Numbers are word indices from the start of the window.
 
 use tombolo_base::hash::fnv1a;
 use tombolo_base::sync::Ordering;
@@ -12,7 +12,7 @@ pub(super) const OFFER_MAGIC: u64 = u64::from_le_bytes(*b"TMBLHOST");
 pub(super) const CLAIM_MAGIC: u64 = u64::from_le_bytes(*b"TMBLJOIN");
 pub(super) const ORDER: u64 = 0x0102_0304_0506_0708;
 
-/// Written by the root: what it offers, and its answer to a claim.
+/// Block of the root: its offer, and its answer to a claim.
 pub(super) mod offer {
     pub(crate) const MAGIC: usize = 64;
     pub(crate) const ORDER: usize = 65;
@@ -22,9 +22,9 @@ pub(super) mod offer {
     /// Node in bits 0 to 15, bells in 16 to 31, kind of bells in 32 to 39, coherence in 40 to 47, instruction
     /// set in 48 to 55.
     pub(crate) const SHAPE: usize = 69;
-    /// The attempt that may write the claim; 0 while none may.
+    /// Attempt that may write the claim; 0 while there is none.
     pub(crate) const GRANTED: usize = 70;
-    /// What emulated caches evict, and how often.
+    /// Seed and frequency of evictions of emulated caches.
     pub(crate) const CACHE_SEED: usize = 71;
     pub(crate) const EVICT_ONE_IN: usize = 75;
     pub(crate) const ANSWERED: usize = 72;
@@ -36,38 +36,37 @@ pub(super) mod offer {
     pub(crate) const TRIAL: usize = 328;
 }
 
-/// Written by the joiner: its claim, once the root has granted its attempt.
+/// Block of the joiner: its claim, written once the root has granted its attempt.
 pub(super) mod claim {
     pub(crate) const MAGIC: usize = 128;
-    // Order, versions and length follow, and after the session the shape, all as in the offer. In bits 56 to
-    // 63 of the shape is how many words of the root's trial were lost.
+    // Byte order, version and length follow, then the session and the shape, all as in the offer. Bits 56 to
+    // 63 of the shape hold the number of words lost in the root's trial.
     pub(crate) const SESSION: usize = 132;
     pub(crate) const SHAPE: usize = 133;
     pub(crate) const TRIAL: usize = 456;
-    /// Which kernel it runs under.
+    /// Kernel that the joiner runs under.
     pub(crate) const KERNEL: usize = 134;
-    /// Where the window begins in the file that programs of the node map.
+    /// Offset of the window in the file that programs of the node map.
     pub(crate) const BASE: usize = 135;
     pub(crate) const PROOF: usize = 136;
     pub(crate) const ATTEMPT: usize = 140;
     pub(crate) const CACHE_SEED: usize = 141;
     pub(crate) const EVICT_ONE_IN: usize = 142;
     pub(crate) const SEAL: usize = 143;
-    /// The words that the proof covers, in its order.
+    /// Words covered by the proof, in the order of the digest.
     pub(crate) const SAID: [usize; 10] =
         [MAGIC, 129, 130, 131, SESSION, SHAPE, KERNEL, BASE, CACHE_SEED, EVICT_ONE_IN];
-    // Where some of them are there.
+    // Indices of some of them in that list.
     pub(crate) const SAID_SESSION: usize = 4;
     pub(crate) const SAID_SHAPE: usize = 5;
     pub(crate) const SAID_KERNEL: usize = 6;
     pub(crate) const SAID_BASE: usize = 7;
 }
 
-/// Written by every joiner, in one store: the attempt that it asks to be granted, xor the session.
+/// Word written by every joiner with a single store: the attempt to be granted, xor the session.
 pub(super) const REQUEST: usize = 144;
 
-/// The pulse of a side: its beat, its doorbells, its state and its identity; then a counter for each
-/// doorbell.
+/// Pulse of a side: its heartbeat, doorbells, state and identity, followed by a counter for each doorbell.
 pub(super) mod pulse {
     pub(crate) const HOST: usize = 256;
     pub(crate) const JOINER: usize = 384;
@@ -100,7 +99,7 @@ pub(super) fn nonce<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize) 
     Nonce::new(read(window, word))
 }
 
-/// By which a claim that one joiner wrote is told from one with words of two.
+/// Computes the seal that distinguishes a claim of one joiner from one with words of two.
 pub(super) fn seal(attempt: Nonce, said: &[u64; claim::SAID.len()], proof: &[u64; 4]) -> u64 {
     let mut bytes = [0; 8 * (1 + claim::SAID.len() + 4)];
     let words = [attempt.get()].into_iter().chain(*said).chain(*proof);
@@ -116,10 +115,10 @@ pub(super) const fn shape(said: &Said) -> u64 {
     (said.kind as u64) << 32 | (said.coherence.code as u64) << 40 | (said.isa as u64) << 48
 }
 
-/// Reads the terms of the other side, whose block begins at `magic`, with what emulated caches do in the
+/// Reads the terms of the other side. Its block begins at `magic`; the behavior of emulated caches is in the
 /// words `evictions`.
 ///
-/// Positions of magic, order and version are the same in every version.
+/// Magic, byte order and version have the same positions in every version.
 pub(super) fn said<C: CacheMaintenance>(
     window: &SharedMemory<C>,
     magic: usize,

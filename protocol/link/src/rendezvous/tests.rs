@@ -9,7 +9,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 const SILENCE_NS: u64 = 1_000 * MS;
-/// Holds what the two sides tell each other; an interpreter takes seconds to clear a long one.
+/// Large enough for the rendezvous; an interpreter takes seconds to clear a long window.
 const WINDOW_BYTES: usize = if cfg!(miri) { 1 << 12 } else { 1 << 16 };
 
 struct Key(u64);
@@ -45,7 +45,7 @@ fn joiner<C: CacheMaintenance>(window: &SharedMemory<C>, attempt: u64) -> Joiner
     Joiner::new(window, Terms { bells: 0, ..terms() }, None, nonce(attempt), (42, 8192), SILENCE_NS)
 }
 
-/// Lets the joiner see that the root lives, ask for its turn and get it, and polls it.
+/// Lets the joiner see that the root is alive, request its turn and get it, and polls the joiner.
 fn step(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64, key: u64) -> JoinEvent {
     joiner.poll(window, now, &Key(key));
     host.beat(window);
@@ -182,7 +182,7 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
     assert_eq!(step(&window, &mut host, &mut second, 0, 1), waits);
     first.beat(&window);
     assert_eq!(step(&window, &mut host, &mut second, 0, 1), JoinEvent::Failed(RendezvousError::Taken));
-    // The first one dies; a third one waits until the root has found that out.
+    // The first one dies; a third one waits until the root has detected that.
     let mut third = joiner(&window, 13);
     host.poll(&window, MS, &Key(1));
     assert_eq!(step(&window, &mut host, &mut third, 2 * MS, 1), waits);
@@ -250,8 +250,8 @@ fn a_request_of_an_earlier_session_is_not_granted() {
     join(&window, &mut host, &mut joiner(&window, 12), 0);
 }
 
-/// A joiner is stopped within its claim until its turn is over, and goes on within the claim of the next, or
-/// after it: whichever stores are in the window, the next joiner gets the node, and no one is refused.
+/// A joiner is stopped during its claim until its grant expires, and resumes during or after the claim of the
+/// next. For every interleaving of stores the next joiner gets the node, and none is refused.
 #[test]
 fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
     let stores = |joiner: &Joiner| joiner.claim_stores(nonce(5), 0, &Key(1)).collect::<std::vec::Vec<_>>();
@@ -275,7 +275,7 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
             assert_eq!(window.load_le(70, Ordering::Relaxed), 11);
             write(&late_stores[..stopped]);
             next.poll(&window, MS, &Key(1));
-            // The turn of the late one ends.
+            // The grant of the late joiner expires.
             let now = 1_001 * MS;
             host.beat(&window);
             host.poll(&window, now, &Key(1));
@@ -287,7 +287,7 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
             write(&next_stores[cut..]);
             let mut event = host.poll(&window, now, &Key(1));
             if event == HostEvent::Nothing {
-                // It finds that it is not answered, and writes its claim again.
+                // It detects that it is not answered, and rewrites its claim.
                 next.poll(&window, now, &Key(1));
                 event = host.poll(&window, now, &Key(1));
             }
@@ -337,7 +337,7 @@ fn a_claim_that_was_overwritten_is_made_again() {
     assert!(matches!(host.poll(&window, now, &Key(1)), HostEvent::Claimed(_)));
 }
 
-/// Each side has a cache of its own, and sees only what the other writes back.
+/// Each side has a cache of its own, and sees only stores that the other side wrote back.
 #[test]
 fn two_sides_come_together_in_memory_that_is_not_coherent() {
     let rates: &[u32] = if cfg!(miri) { &[4] } else { &[0, 1, 4] };
@@ -444,7 +444,7 @@ fn the_first_page_is_golden() {
         [magic, order, 0x7_0000_0003, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
     );
     assert_eq!([70, 71, 75, 141, 142, 144].map(word), [0x3344, 0, 0, 0, 0, 0x3344 ^ 0x1122]);
-    // FNV-1a of the attempt, the words that are said in their order, and the proof.
+    // FNV-1a of the attempt, the words of the claim in their order, and the proof.
     let sealed: std::vec::Vec<u8> =
         [140, 128, 129, 130, 131, 132, 133, 134, 135, 141, 142, 136, 137, 138, 139]
             .into_iter()
@@ -460,8 +460,8 @@ fn the_first_page_is_golden() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two joiners and the root take turns as they like, and time jumps: one gets the node, and the other is
-    /// told so.
+    /// Two joiners and the root take turns in any order, and time jumps: one joiner gets the node, and the
+    /// other is notified.
     #[test]
     fn of_two_joiners_one_gets_the_node(
         turns in proptest::collection::vec((0_u8..3, prop_oneof![8 => Just(5_u64), 1 => Just(150), 1 => Just(1_100)]), 0..60),
@@ -482,7 +482,7 @@ proptest! {
                         is_accepted = true;
                     }
                     HostEvent::Nothing => {}
-                    // Time jumps by more than its limit of silence.
+                    // Time jumps beyond its silence limit.
                     HostEvent::Lost(_) if is_accepted => break,
                     event => prop_assert!(false, "{event:?}"),
                 },
@@ -507,7 +507,7 @@ proptest! {
         }
     }
 
-    /// Whatever the page holds, both sides only ever fail or wait, and only a proof lets a joiner in.
+    /// Whatever the page holds, both sides only fail or wait, and only a proof admits a joiner.
     #[test]
     fn scribbles_let_no_one_in(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
         let window = SharedMemory::zeroed(WINDOW_BYTES);

@@ -1,36 +1,36 @@
-//! A trial of the window: words that one side writes and the other reads, before either relies on it.
+//! Trial of the window: words that one side writes and the other reads, before either relies on it.
 //!
-//! A window that loses or changes stores now and then would otherwise be found by what it does to programs.
-//! The trial is short: it finds what is wrong often or always, and `tombolo litmus` what is wrong rarely.
+//! Without it, a window that occasionally loses or corrupts stores would show only as failures of programs.
+//! The trial is short: it detects frequent faults, and `tombolo litmus` detects rare ones.
 
 use tombolo_base::{CacheMaintenance, SharedMemory};
 
 use super::Nonce;
 use super::page::read;
 
-/// Words of the trial of each side.
+/// Number of words in the trial of each side.
 pub const TRIAL_WORDS: usize = 48;
 
-/// What a word of a trial is, by the session or attempt. Each byte of it changes with that.
+/// Returns the value of a trial word for a session or attempt. Every byte depends on that number.
 const fn word(of: Nonce, index: usize) -> u64 {
     of.get().wrapping_add(index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The stores that write the trial whose first word is at `first`.
+/// Returns the stores that write a trial whose first word is at `first`.
 pub(super) fn stores(first: usize, of: Nonce) -> impl Iterator<Item = (usize, u64)> {
     (0..TRIAL_WORDS).map(move |index| (first + index, word(of, index)))
 }
 
-/// What became of the other side's trial.
+/// Result of reading the other side's trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Read {
-    /// How many words are not as it wrote them.
+    /// Number of words that differ from what the other side wrote.
     pub(super) lost: u8,
-    /// Of these, those that one of `others` wrote.
+    /// Number of those that one of `others` wrote.
     pub(super) of_others: u8,
 }
 
-/// Reads the trial of `of`; `others` are attempts that may have written over it.
+/// Reads the trial of `of`. `others` are attempts that may have overwritten it.
 pub(super) fn read_words<C: CacheMaintenance>(
     window: &SharedMemory<C>,
     first: usize,

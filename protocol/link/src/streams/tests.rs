@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Takes what one side has for the link to the other, in pieces of this size.
+/// Carries the bytes that one side has for the link to the other, in pieces of this size.
 fn carry(from: &mut Streams, to: &mut Streams, piece_bytes: usize) -> Result<(), StreamsError> {
     let bytes = from.outgoing().to_vec();
     from.sent(bytes.len());
@@ -109,7 +109,7 @@ fn an_end_that_never_came_to_be_ends_the_far_one() {
     a.end(1);
     settle(&mut a, &mut b);
     assert_eq!((a.count(), b.count()), (0, 0));
-    // And the other way round: it has ended before this side opens it.
+    // The other order: it has ended before this side opens it.
     b.end(2);
     settle(&mut a, &mut b);
     a.open(2);
@@ -179,12 +179,12 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever two sides do, neither takes the other for broken, bytes arrive in order and once, no more
-    /// than the window waits, and in the end nothing is left.
+    /// For any actions of the two sides, neither considers the other broken, bytes arrive in order and once,
+    /// no more than the window waits, and in the end no state is left.
     #[test]
     fn two_sides_agree(steps in prop::collection::vec(step(), 0..120)) {
         let mut sides = [Streams::new(), Streams::new()];
-        // By sending side and stream: what was sent, and how much of it was taken there.
+        // By sending side and stream: bytes sent, and how many of them were taken by the receiver.
         let mut sent = [[0_u32; 3]; 2];
         let mut taken = [[0_u32; 3]; 2];
         let mut ended = [[false; 3]; 2];
@@ -250,7 +250,7 @@ proptest! {
         prop_assert_eq!((a.count(), b.count(), a.unanswered, b.unanswered), (0, 0, 0, 0));
     }
 
-    /// No bytes make a side panic or keep more than it promised room for.
+    /// No input makes a side panic or keep more than its window.
     #[test]
     fn any_bytes_are_refused_or_bounded(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
         let mut side = Streams::new();

@@ -1,4 +1,4 @@
-//! Caches that make mistakes: for tests of what works in memory that is not coherent, which must notice them.
+//! Faulty caches, which tests of code for incoherent memory must detect.
 //!
 //! Also used by `protocol/onesided` and `models/rcce`.
 
@@ -9,31 +9,31 @@ use tombolo_base::coherence::{EmulatedCache, Evictions, Flushed};
 use tombolo_base::sync::AtomicU64;
 use tombolo_base::{CacheMaintenance, SharedMemory};
 
-/// What a mutant does with a kind of operation.
+/// Fault of a mutant in one kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutation {
-    /// Nothing: the cache is right.
+    /// No fault: the cache is correct.
     None,
     /// Stores stay in the cache.
     NoWriteBack,
-    /// Loads find what the cache holds.
+    /// Loads return stale contents of the cache.
     NoInvalidate,
-    /// Every other write-back takes place some operations later, after others that follow it.
+    /// Every other write-back is delayed by some operations, and happens after later ones.
     LateWriteBack,
 }
 
-/// After how many operations of the cache a late write-back takes place.
+/// Number of cache operations by which a late write-back is delayed.
 const LATE_BY: u64 = 6;
 
 #[derive(Default, Debug)]
 struct Late {
-    /// Operations so far.
+    /// Number of operations so far.
     operations: u64,
-    /// At which operation the write-back of which words is due.
+    /// Pending write-backs: the operation at which each is due, and its words.
     pending: Vec<(u64, Range<usize>)>,
 }
 
-/// The operations of a cache, some of them wrong.
+/// Operations of a cache, some of them faulty.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
     inner: Flushed,
@@ -43,7 +43,7 @@ pub(crate) struct Mutant {
 }
 
 impl Mutant {
-    /// A view of `memory` by such a cache.
+    /// Creates a view of `memory` through such a cache.
     pub(crate) fn view(
         memory: &SharedMemory,
         evictions: Evictions,

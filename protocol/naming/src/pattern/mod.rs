@@ -1,13 +1,13 @@
 //! Regular expressions and globs in bounded time.
 //!
-//! A pattern compiles to a program for a machine without backtracking: every live instruction examines each
-//! character of the text once, so matching takes at most (length of the program) × (length of the text)
+//! A pattern is compiled to a program for a machine without backtracking: every live instruction examines
+//! each character of the text once, so matching takes at most (length of the program) × (length of the text)
 //! steps. The steps are counted, and the caller limits them.
 //!
-//! Supported are characters, `.`, `[a-z]`, `[^a-z]`, `\d \w \s` and their complements, `\` before any other
-//! character, `^`, `$`, `|`, `(…)`, `(?:…)`, `*`, `+`, `?` and `{m}`, `{m,}`, `{m,n}`. Lazy and possessive
-//! repetition makes no difference, because a pattern only tells whether it matches. References to groups
-//! and lookaround are not supported: they cannot be matched in bounded time.
+//! The syntax consists of characters, `.`, `[a-z]`, `[^a-z]`, `\d \w \s` and their complements, `\` before
+//! any other character, `^`, `$`, `|`, `(…)`, `(?:…)`, `*`, `+`, `?` and `{m}`, `{m,}`, `{m,n}`. Lazy and
+//! possessive repetition make no difference, because a pattern only determines whether a text matches.
+//! Backreferences and lookaround are not supported: they cannot be matched in bounded time.
 
 mod parse;
 mod run;
@@ -17,23 +17,23 @@ use alloc::vec::Vec;
 
 pub use run::Exhausted;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
-/// The longest program, in instructions.
+/// Maximum length of a program, in instructions.
 pub const MAX_PROGRAM: usize = 4096;
 
-/// An error in a pattern, and its position.
+/// Error in a pattern, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {offset}: {why}")]
 pub struct PatternError {
-    /// The offset in bytes.
+    /// Offset in bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub why: String,
 }
 
-/// The characters that an instruction accepts.
+/// Set of characters that an instruction accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Class {
     /// Inclusive ranges, in order and disjoint.
@@ -61,28 +61,28 @@ impl Class {
     }
 }
 
-/// An instruction of a program.
+/// Instruction of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Instruction {
-    /// Accept this character.
+    /// Accepts this character.
     Char(char),
-    /// Accept any character but a newline.
+    /// Accepts any character but a newline.
     Any,
-    /// Accept a character of this class.
+    /// Accepts a character of this class.
     Class(Class),
-    /// Continue only at the start of the text.
+    /// Continues only at the start of the text.
     Start,
-    /// Continue only at the end of the text.
+    /// Continues only at the end of the text.
     End,
-    /// Continue at both instructions.
+    /// Continues at both instructions.
     Split(usize, usize),
-    /// Continue at this instruction.
+    /// Continues at this instruction.
     Jump(usize),
-    /// Report a match.
+    /// Reports a match.
     Match,
 }
 
-/// A regular expression or glob, compiled to be matched.
+/// Compiled regular expression or glob.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     program: Vec<Instruction>,
@@ -92,18 +92,18 @@ impl Pattern {
     /// Compiles a regular expression, which matches anywhere in a text unless anchored by `^` and `$`.
     ///
     /// # Errors
-    /// The position and kind of error; also when it is longer than [`MAX_PATTERN_BYTES`] or its program
-    /// than [`MAX_PROGRAM`].
+    /// Position and kind of the error, including a pattern longer than [`MAX_PATTERN_BYTES`] or a program
+    /// longer than [`MAX_PROGRAM`].
     pub fn regex(text: &str) -> Result<Pattern, PatternError> {
         bounded(text)?;
         Ok(Pattern { program: parse::compile(text)? })
     }
 
-    /// Compiles a glob, which matches whole texts: `*` stands for any text, `?` for any character, others
-    /// for themselves.
+    /// Compiles a glob, which matches whole texts: `*` stands for any text, `?` for any character, and other
+    /// characters for themselves.
     ///
     /// # Errors
-    /// It is longer than [`MAX_PATTERN_BYTES`].
+    /// The glob is longer than [`MAX_PATTERN_BYTES`].
     pub fn glob(text: &str) -> Result<Pattern, PatternError> {
         bounded(text)?;
         let mut program = Vec::from([Instruction::Start]);
@@ -123,7 +123,7 @@ impl Pattern {
         Ok(Pattern { program })
     }
 
-    /// Whether it matches `text`. Decrements `steps` for each step.
+    /// Whether the pattern matches `text`. Decrements `steps` for each step.
     ///
     /// # Errors
     /// [`Exhausted`] when no steps are left.

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use super::{Class, Instruction, MAX_PROGRAM, PatternError};
 
-/// Groups within groups.
+/// Maximum nesting depth of groups.
 const MAX_DEPTH: usize = 64;
 
-/// The syntax tree of a regular expression.
+/// Syntax tree of a regular expression.
 #[derive(Clone)]
 enum Node {
     Empty,
@@ -82,7 +82,7 @@ fn emit_repeat(
     most: Option<u32>,
     program: &mut Vec<Instruction>,
 ) -> Result<(), TooLong> {
-    // Repeating nothing gives nothing, and need not be emitted a million times.
+    // Repeating an empty node is a no-op, and need not be emitted a million times.
     if matches!(node, Node::Empty) {
         return Ok(());
     }
@@ -173,7 +173,7 @@ impl Parser<'_> {
                 _ => return Ok(node),
             };
             self.offset += 1;
-            // Laziness does not change whether it matches.
+            // Laziness does not change whether a text matches.
             self.take('?');
             layers += 1;
             if layers > MAX_DEPTH {
@@ -183,7 +183,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{m}`, `{m,}` or `{m,n}`, up to its closing brace.
+    /// Parses `{m}`, `{m,}` or `{m,n}`, up to the closing brace.
     fn counts(&mut self) -> Result<(u32, Option<u32>), PatternError> {
         let start = self.offset;
         self.offset += 1;
@@ -257,13 +257,13 @@ impl Parser<'_> {
         Ok(Instruction::Char(self.escaped(character)?))
     }
 
-    /// The meaning of a character after a backslash.
+    /// Returns the meaning of a character after a backslash.
     fn escaped(&self, character: char) -> Result<char, PatternError> {
         match character {
             'n' => Ok('\n'),
             't' => Ok('\t'),
             'r' => Ok('\r'),
-            // Reserved for later, and often meaningful in other dialects.
+            // Reserved for later use, and often meaningful in other dialects.
             _ if character.is_ascii_alphanumeric() => {
                 Err(self.wrong(&alloc::format!("unsupported escape '\\{character}'")))
             }
@@ -301,7 +301,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The end of a range that starts with `from`; `from` if it is not a range.
+    /// Returns the end of a range that starts with `from`, or `from` if it is not a range.
     fn range_end(&mut self, from: char) -> Result<char, PatternError> {
         let mut ahead = self.text[self.offset..].chars();
         if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {

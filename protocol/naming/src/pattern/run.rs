@@ -1,19 +1,19 @@
-//! Runs a program over a text: all its threads at once, one character at a time.
+//! Runs a program over a text: all threads at once, one character at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Instruction;
 
-/// Matching exceeded its limit of steps.
+/// Error of a match that exceeded its limit of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("matching takes too many steps")]
 pub struct Exhausted;
 
-/// The live threads: each instruction at most once.
+/// Set of live threads; each instruction occurs at most once.
 struct Threads {
     order: Vec<usize>,
-    /// The round in which each instruction was last added.
+    /// Round in which each instruction was last added.
     added: Vec<u32>,
     round: u32,
 }
@@ -29,7 +29,7 @@ impl Threads {
     }
 }
 
-/// A position in a text.
+/// Position in a text.
 #[derive(Clone, Copy)]
 struct TextPosition {
     at_start: bool,
@@ -37,7 +37,7 @@ struct TextPosition {
 }
 
 pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
-    // Clearing the thread list is work too.
+    // Clearing the thread list counts as work too.
     *steps = steps.checked_sub(program.len() as u64 / 16).ok_or(Exhausted)?;
     let (mut now, mut next) = (Threads::new(program.len()), Threads::new(program.len()));
     let mut stack = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Resul
     }
 }
 
-/// Adds a thread, and all that follow without accepting a character; returns whether one is a match.
+/// Adds a thread and all threads reachable without accepting a character. Returns whether one is a match.
 fn follow(
     program: &[Instruction],
     start: usize,

@@ -88,7 +88,7 @@ fn a_glob_matches_whole_names() {
     assert!(!glob("svc/*", "xsvc/a") && !glob("a?c", "ac") && !glob("a.c", "abc") && !glob("", "a"));
 }
 
-/// Patterns that both this crate and the `regex` crate support.
+/// Generates patterns that both this crate and the `regex` crate support.
 fn pattern() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         "[abc]",

@@ -1,5 +1,5 @@
-//! Barriers at which a number of parties meet repeatedly. A party that dies or leaves breaks the barrier
-//! for the others.
+//! Barriers at which a number of parties meet repeatedly. A party that dies or leaves breaks the barrier for
+//! the others.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -15,21 +15,21 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A barrier, which exists while a party has a place at it.
+/// Barrier. It exists while any party has a place at it.
 #[derive(Debug)]
 pub(super) struct Barrier {
     name: String,
     parties: u32,
-    /// The places, each with the request that waits at it.
+    /// Places, each with the request that waits there.
     members: BTreeMap<u64, Option<WaitKey>>,
     /// Whether all parties have joined.
     complete: bool,
     meetings: u64,
-    /// The domain that broke it, and whether by dying.
+    /// Domain that broke the barrier, and whether it did so by dying.
     broken: Option<(DomainId, bool)>,
 }
 
-/// A session's place at a barrier.
+/// Place of a session at a barrier.
 #[derive(Debug)]
 pub(super) struct BarrierPlace {
     session: Session,
@@ -88,7 +88,7 @@ impl Naming {
         Ok(Answer::Joined { place })
     }
 
-    /// The barrier at which a session has a place.
+    /// Returns the barrier at which a session has a place.
     fn barrier_of(&mut self, session: Session, place: u64) -> Result<&mut Barrier, NameFault> {
         let not_held = || NameFault::NotHeld { name: alloc::format!("barrier place {place}") };
         let id = self.places.get(&place).filter(|held| held.session == session).ok_or_else(not_held)?.barrier;
@@ -138,8 +138,8 @@ impl Naming {
         Ok(Answer::Done)
     }
 
-    /// A party has left or died. While others may still join, one that left is simply removed; otherwise
-    /// the barrier breaks.
+    /// Handles a party that left or died. While others may still join, a party that left is simply removed;
+    /// otherwise the barrier breaks.
     pub(super) fn party_gone(&mut self, place: u64, domain: DomainId, died: bool) {
         let Some(BarrierPlace { session, barrier: id }) = self.places.remove(&place) else { return };
         if let Some(state) = self.sessions.get_mut(&session) {
@@ -167,7 +167,7 @@ impl Naming {
         }
     }
 
-    /// The place remains, but no longer waits.
+    /// Keeps the place, but ends its wait.
     pub(super) fn stop_meeting(&mut self, place: u64) {
         let id = self.places.get(&place).map(|held| held.barrier);
         if let Some(barrier) = id.and_then(|id| self.barriers.get_mut(&id))
@@ -177,7 +177,7 @@ impl Naming {
         }
     }
 
-    /// Why the wait of a party failed.
+    /// Returns the reason why the wait of a party failed.
     pub(super) fn not_met(&self, place: u64) -> NameFault {
         let id = self.places.get(&place).map(|held| held.barrier);
         match id.and_then(|id| self.barriers.get(&id)) {

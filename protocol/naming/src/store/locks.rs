@@ -1,4 +1,4 @@
-//! Locks, granted in order of request; each holder gets a fencing token larger than all before.
+//! Locks, granted in order of request. Each holder gets a fencing token larger than all earlier ones.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A lock that is held. Free locks are not stored.
+/// Lock that is held. Free locks are not stored.
 #[derive(Debug)]
 pub(super) struct Lock {
     holder: WaitKey,
@@ -61,7 +61,7 @@ impl Naming {
         }
     }
 
-    /// Whether the lock is held with that token.
+    /// Whether the lock is held with this token.
     pub(super) fn is_held(&self, name: &str, token: u64) -> bool {
         self.locks.get(name).is_some_and(|lock| lock.token == token)
     }
@@ -101,7 +101,7 @@ impl Naming {
         }
     }
 
-    /// The fault of a request that did not get a lock.
+    /// Returns the fault of a request that did not get a lock.
     pub(super) fn locked(&self, name: String) -> NameFault {
         let holder = self.locks.get(&name).and_then(|lock| self.domain_of(lock.holder.0));
         match holder {

@@ -1,4 +1,4 @@
-//! The state machine of one scope.
+//! State machine of one scope.
 
 mod barriers;
 mod locks;
@@ -27,17 +27,17 @@ use semaphores::{Permit, Semaphore};
 use waits::{Index, Wait, WaitFor};
 use watches::Watch;
 
-/// A point in time, in nanoseconds from an arbitrary origin.
+/// Point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// A client's connection, whose end is known by evidence.
+/// Connection of a client, whose end is known by evidence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Session(pub u64);
 
-/// A pending request of a session.
+/// Key of a pending request of a session.
 type WaitKey = (Session, u32);
 
-/// What a session holds in this scope.
+/// Resources that a session holds in this scope.
 #[derive(Debug)]
 struct SessionState {
     domain: DomainId,
@@ -47,7 +47,7 @@ struct SessionState {
     locks: BTreeSet<String>,
     permits: BTreeSet<u64>,
     places: BTreeSet<u64>,
-    /// The size of the notices in transit to it.
+    /// Size of the notices in transit to it, in bytes.
     notice_bytes: usize,
 }
 
@@ -57,49 +57,49 @@ impl SessionState {
     }
 }
 
-/// A message to be sent to a session.
+/// Message to be sent to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The answer to a request.
+    /// Answer to a request.
     Answer {
-        /// The session that asked.
+        /// Session that sent the request.
         session: Session,
-        /// The number of the request.
+        /// Number of the request.
         request: u32,
-        /// The answer, or the fault.
+        /// Answer or fault.
         result: Result<Answer, NameFault>,
     },
-    /// A report of a watch.
+    /// Report of a watch.
     Notice {
-        /// The session that watches.
+        /// Session that watches.
         session: Session,
-        /// The report.
+        /// Contents of the report.
         notice: Notice,
     },
-    /// A name is no longer exported.
+    /// Withdrawal of an exported name.
     Withdrawn {
-        /// The name.
+        /// Name that is no longer exported.
         name: String,
     },
 }
 
-/// The exporter of a name.
+/// Exporter of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// The session that exports it.
+    /// Session that exports the name.
     pub session: Session,
-    /// The domain of that session.
+    /// Domain of that session.
     pub domain: DomainId,
-    /// The session's number for the export.
+    /// Number of the export within the session.
     pub listener: u32,
 }
 
-/// The names of a node or a machine, and everything attached to them.
+/// Names of a node or a machine, and all state attached to them.
 #[derive(Debug)]
 pub struct Naming {
     limits: Limits,
     /// Increases with every change. Versions, fencing tokens and the numbers of watches, permits and places
-    /// are its values, so none of them is ever reused.
+    /// are values of this counter, so they are never reused.
     revision: u64,
     sessions: BTreeMap<Session, SessionState>,
     records: BTreeMap<NaturalName, Stored>,
@@ -113,14 +113,14 @@ pub struct Naming {
     semaphores: BTreeMap<String, Semaphore>,
     permits: BTreeMap<u64, Permit>,
     barriers: BTreeMap<u64, Barrier>,
-    /// The barrier that a name denotes for new parties.
+    /// Barrier that a name denotes for new parties.
     barrier_names: BTreeMap<String, u64>,
     places: BTreeMap<u64, BarrierPlace>,
     outputs: Vec<Output>,
 }
 
 impl Naming {
-    /// The size of every table, by content, for leak checks; the bytes of records last.
+    /// Returns the sizes of all tables, by content, for leak checks. The bytes of records come last.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 12] {
         [
@@ -139,8 +139,8 @@ impl Naming {
         ]
     }
 
-    /// An empty scope in this generation of its node. Numbers of a later generation exceed those of all
-    /// earlier ones, so fencing tokens grow across restarts.
+    /// Creates an empty scope in this generation of its node. Numbers of a later generation exceed those of
+    /// all earlier ones, so fencing tokens increase across restarts.
     #[must_use]
     pub fn new(limits: Limits, generation: u16) -> Self {
         Naming {
@@ -178,16 +178,17 @@ impl Naming {
         });
     }
 
-    /// Closes a session: everything it held is released, and waiters for that are served.
+    /// Closes a session: releases everything it held, and serves waiters for that.
     pub fn close(&mut self, session: Session) {
         let Some(state) = self.sessions.remove(&session) else { return };
-        // Watches first, so that nothing is sent to the closed session.
+        // Removes watches first, so that nothing is sent to the closed session.
         for watch in &state.watches {
             self.drop_watch(*watch);
         }
         let dropped: Vec<WaitFor> =
             state.waits.iter().filter_map(|request| self.drop_wait((session, *request))).collect();
-        // After all of its requests are gone, so that what it releases is not granted to itself.
+        // Only after all of its requests are gone, so that released objects are not granted to the session
+        // itself.
         for what in dropped {
             self.serve_after(&what);
         }
@@ -205,7 +206,7 @@ impl Naming {
         }
     }
 
-    /// Handles a request. Number 0 gets no answer, and so must not wait.
+    /// Handles a request. Request number 0 gets no answer, and so must not wait.
     pub fn request(&mut self, now: Nanos, session: Session, request: u32, operation: Operation) {
         let result = if self.sessions.contains_key(&session) {
             self.perform(now, (session, request), operation)
@@ -219,7 +220,7 @@ impl Naming {
         }
     }
 
-    /// Performs a request; `None` when it waits or gets no answer.
+    /// Executes a request. Returns `None` if it waits or gets no answer.
     fn perform(
         &mut self,
         now: Nanos,
@@ -267,13 +268,13 @@ impl Naming {
         Ok(Some(answer))
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Returns when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Times out the waits that are due.
+    /// Expires the waits that are due.
     pub fn tick(&mut self, now: Nanos) {
         while let Some((at, key)) = self.deadlines.first().copied()
             && at <= now
@@ -282,12 +283,12 @@ impl Naming {
         }
     }
 
-    /// The messages to send since the last call, in order.
+    /// Returns the messages to send since the last call, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         core::mem::take(&mut self.outputs)
     }
 
-    /// The number of records that end with a session.
+    /// Returns the number of records that end with a session.
     #[must_use]
     pub fn records_of(&self, session: Session) -> usize {
         self.sessions.get(&session).map_or(0, |state| state.records.len())

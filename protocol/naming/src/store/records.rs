@@ -17,13 +17,13 @@ use crate::record::{encoded_bytes, size_bytes};
 use crate::records::{Query, Record, Value};
 use crate::value::Attributes;
 
-/// A record in the store.
+/// Record in the store.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     attributes: Attributes,
     version: u64,
     owner: Option<(Session, DomainId)>,
-    /// The owner's number for it, if it is an export.
+    /// Owner's number for the record, if it is an export.
     listener: Option<u32>,
 }
 
@@ -38,7 +38,7 @@ impl Stored {
         }
     }
 
-    /// The encoded size in an answer.
+    /// Returns the encoded size in an answer, in bytes.
     fn encoded_bytes(&self, name: &str) -> usize {
         encoded_bytes(name, &self.attributes)
     }
@@ -48,7 +48,7 @@ impl Stored {
     }
 }
 
-/// A change of a record.
+/// Change of a record.
 pub(super) struct Change {
     pub(super) attributes: Attributes,
     pub(super) remove: Vec<String>,
@@ -61,13 +61,13 @@ impl Naming {
         self.records.get(&NaturalName(name.to_string()))
     }
 
-    /// The record with a name.
+    /// Returns the record with a name.
     #[must_use]
     pub fn record(&self, name: &str) -> Option<Record> {
         self.stored(name).map(|stored| stored.show(name))
     }
 
-    /// The records whose names have a prefix, in order.
+    /// Returns the records whose names have a prefix, in order.
     pub fn records_under<'a>(
         &'a self,
         prefix: &'a str,
@@ -77,7 +77,7 @@ impl Naming {
         under.map(|(name, stored)| (name.0.as_str(), &stored.attributes))
     }
 
-    /// The exporter of a name.
+    /// Returns the exporter of a name.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
         let stored = self.stored(name)?;
@@ -85,10 +85,10 @@ impl Naming {
         Some(Endpoint { session, domain, listener: stored.listener? })
     }
 
-    /// Exports a name: a record that domains can connect to and that ends with its session.
+    /// Exports a name: creates a record that domains can connect to and that ends with its session.
     ///
     /// # Errors
-    /// [`NameFault`]: the name is taken or invalid, or a limit is reached.
+    /// [`NameFault`] if the name is taken or invalid, or a limit is reached.
     pub fn export(
         &mut self,
         session: Session,
@@ -107,14 +107,14 @@ impl Naming {
         Ok(())
     }
 
-    /// Withdraws a session's export, given the session's number for it.
+    /// Withdraws an export of a session, given the session's number for it.
     pub fn withdraw(&mut self, session: Session, listener: u32) {
         if let Some(name) = self.exported_as(session, listener).cloned() {
             self.take_away(&name, DeleteCause::Deleted);
         }
     }
 
-    /// The name that a session exports under its number for it.
+    /// Returns the name that a session exports under its number for it.
     #[must_use]
     pub fn exported_as(&self, session: Session, listener: u32) -> Option<&String> {
         let is_it =
@@ -122,8 +122,8 @@ impl Naming {
         self.sessions.get(&session)?.records.iter().find(is_it)
     }
 
-    /// Matching records from a name on, and where to continue. Running out of steps shortens the page; it
-    /// is an error only when a single record takes too many.
+    /// Returns matching records from a name on, and where to continue. Running out of steps shortens the
+    /// page; it is an error only if a single record takes too many.
     pub(super) fn page(
         &self,
         matcher: &Matcher,
@@ -279,7 +279,7 @@ impl Naming {
         Ok(Answer::Changed { name, version, previous })
     }
 
-    /// Stores a record, updates its owner's accounts, and serves its waiters; returns its version.
+    /// Stores a record, updates its owner's accounts, and serves its waiters. Returns its version.
     fn put(&mut self, name: &str, mut stored: Stored) -> Result<u64, NameFault> {
         let key = NaturalName(name.to_string());
         let before = self.records.get(&key);
@@ -334,7 +334,7 @@ impl Naming {
         Ok(Answer::Changed { name: name.to_string(), version: self.revision, previous })
     }
 
-    /// Deletes a record whose session has ended; it is in no accounts any more.
+    /// Deletes a record whose session has ended and is no longer accounted.
     pub(super) fn owner_gone(&mut self, name: &str) {
         self.take_away(name, DeleteCause::OwnerGone);
     }

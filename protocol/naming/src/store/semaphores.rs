@@ -1,4 +1,4 @@
-//! Semaphores: permits are granted in order of request, and return when their holder dies.
+//! Semaphores. Permits are granted in order of request, and are released when their holder dies.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -11,16 +11,16 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A semaphore. It exists until it is removed.
+/// Semaphore. It exists until it is removed.
 #[derive(Debug)]
 pub(super) struct Semaphore {
-    /// Distinguishes it from an earlier one with the same name.
+    /// Distinguishes it from an earlier semaphore with the same name.
     id: u64,
     pub(super) free: u32,
     pub(super) queue: VecDeque<(WaitKey, u32)>,
 }
 
-/// Permits that a session holds.
+/// Permits held by a session.
 #[derive(Debug)]
 pub(super) struct Permit {
     session: Session,
@@ -109,7 +109,7 @@ impl Naming {
         if let Some(state) = self.sessions.get_mut(&held.session) {
             state.permits.remove(&permit);
         }
-        // It may have been removed meanwhile, and another created with its name.
+        // It may have been removed meanwhile, and another one created with its name.
         if let Some(semaphore) = self.semaphores.get_mut(&held.semaphore).filter(|there| there.id == held.id)
         {
             semaphore.free = semaphore.free.saturating_add(held.count).min(self.limits.permits);

@@ -1,4 +1,4 @@
-//! Pending requests, and which of them to check when a record changes.
+//! Pending requests, and an index of those to check when a record changes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use crate::names::Answer;
 use crate::query::{Matcher, shown};
 use crate::records::Query;
 
-/// What a request waits for.
+/// Condition that a request waits for.
 #[derive(Debug)]
 pub(super) enum WaitFor {
     /// A record that matches.
@@ -24,14 +24,14 @@ pub(super) enum WaitFor {
     Meeting { place: u64 },
 }
 
-/// A pending request.
+/// Pending request.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) until: Nanos,
     pub(super) what: WaitFor,
 }
 
-/// An index of who is interested in which name: exact names, and patterns to be tried.
+/// Index from names to interested parties: exact names, and patterns to be tried.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     exact: BTreeMap<String, BTreeSet<T>>,
@@ -65,7 +65,7 @@ impl<T: Ord + Copy> Index<T> {
         }
     }
 
-    /// Those interested in a name, in the order of their keys.
+    /// Returns the parties interested in a name, in the order of their keys.
     pub(super) fn interested(&self, name: &str) -> Vec<T> {
         let mut keys: Vec<T> =
             self.exact.get(name).into_iter().flatten().chain(&self.patterns).copied().collect();
@@ -88,7 +88,7 @@ impl Naming {
         Ok(())
     }
 
-    /// Makes a request wait, after [`may_wait`](Self::may_wait) permitted it.
+    /// Suspends a request, after [`may_wait`](Self::may_wait) permitted it.
     pub(super) fn wait(&mut self, now: Nanos, key: WaitKey, timeout: Duration, what: WaitFor) {
         let until = now.saturating_add(Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
         if let Some(state) = self.sessions.get_mut(&key.0) {
@@ -101,7 +101,7 @@ impl Naming {
         self.waits.insert(key, Wait { until, what });
     }
 
-    /// Removes a request from the waiting ones.
+    /// Removes a request from the pending ones.
     pub(super) fn wait_over(&mut self, key: WaitKey) -> Option<WaitFor> {
         let wait = self.waits.remove(&key)?;
         self.deadlines.remove(&(wait.until, key));
@@ -114,15 +114,14 @@ impl Naming {
         Some(wait.what)
     }
 
-    /// Serves requests that waited behind one that has stopped waiting and may have wanted more than they
-    /// do.
+    /// Serves requests that queued behind one that has stopped waiting and may have wanted more than they do.
     pub(super) fn serve_after(&mut self, what: &WaitFor) {
         if let WaitFor::Permits { name } = what {
             self.serve_semaphore(name);
         }
     }
 
-    /// Removes a waiting request without an answer and without serving others yet.
+    /// Removes a pending request without an answer and without serving others yet.
     pub(super) fn drop_wait(&mut self, key: WaitKey) -> Option<WaitFor> {
         let what = self.wait_over(key)?;
         match &what {
@@ -134,7 +133,7 @@ impl Naming {
         Some(what)
     }
 
-    /// A request has timed out or is cancelled.
+    /// Handles a request that timed out or was cancelled.
     pub(super) fn wait_ends(&mut self, key: WaitKey, cancelled: bool) {
         let Some(what) = self.drop_wait(key) else { return };
         self.serve_after(&what);
@@ -148,8 +147,8 @@ impl Naming {
         self.answer(key, Err(fault));
     }
 
-    /// Cancels a request. Anything it was granted meanwhile is returned too, because the client no longer
-    /// listens.
+    /// Cancels a request. Anything that it was granted meanwhile is returned too, because the client no
+    /// longer listens.
     pub(super) fn cancel(&mut self, key: WaitKey) {
         if self.waits.contains_key(&key) {
             return self.wait_ends(key, true);
@@ -216,13 +215,13 @@ pub(super) fn too_costly(query: &str) -> NameFault {
 }
 
 impl Session {
-    /// The session of a client, from its node and the number of its connection there.
+    /// Returns the session of a client, given its node and the number of its connection there.
     #[must_use]
     pub fn of_client(node: tombolo_base::NodeId, connection: u32) -> Session {
         Session(u64::from(node.0) << 32 | u64::from(connection))
     }
 
-    /// The reverse of [`of_client`](Self::of_client).
+    /// Returns the node and connection number of a client; the inverse of [`of_client`](Self::of_client).
     #[must_use]
     pub fn client(self) -> (tombolo_base::NodeId, u32) {
         (tombolo_base::NodeId((self.0 >> 32) as u16), self.0 as u32)

@@ -1,4 +1,4 @@
-//! Watches report changes in order, with a count of those lost.
+//! Watches, which report changes in order together with the number of lost ones.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -13,10 +13,10 @@ use crate::records::{Query, Record};
 use crate::store::waits::too_costly;
 use crate::value::Attributes;
 
-/// The size of a notice beside its record or event, in bytes.
+/// Size of a notice without its record or event, in bytes.
 const NOTICE_BYTES: usize = 64;
 
-/// A client's watch on records or events.
+/// Watch of a client on records or events.
 #[derive(Debug)]
 pub(super) struct Watch {
     session: Session,
@@ -24,7 +24,7 @@ pub(super) struct Watch {
     events: EventMask,
     once: bool,
     capacity: usize,
-    /// The sizes of the notices in transit.
+    /// Sizes of the notices in transit.
     in_transit: VecDeque<usize>,
     lost: u64,
 }
@@ -102,7 +102,7 @@ impl Naming {
         }
     }
 
-    /// The client acknowledged notices: others may follow, and losses are reported at once.
+    /// Handles acknowledged notices: others may follow, and losses are reported at once.
     pub(super) fn taken(&mut self, session: Session, watch: u64, count: u32) {
         let Some(state) = self.watches.get_mut(&watch).filter(|state| state.session == session) else {
             return;
@@ -120,7 +120,7 @@ impl Naming {
         }
     }
 
-    /// Sends a notice of a watch, or counts it as lost; returns whether it was sent.
+    /// Sends a notice of a watch, or counts it as lost. Returns whether it was sent.
     fn notify(&mut self, watch: u64, event: Event, size: usize) -> bool {
         let Some(state) = self.watches.get_mut(&watch) else { return false };
         let Some(session) = self.sessions.get_mut(&state.session) else { return false };
@@ -142,7 +142,8 @@ impl Naming {
         true
     }
 
-    /// Whether something matches for a watch with any of `events`; a watch whose query is too costly ends.
+    /// Whether an event of a name matches a watch with any of `events`. Ends a watch whose query is too
+    /// costly.
     fn concerns(&mut self, watch: u64, events: EventMask, name: &str, attributes: &Attributes) -> bool {
         let Some(state) = self.watches.get(&watch).filter(|state| state.events.has(events)) else {
             return false;

@@ -1,4 +1,4 @@
-//! A ring in memory of this process.
+//! Ring in memory of this process.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 #[cfg(not(loom))]
@@ -27,8 +27,8 @@ pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
     (memory, producer, consumer)
 }
 
-/// How many cases a property is tried on: `PROPTEST_CASES` where it is set, as under miri and emulators,
-/// else `here`.
+/// Number of cases for a property: `PROPTEST_CASES` if it is set, as under miri and emulators, otherwise
+/// `here`.
 #[cfg(not(loom))]
 pub(crate) fn cases(here: u32) -> ProptestConfig {
     let cases = match std::env::var_os("PROPTEST_CASES") {
@@ -42,7 +42,7 @@ pub(crate) fn receive(consumer: &mut Consumer) -> Option<Vec<u8>> {
     consumer.try_recv().unwrap().map(|message| message.to_vec())
 }
 
-/// The bytes of messages, over and over, so that 256 of them lie behind every place in the first half.
+/// Repeated bytes of messages, so that 256 bytes follow every position in the first half.
 const PATTERN: [u8; 512] = {
     let mut bytes = [0; 512];
     let mut index = 0;
@@ -53,8 +53,8 @@ const PATTERN: [u8; 512] = {
     bytes
 };
 
-/// A message of `len` bytes, different in every byte for each seed. It is copied in stretches: byte by byte,
-/// miri takes longer to make a message than to send it.
+/// Returns a message of `len` bytes, different in every byte for each seed. It is copied in stretches: byte
+/// by byte, miri takes longer to create a message than to send it.
 pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
     let begin = usize::from(seed);
     let mut message = Vec::with_capacity(len);

@@ -8,7 +8,7 @@ use crate::{
 const FAST: WorkerId = WorkerId(0);
 const SLOW: WorkerId = WorkerId(1);
 
-/// Node 0 is ten times as fast as node 1.
+/// Returns a scheduler whose node 0 is ten times as fast as node 1.
 fn unlike() -> Scheduler {
     let mut scheduler = Scheduler::new(Limits::default());
     assert_eq!(scheduler.add_worker(0, "host", 100), FAST);
@@ -20,7 +20,7 @@ fn start(scheduler: &mut Scheduler, now: u64, node: Option<u16>) -> u32 {
     scheduler.start(now, node, 7, Bytes::default()).unwrap()
 }
 
-/// What was given to whom, and what has ended.
+/// Returns the assignments of tasks to workers, and the tasks that have ended.
 fn given(scheduler: &mut Scheduler) -> Vec<(usize, u32)> {
     let outputs = scheduler.take_outputs().into_iter();
     outputs
@@ -72,7 +72,7 @@ fn the_last_tasks_are_left_to_faster_workers_for_a_time() {
     start(&mut scheduler, 0, None);
     scheduler.ended(10, FAST, 0, done()).unwrap();
     scheduler.wants(10, FAST, 1, 1).unwrap();
-    // One takes 10 ns on the fast worker, so 100 ns on the slow one.
+    // A task takes 10 ns on the fast worker, so 100 ns on the slow one.
     scheduler.wants(10, SLOW, 1, 0).unwrap();
     start(&mut scheduler, 10, None);
     start(&mut scheduler, 10, None);
@@ -175,7 +175,7 @@ fn workers_start_tasks_under_their_own_numbers() {
     let outputs = scheduler.take_outputs();
     let origin = Origin::Worker(FAST, 40);
     assert_eq!(outputs, [Output::Ended { origin, task: child.1, end: done() }]);
-    // What a task started goes on when its worker dies.
+    // Tasks started by a task continue when its worker dies.
     scheduler.start_by(0, (FAST, 42), Some(1), 7, Bytes::default()).unwrap();
     scheduler.worker_ended(0, FAST, "it died");
     assert_eq!(failed(&scheduler.take_outputs()), [(parent, FailureKind::Lost, "host")]);

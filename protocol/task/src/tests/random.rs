@@ -1,4 +1,4 @@
-//! Random starts, messages, cancellations and deaths, beside a plain book of what each task has come to.
+//! Random starts, messages, cancellations and deaths, compared with a simple model of each task's state.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ struct Book {
     now: u64,
     begun_here: Vec<u32>,
     next_number: u32,
-    /// Tasks that workers began and that have not ended, and whether the worker lives.
+    /// Tasks started by workers that have not ended, and whether the worker is alive.
     begun_there: BTreeMap<(WorkerId, u32), ()>,
     /// Tasks that are with workers.
     running: Vec<Vec<u32>>,
@@ -130,7 +130,7 @@ proptest! {
         for step in &steps {
             book.does(&mut scheduler, step);
         }
-        // Workers that live run what is left, until nothing is.
+        // Live workers run the remaining tasks until there are none.
         for round in 0..40 {
             for worker in 0..WORKERS {
                 book.does(&mut scheduler, &Step::Want(worker, 1));

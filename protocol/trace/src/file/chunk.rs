@@ -1,4 +1,4 @@
-//! The chunks of a file, and their encoding.
+//! Chunks of a file, and their encoding.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,86 +12,86 @@ use crate::layout::EVENT_BYTES;
 use crate::page::Identity;
 use crate::snapshot::{Losses, ROW_WORDS, RowInfo};
 
-/// A node of the machine.
+/// Description of a node of the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeHead {
-    /// The node's number.
+    /// Number of the node.
     pub id: u16,
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// The node's kind, as in machine files.
+    /// Kind of the node, as in machine files.
     pub kind: String,
-    /// The node's instruction set.
+    /// Instruction set of the node.
     pub isa: String,
 }
 
-/// The identity of a recorded domain, its node and its program.
+/// Identity of a recorded domain, its node and its program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainHead {
-    /// The domain's identity and clock.
+    /// Identity and clock of the domain.
     pub identity: Identity,
-    /// The name of its node.
+    /// Name of its node.
     pub node: String,
-    /// The name of its program.
+    /// Name of its program.
     pub program: String,
 }
 
-/// The state of a domain when the recording ended.
+/// State of a domain when the recording ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fate {
-    /// Whether it was alive.
+    /// Whether the domain was alive.
     pub alive: bool,
-    /// What was lost for lack of room in its page.
+    /// Events and names lost for lack of room in its page.
     pub losses: Losses,
 }
 
-/// A chunk. Domains are numbered from 0 in the order of their [`Chunk::Domain`]s.
+/// Chunk of a file. Domains are numbered from 0 in the order of their [`Chunk::Domain`]s.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chunk {
-    /// The machine; the first chunk.
+    /// Description of the machine; the first chunk.
     Machine {
-        /// The machine's name.
+        /// Name of the machine.
         name: String,
-        /// The machine's nodes.
+        /// Nodes of the machine.
         nodes: Vec<NodeHead>,
     },
-    /// The next domain.
+    /// Description of the next domain.
     Domain(DomainHead),
     /// Texts of a domain.
     Texts {
-        /// The domain's number.
+        /// Number of the domain.
         domain: u32,
-        /// Pairs of a number in events and its text.
+        /// Texts with their numbers in events.
         texts: Vec<(u64, String)>,
     },
     /// Events of one lane of a domain, in order.
     Events {
-        /// The domain's number.
+        /// Number of the domain.
         domain: u32,
-        /// The lane's number.
+        /// Number of the lane.
         lane: u32,
-        /// How many events before these were lost.
+        /// Number of events lost before these.
         missed: u64,
-        /// The events.
+        /// Events of the lane.
         events: Vec<Event>,
     },
-    /// The counters of a domain's channels at the end.
+    /// Counters of a domain's channels at the end.
     Rows {
-        /// The domain's number.
+        /// Number of the domain.
         domain: u32,
-        /// One row per channel end.
+        /// Rows, one per channel end.
         rows: Vec<RowInfo>,
     },
-    /// The state of a domain at the end.
+    /// State of a domain at the end.
     Fate {
-        /// The domain's number.
+        /// Number of the domain.
         domain: u32,
-        /// Its state.
+        /// State of the domain.
         fate: Fate,
     },
     /// The last chunk.
     End {
-        /// The number of chunks before it.
+        /// Number of chunks before it.
         chunks: u64,
     },
 }
@@ -109,7 +109,7 @@ impl Chunk {
         }
     }
 
-    /// Encodes it for a file.
+    /// Encodes the chunk for a file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = alloc::vec![0; CHUNK_HEADER_BYTES];
@@ -165,7 +165,7 @@ impl Chunk {
         }
     }
 
-    /// Decodes the content of a chunk; an error is a description.
+    /// Decodes the content of a chunk. The error is a description.
     pub(super) fn decode(kind: u32, content: &[u8]) -> Result<Chunk, String> {
         let mut input = Input(content);
         let chunk = match kind {
@@ -225,16 +225,16 @@ impl Chunk {
     }
 }
 
-/// The checksum over a chunk's kind and length, and its padded content.
+/// Returns the checksum over a chunk's kind and length, and its padded content.
 pub(super) fn checksum(head: &[u8], content: &[u8]) -> u64 {
     let (words, _) = content.as_chunks::<8>();
-    // One step per word, not byte: files can be large.
+    // One step per word rather than byte, because files can be large.
     words.iter().fold(fnv1a(head), |hash, word| {
         (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     })
 }
 
-/// Whether a content of that length is valid.
+/// Whether a content of this length is valid.
 pub(super) fn is_length(length: u64) -> bool {
     length <= MAX_CHUNK_BYTES as u64
 }
@@ -248,7 +248,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The undecoded rest of a content.
+/// Rest of a content that is not decoded yet.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -13,45 +13,45 @@ use crate::event::Event;
 use crate::layout::MAX_LANES;
 use crate::snapshot::RowInfo;
 
-/// The events of one lane.
+/// Events of one lane.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lane {
-    /// The events in order.
+    /// Events in order.
     pub events: Vec<Event>,
-    /// The number of events lost among them.
+    /// Number of events lost among them.
     pub missed: u64,
 }
 
-/// The recording of one domain.
+/// Recording of one domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainRecording {
-    /// The domain's identity.
+    /// Identity of the domain.
     pub head: DomainHead,
-    /// The lanes by number.
+    /// Lanes by number.
     pub lanes: BTreeMap<u32, Lane>,
-    /// The texts, by their number in events.
+    /// Texts, by their number in events.
     pub texts: BTreeMap<u64, String>,
-    /// The counters of its channels at the end.
+    /// Counters of its channels at the end.
     pub rows: Vec<RowInfo>,
-    /// Its state at the end.
+    /// State at the end.
     pub fate: Fate,
 }
 
-/// The content of a file.
+/// Content of a trace file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// The creation time, in nanoseconds since 1970.
+    /// Creation time, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// The machine's nodes.
+    /// Nodes of the machine.
     pub nodes: Vec<NodeHead>,
-    /// The domains, in the order of the file.
+    /// Domains, in the order of the file.
     pub domains: Vec<DomainRecording>,
 }
 
 impl DomainRecording {
-    /// A domain with nothing recorded yet.
+    /// Creates the recording of a domain with nothing recorded yet.
     #[must_use]
     pub fn new(head: DomainHead) -> Self {
         DomainRecording {
@@ -65,7 +65,7 @@ impl DomainRecording {
 }
 
 impl Recording {
-    /// Adds a chunk; an error is a description.
+    /// Adds a chunk. The error is a description.
     fn take(&mut self, chunk: Chunk) -> Result<(), String> {
         let missing = |number: u32| format!("a chunk of domain number {number}, which does not exist");
         match chunk {
@@ -98,13 +98,13 @@ impl Recording {
         self.domains.get_mut(number as usize)
     }
 
-    /// The number of events, including clock readings.
+    /// Returns the number of events, including clock readings.
     #[must_use]
     pub fn events(&self) -> usize {
         self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.events.len()).sum()
     }
 
-    /// The number of events known to be lost.
+    /// Returns the number of events known to be lost.
     #[must_use]
     pub fn missed(&self) -> u64 {
         let lanes = self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.missed);
@@ -113,10 +113,10 @@ impl Recording {
     }
 }
 
-/// Reads the bytes of a trace file, which must be valid and complete.
+/// Decodes a trace file, which must be valid and complete.
 ///
 /// # Errors
-/// [`FileError`]: the first error and its position.
+/// [`FileError`], with the first error and its position.
 pub fn read(bytes: &[u8]) -> Result<Recording, FileError> {
     match salvage(bytes) {
         (recording, None) => Ok(recording),
@@ -124,7 +124,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, FileError> {
     }
 }
 
-/// Reads a file as far as it is valid, and returns the error there.
+/// Decodes a file as far as it is valid, and returns the error found there.
 #[must_use]
 pub fn salvage(bytes: &[u8]) -> (Recording, Option<FileError>) {
     let mut recording = Recording::default();
@@ -160,7 +160,7 @@ fn read_into(recording: &mut Recording, bytes: &[u8]) -> Result<(), FileError> {
     Err(FileError { offset: offset as u64, problem: Problem::NoEnd })
 }
 
-/// Reads the time in the header.
+/// Decodes the time in the header.
 fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
     let at = |offset, problem| FileError { offset, problem };
     if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
@@ -179,7 +179,7 @@ fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
     Ok(number(16))
 }
 
-/// The kind and content of the chunk at `offset`, and the offset of the next one.
+/// Returns the kind and content of the chunk at `offset`, and the offset of the next one.
 fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileError> {
     let at = |problem| FileError { offset: offset as u64, problem };
     let rest = &bytes[offset..];

@@ -1,8 +1,9 @@
 //! Estimates the offsets between the clocks of kernels from the messages between them.
 //!
-//! A message that one kernel stamps when sent and another when received takes a time that is not negative.
-//! So each message in one direction bounds the offset from above, and each in the other direction from
-//! below; the fastest message of each direction gives the tightest bound, and the midpoint is the estimate.
+//! The transit time of a message is never negative, so a message that is stamped by one kernel when sent and
+//! by another when received bounds the offset between their clocks: from above in one direction, from below
+//! in the other. The fastest message of each direction gives the tightest bound, and the midpoint is the
+//! estimate.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,21 +11,21 @@ use alloc::vec::Vec;
 use super::{DomainName, MAX_NS, Node};
 use crate::file::Recording;
 
-/// The offset of a kernel's clock.
+/// Offset of a kernel's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockOffset {
-    /// The first domain that reads this clock.
+    /// First domain that reads this clock.
     pub domain: DomainName,
-    /// How far it is ahead of the first clock, in nanoseconds.
+    /// Time by which it is ahead of the first clock, in nanoseconds.
     pub ahead_ns: i64,
-    /// The uncertainty of the offset, in nanoseconds: half of the fastest round trip. 0 for the first
-    /// clock. `None` where messages went only one way, or none did.
+    /// Uncertainty of the offset, in nanoseconds: half of the fastest round trip. 0 for the first clock.
+    /// `None` if there were messages in only one direction, or none.
     pub uncertain_ns: Option<u64>,
-    /// Whether no message connects it to the others: its events cannot be ordered among theirs.
+    /// Whether no message connects it to the others, so that its events cannot be ordered among theirs.
     pub unknown: bool,
 }
 
-/// The least difference of stamps between two clocks, in each direction.
+/// Minimum difference of timestamps between two clocks, in each direction.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     there_ns: Option<i64>,
@@ -32,7 +33,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// How far the second clock is ahead, and the uncertainty.
+    /// Returns how far the second clock is ahead, and the uncertainty.
     fn estimate(self) -> (i64, Option<u64>) {
         match (self.there_ns, self.back_ns) {
             (Some(there), Some(back)) => {
@@ -47,7 +48,7 @@ impl Bounds {
         }
     }
 
-    /// Smaller for better-known offsets.
+    /// Returns a key that is smaller for better-known offsets.
     fn rank(self) -> (bool, u64) {
         let (_, uncertain_ns) = self.estimate();
         (uncertain_ns.is_none(), uncertain_ns.unwrap_or(0))
@@ -126,7 +127,7 @@ fn best_step(
     steps.min_by_key(|(.., bounds)| bounds.rank())
 }
 
-/// A clock without connection to the others starts when they do.
+/// Aligns a clock without connection to the others with their start.
 fn place_unknown(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset]) {
     let mut starts: Vec<Option<i64>> = alloc::vec![None; clocks.len()];
     for node in nodes {

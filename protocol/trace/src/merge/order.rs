@@ -1,4 +1,4 @@
-//! The dependencies between events, and an order that respects them.
+//! Dependencies between events, and an order that respects them.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use super::{ClockOffset, DomainName, Impossible, MessageId, Node, Placed, Timeli
 use crate::event::EventKind;
 use crate::file::Recording;
 
-/// Stands for no event.
+/// Index that stands for no event.
 const NONE: u32 = u32::MAX;
 
-/// Dependencies between events, besides the order within a lane. By index of nodes.
+/// Dependencies between events, in addition to the order within a lane. By index of nodes.
 pub(super) struct Edges {
     /// From sends to receives.
     pub(super) messages: Vec<(u32, u32)>,
@@ -39,7 +39,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     let name = |index: u32| {
         DomainName(recording.domains[nodes[index as usize].domain as usize].head.identity.domain)
     };
-    // The last send and the last receive in the current direction.
+    // Last send and last receive in the current direction.
     let mut last: [Option<(MessageId, u32)>; 2] = [None; 2];
     for (message, received, index) in found {
         let of_direction = |(other, _): &(MessageId, u32)| {
@@ -74,7 +74,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     Ok(edges)
 }
 
-/// A domain's events follow its start and precede the report of its end.
+/// Orders a domain's events after its start and before the report of its end.
 fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32, u32)>) {
     let numbers: BTreeMap<u64, u32> = recording
         .domains
@@ -82,7 +82,7 @@ fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32
         .zip(0..)
         .map(|(domain, number)| (domain.head.identity.domain, number))
         .collect();
-    // The first and the last event of each lane, by domain.
+    // First and last event of each lane, by domain.
     let mut ends: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for (index, node) in (0..).zip(nodes) {
         let lanes = ends.entry(node.domain).or_default();
@@ -175,7 +175,7 @@ fn ready_node((index, node): (u32, &Node)) -> Reverse<(u64, u32)> {
     Reverse((node.time_ns, index))
 }
 
-/// Names an event on a cycle, not one that only waits for a cycle.
+/// Returns the error for an event on a cycle, rather than one that only waits for a cycle.
 fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited: &[u32]) -> Impossible {
     let mut waits_for = alloc::vec![NONE; nodes.len()];
     for (index, waiting) in (0..).zip(awaited) {
@@ -183,7 +183,7 @@ fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited
             successors.of(index).iter().for_each(|next| waits_for[*next as usize] = index);
         }
     }
-    // Backwards from any waiting event: after as many steps as there are events, it is on a cycle.
+    // Goes backwards from any waiting event: after as many steps as there are events, it is on a cycle.
     let mut at = awaited.iter().position(|waiting| *waiting > 0).unwrap_or(0) as u32;
     for _ in 0..nodes.len() {
         at = waits_for[at as usize];

@@ -43,7 +43,7 @@ pub(crate) fn recording_of(domains: &[&[Brief]]) -> Recording {
     }
 }
 
-/// Requests and replies, each after a sleep, between two domains whose clocks are 1 s apart.
+/// Returns requests and replies, each after a sleep, between two domains whose clocks are 1 s apart.
 pub(crate) fn ping_pong(rounds: u64) -> Recording {
     let (mut here, mut there): (Vec<Brief>, Vec<Brief>) = (Vec::new(), Vec::new());
     let apart = 1_000_000_000;
@@ -139,7 +139,7 @@ fn unconnected_clocks_start_together_and_are_marked() {
 #[test]
 fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
     let child = DomainId::new(tombolo_base::NodeId(1), 1.try_into().unwrap(), 1).to_bits();
-    // Also where it seems to go on for longer.
+    // Also if it seems to continue for longer.
     for last in [20, 50_000] {
         let recording = recording_of(&[
             &[(500, EventKind::Spawn, false, child, 0), (900, EventKind::ChildEnded, false, child, 0)],
@@ -200,7 +200,7 @@ fn an_empty_recording_gives_an_empty_timeline() {
     assert_eq!(merge(&Recording::default()).unwrap(), Timeline::default());
 }
 
-/// A consistent run of a machine: steps of domains on a common time that no domain knows.
+/// Generates a consistent run of a machine: steps of domains on a common time that no domain knows.
 fn run() -> impl Strategy<Value = (Recording, Vec<i64>)> {
     let step = (0..4_usize, 0..3_u64, 0..2_usize, 1..500_u64, any::<bool>());
     let offsets = prop::collection::vec(-1_000_000_i64..1_000_000, 4);

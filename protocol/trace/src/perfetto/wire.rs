@@ -1,21 +1,21 @@
-//! A minimal writer of protocol buffers.
+//! Minimal encoder for protocol buffers.
 
 use alloc::vec::Vec;
 
-/// A message under construction.
+/// Protocol-buffer message under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    /// An empty message.
+    /// Creates an empty message.
     #[must_use]
     pub fn new() -> Message {
         Message::default()
     }
 
-    /// The message in its encoded form.
+    /// Returns the encoded message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -68,7 +68,7 @@ impl Message {
         self.block(field, &message.bytes)
     }
 
-    /// Adds the fields of another message.
+    /// Appends the fields of another message.
     #[must_use]
     pub fn and(mut self, other: &Message) -> Message {
         self.bytes.extend_from_slice(&other.bytes);

@@ -11,7 +11,7 @@ fn disk(depth: u16) -> Configuration {
     Configuration { device: Device::Block, features, depth, block_bytes: 512, capacity_bytes: 1 << 20 }
 }
 
-/// Both ends, after the configuration was asked for.
+/// Returns both ends, after the configuration was requested.
 fn ends(depth: u16) -> (Requester<u32>, Server) {
     let (mut requester, mut server) = (Requester::new(depth), Server::new(disk(depth)));
     let (_, asked) = requester.request((Operation::Configure, false), (0, 0), u64::MAX, 0).unwrap();
@@ -43,7 +43,7 @@ fn answers_come_in_any_order_and_each_once() {
     let (first, _) = ask(&mut server, &first, Brought::Empty).unwrap();
     let (second, _) = ask(&mut server, &second, Brought::Empty).unwrap();
     let answer = Message::decode(&server.answer(&second, Status::Done).unwrap()).unwrap();
-    // A read that was done brings what was asked for, and nothing else will do.
+    // A successful read returns exactly the requested length.
     for brought in [Brought::Empty, Brought::Content(511)] {
         assert_eq!(requester.answered(answer, brought), Err(Violation::Buffer(Operation::Read)));
     }
@@ -94,11 +94,11 @@ fn a_peer_that_breaks_the_protocol() {
     assert_eq!(requester.answered(read(0), Brought::Empty), Err(Violation::Direction));
 }
 
-/// What the two sides of a run do.
+/// Step of one of the two sides of a run.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(bool),
-    /// The server answers one of those that are open.
+    /// The server answers one of the open requests.
     Answer(usize, bool),
     /// A message of any content, to either side.
     Noise(bool, [u8; 8]),
@@ -113,8 +113,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Buffers are counted: each request takes one, and each comes back with one answer, whatever a peer
-    /// says in between.
+    /// Buffers are counted: each request takes one, and each comes back with exactly one answer, whatever a
+    /// peer sends in between.
     #[test]
     fn no_buffer_is_lost_or_comes_back_twice(steps in proptest::collection::vec(step(), 0..200)) {
         let (mut requester, mut server) = ends(4);
@@ -145,7 +145,8 @@ proptest! {
                 Step::Noise(up, bytes) => {
                     let mut noise = [0; MESSAGE_BYTES];
                     noise[..8].copy_from_slice(&bytes);
-                    // Tags that were never given out, so that what is under way is not answered by chance.
+                    // Uses tags that were never issued, so that requests in flight are not answered by
+                    // chance.
                     noise[7] |= 0x80;
                     if let Ok(message) = Message::decode(&noise) {
                         if up {

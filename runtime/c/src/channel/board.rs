@@ -1,4 +1,4 @@
-//! An end of a channel on a board.
+//! End of a channel on a board.
 
 use core::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::status::{Failure, Status};
 #[derive(Debug)]
 pub(crate) struct End {
     channel: Channel,
-    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    /// Message that was longer than the caller's buffer: the next receive returns it.
     kept: Option<Vec<u8>>,
-    /// Room for messages, which grows to the longest.
+    /// Receive buffer, which grows to the longest message.
     room: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl End {
         End { channel, kept: None, room: Vec::new() }
     }
 
-    /// Whether the next message is here already.
+    /// Whether the next message is already here.
     pub(super) fn has_kept(&self) -> bool {
         self.kept.is_some()
     }
@@ -32,7 +32,7 @@ impl End {
         Ok(&mut self.channel)
     }
 
-    /// Says what an interface passes that is used over the channel.
+    /// Declares what an interface used over the channel passes.
     pub(super) fn carry(&mut self, capabilities: bool, buffers: bool) -> Result<(), Failure> {
         match capabilities || buffers {
             true => Err(Failure::new(
@@ -43,7 +43,7 @@ impl End {
         }
     }
 
-    /// The next message, to the start of `target`; its length.
+    /// Receives the next message into `target`; returns its length.
     pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
         if let Some(kept) = self.kept.take() {
             return Ok(deliver(kept, target, &mut self.kept));

@@ -1,4 +1,4 @@
-//! An end of a channel on Linux: messages where they lie, and a descriptor for event loops.
+//! End of a channel on Linux: in-place access to messages, and a descriptor for event loops.
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,15 +16,15 @@ use crate::status::{Failure, Status};
 #[derive(Debug)]
 pub(crate) struct End {
     carrier: Carrier<Channel>,
-    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    /// Message that was longer than the caller's buffer: the next receive returns it.
     kept: Option<Vec<u8>>,
 }
 
-/// `tombolo_message` as C sees it: an address that is good until the function that was given it returns.
+/// `tombolo_message` as seen by C: its address is valid until the callback that received it returns.
 #[derive(Debug)]
 pub struct MessageHandle<'a>(&'a Message<'a>);
 
-/// `tombolo_draft` as C sees it.
+/// `tombolo_draft` as seen by C.
 #[derive(Debug)]
 pub struct DraftHandle<'a, 'd>(&'a mut Draft<'d>);
 
@@ -36,7 +36,7 @@ impl End {
         End { carrier: Carrier::new(channel), kept: None }
     }
 
-    /// Whether the next message is here already.
+    /// Whether the next message is already here.
     pub(super) fn has_kept(&self) -> bool {
         self.kept.is_some()
     }
@@ -45,7 +45,7 @@ impl End {
         self.carrier.channel()
     }
 
-    /// The next message, to the start of `target`; its length.
+    /// Receives the next message into `target`; returns its length.
     #[inline]
     pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
         if let Some(kept) = self.kept.take() {
@@ -66,7 +66,7 @@ impl End {
         })
     }
 
-    /// Says what an interface passes that is used over the channel.
+    /// Declares what an interface used over the channel passes.
     pub(super) fn carry(&mut self, capabilities: bool, buffers: bool) -> Result<(), Failure> {
         let channel = self.channel()?;
         let carries = channel.carries();
@@ -87,7 +87,7 @@ impl End {
 /// `tombolo_receive_in_place`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_receive_in_place(
     channel: *mut ChannelHandle,
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
         let read = read.ok_or_else(|| Failure::invalid("the function that reads is null"))?;
         let look = |message: &Message<'_>| {
             let message = MessageHandle(message);
-            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
-            // message is there until it returns.
+            // SAFETY: the caller's callback with its own context, by the contract; the message is valid until
+            // it returns.
             unsafe { read(&raw const message, context) };
         };
         let receive = |end: &mut End| {
@@ -122,17 +122,17 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
 /// `tombolo_message_length`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_message_length(message: *const MessageHandle<'_>) -> usize {
-    // SAFETY: what a reader was given, while it runs, by the contract.
+    // SAFETY: the message of a running callback, by the contract.
     ask(0, || Ok(unsafe { shared(message, "the message") }?.0.len()))
 }
 
 /// `tombolo_message_read`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_message_read(
     message: *const MessageHandle<'_>,
@@ -141,8 +141,7 @@ pub unsafe extern "C" fn tombolo_message_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: what a reader was given, while it runs, and `length` bytes of the caller's, by the
-        // contract.
+        // SAFETY: the message of a running callback, and `length` bytes of the caller, by the contract.
         let (message, target) =
             unsafe { (shared(message, "the message")?, bytes_mut(target, length, "the target")?) };
         message.0.read_at(offset, target).map_err(|error| Failure::invalid(error.to_string()))
@@ -152,7 +151,7 @@ pub unsafe extern "C" fn tombolo_message_read(
 /// `tombolo_send_in_place`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_send_in_place(
     channel: *mut ChannelHandle,
@@ -164,8 +163,8 @@ pub unsafe extern "C" fn tombolo_send_in_place(
         let write = write.ok_or_else(|| Failure::invalid("the function that writes is null"))?;
         let fill = |draft: &mut Draft<'_>| {
             let mut draft = DraftHandle(draft);
-            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
-            // draft is there until it returns.
+            // SAFETY: the caller's callback with its own context, by the contract; the draft is valid until
+            // it returns.
             unsafe { write(&raw mut draft, context) };
         };
         // SAFETY: a live handle, by the contract.
@@ -176,7 +175,7 @@ pub unsafe extern "C" fn tombolo_send_in_place(
 /// `tombolo_draft_write`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_draft_write(
     draft: *mut DraftHandle<'_, '_>,
@@ -185,10 +184,10 @@ pub unsafe extern "C" fn tombolo_draft_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
-        // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer
-        // runs in one thread and this function calls no other code, so there is no other reference.
+        // SAFETY: null is checked; otherwise the draft of a running callback, by the contract. A callback
+        // runs on one thread and this function calls no other code, so there is no other reference.
         let draft = unsafe { draft.as_mut() }.ok_or_else(|| Failure::invalid("the draft is null"))?;
         draft.0.write_at(offset, source).map_err(|error| Failure::invalid(error.to_string()))
     })
@@ -197,7 +196,7 @@ pub unsafe extern "C" fn tombolo_draft_write(
 /// `tombolo_arm`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *mut i32) -> Status {
     guard(|| {
@@ -215,7 +214,7 @@ pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *m
         };
         // SAFETY: a live handle, by the contract.
         let (raw, nothing) = unsafe { with(channel, arm) }?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(descriptor, raw, "where to put the descriptor") }?;
         if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
     })

@@ -51,7 +51,7 @@ enum Received {
     Kept(usize),
 }
 
-/// Puts a message to the start of `target`, or keeps it where that is too short.
+/// Copies a message to the start of `target`, or keeps it if `target` is too short.
 #[cold]
 fn deliver(message: Vec<u8>, target: &mut [u8], kept: &mut Option<Vec<u8>>) -> Received {
     let length = message.len();
@@ -85,7 +85,7 @@ impl ChannelHandle {
     }
 }
 
-/// Uses a channel.
+/// Runs `body` with the end of a channel.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
@@ -94,24 +94,24 @@ pub(crate) unsafe fn with<R>(
     channel: *const ChannelHandle,
     body: impl FnOnce(&mut End) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: as this function asks for; what changes in a handle is behind `Exclusive`.
+    // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
     unsafe { shared(channel, "the channel") }?.end.with(body)
 }
 
 /// `tombolo_close`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_close(channel: *mut ChannelHandle) -> Status {
     guard(|| {
         if channel.is_null() {
             return Ok(());
         }
-        // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
+        // SAFETY: a live handle, by the contract. A handle that is in use is refused and remains valid.
         unsafe { shared(channel, "the channel") }?.end.retire()?;
-        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
-        // calls that come from now on are refused.
+        // SAFETY: the handle is released once, by the contract, and is not in use: it was not when it was
+        // retired, and later calls are refused.
         drop(unsafe { take_back(channel) });
         Ok(())
     })
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn tombolo_close(channel: *mut ChannelHandle) -> Status {
 /// `tombolo_send`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_send(
     channel: *mut ChannelHandle,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn tombolo_send(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let message = unsafe { bytes(message, length, "the message") }?;
         let send = |end: &mut End| match timeout_ns {
             0 => Ok(end.channel()?.try_send(message)?),
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn tombolo_send(
 /// `tombolo_receive`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_receive(
     channel: *mut ChannelHandle,
@@ -154,12 +154,12 @@ pub unsafe extern "C" fn tombolo_receive(
 ) -> Status {
     guard(|| {
         present(length, "where to put the length")?;
-        // SAFETY: `capacity` bytes of the caller's, by the contract.
+        // SAFETY: `capacity` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(buffer, capacity, "the buffer") }?;
         // SAFETY: a live handle, by the contract.
         let received = unsafe { with(channel, |end| end.receive(target, timeout_ns)) }?;
         let (Received::Whole(bytes) | Received::Kept(bytes)) = received;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(length, bytes, "where to put the length") }?;
         match received {
             Received::Whole(_) => Ok(()),
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn tombolo_receive(
 /// `tombolo_wait`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_wait(
     channels: *const *mut ChannelHandle,
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn tombolo_wait(
         if count != 0 && (channels.is_null() || count > isize::MAX as usize / size_of::<usize>()) {
             return Err(Failure::invalid("the channels are null"));
         }
-        // SAFETY: `count` pointers of the caller's, by the contract.
+        // SAFETY: `count` pointers of the caller, by the contract.
         let pointers = if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(channels, count) } };
         let mut handles = Vec::with_capacity(count);
         for pointer in pointers {
@@ -199,12 +199,12 @@ pub unsafe extern "C" fn tombolo_wait(
             found = wait_on(ends, Duration::from_nanos(timeout_ns))?;
             Ok(())
         })?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(index, found, "where to put the index") }
     })
 }
 
-/// Calls `body` with all ends, of which none is in use.
+/// Calls `body` with all ends, if none of them is in use.
 fn all_of<'a>(
     handles: &[&'a ChannelHandle],
     ends: &mut Vec<&mut End>,
@@ -230,7 +230,7 @@ fn wait_on(ends: &mut [&mut End], timeout: Duration) -> Result<usize, Failure> {
 /// `tombolo_carry`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_carry(
     channel: *mut ChannelHandle,
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn tombolo_carry(
 /// `tombolo_max_message_bytes`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_max_message_bytes(channel: *const ChannelHandle) -> usize {
     // SAFETY: a live handle, by the contract.
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn tombolo_max_message_bytes(channel: *const ChannelHandle
 /// `tombolo_channel_id`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_channel_id(channel: *const ChannelHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn tombolo_channel_id(channel: *const ChannelHandle) -> u6
 /// `tombolo_peer`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_peer(channel: *const ChannelHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn tombolo_peer(channel: *const ChannelHandle) -> u64 {
 /// `tombolo_peer_node`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_peer_node(channel: *const ChannelHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn tombolo_peer_node(channel: *const ChannelHandle) -> *co
 /// `tombolo_transport`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_transport(channel: *const ChannelHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn tombolo_transport(channel: *const ChannelHandle) -> *co
 /// `tombolo_channel_stats`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_channel_stats(channel: *mut ChannelHandle, stats: *mut Stats) -> Status {
     guard(|| {
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn tombolo_channel_stats(channel: *mut ChannelHandle, stat
             rings: of.rings,
             sleeps: of.sleeps,
         };
-        // SAFETY: the caller's room for them, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(stats, passed, "where to put the statistics") }
     })
 }

@@ -31,7 +31,7 @@ pub struct BulkHandle {
 struct End {
     carrier: Carrier<BulkChannel>,
     metadata: Vec<u8>,
-    /// Pieces of a transfer that have not been received yet, the next one last.
+    /// Pieces of a transfer that were not returned yet, the next one last.
     pieces: Vec<Hand>,
     offer: Option<PoolOffer>,
 }
@@ -85,7 +85,7 @@ impl How {
 /// # Safety
 /// The pointer is null, or points to options.
 pub(crate) unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     match unsafe { pointer.as_ref() } {
         None => Ok(BulkOptions::default()),
         Some(options) => options.read(),
@@ -112,7 +112,7 @@ impl End {
         self.carrier.channel()
     }
 
-    /// Keeps all pieces but the first, which comes back.
+    /// Keeps all pieces except the first, which it returns.
     fn unpack<T>(&mut self, received: Received<T>, hand: impl Fn(T) -> Hand) -> (u32, *mut BufferHandle) {
         self.pieces = received.into_vec().into_iter().rev().map(hand).collect();
         let count = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
@@ -170,7 +170,7 @@ impl BulkHandle {
     }
 }
 
-/// Uses a bulk channel.
+/// Runs `body` with the end of a bulk channel.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
@@ -178,14 +178,14 @@ unsafe fn with<R>(
     bulk: *const BulkHandle,
     body: impl FnOnce(&mut End) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: as this function asks for; what changes in a handle is behind `Exclusive`.
+    // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
     unsafe { shared(bulk, "the bulk channel") }?.end.with(body)
 }
 
 /// `tombolo_export_bulk`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_export_bulk(
     domain: *const DomainHandle,
@@ -195,12 +195,12 @@ pub unsafe extern "C" fn tombolo_export_bulk(
 ) -> Status {
     guard(|| {
         present(result, "where to put the listener")?;
-        // SAFETY: a live handle, a text and options, by the contract.
+        // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = how.export(&domain.domain, name)?;
         let listener = hand_out(ListenerHandle::Bulk(listener));
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })
 }
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn tombolo_export_bulk(
 /// `tombolo_accept_bulk`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_accept_bulk(
     listener: *const ListenerHandle,
@@ -217,13 +217,13 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
 ) -> Status {
     guard(|| {
         present(result, "where to put the bulk channel")?;
-        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        // SAFETY: a live handle, by the contract; the object is `Sync`.
         let listener = unsafe { shared(listener, "the listener") }?;
         let ListenerHandle::Bulk(listener) = listener else {
             return Err(Failure::invalid("the name was not taken up by tombolo_export_bulk"));
         };
         let channel = listener.within(Duration::from_nanos(timeout_ns)).accept()?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
 }
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
 /// `tombolo_connect_bulk`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_connect_bulk(
     domain: *const DomainHandle,
@@ -242,11 +242,11 @@ pub unsafe extern "C" fn tombolo_connect_bulk(
 ) -> Status {
     guard(|| {
         present(result, "where to put the bulk channel")?;
-        // SAFETY: a live handle, a text and options, by the contract.
+        // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
 }
@@ -254,17 +254,17 @@ pub unsafe extern "C" fn tombolo_connect_bulk(
 /// `tombolo_bulk_close`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
     guard(|| {
         if bulk.is_null() {
             return Ok(());
         }
-        // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
+        // SAFETY: a live handle, by the contract. A handle that is in use is refused and remains valid.
         unsafe { shared(bulk, "the bulk channel") }?.end.retire()?;
-        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
-        // calls that come from now on are refused.
+        // SAFETY: the handle is released once, by the contract, and is not in use: it was not when it was
+        // retired, and later calls are refused.
         drop(unsafe { take_back(bulk) });
         Ok(())
     })
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
 /// `tombolo_bulk_create_pool`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_create_pool(
     bulk: *mut BulkHandle,
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn tombolo_bulk_create_pool(
         // SAFETY: a live handle, by the contract.
         unsafe { with(bulk, create) }?;
         let pool = made.ok_or_else(nowhere)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })
 }
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn tombolo_bulk_create_pool(
 /// `tombolo_bulk_assign`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_assign(
     bulk: *mut BulkHandle,
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn tombolo_bulk_assign(
 /// `tombolo_bulk_unassign`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_unassign(
     bulk: *mut BulkHandle,
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn tombolo_bulk_unassign(
 /// `tombolo_bulk_take_pool`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_take_pool(
     bulk: *mut BulkHandle,
@@ -357,7 +357,7 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
         };
         // SAFETY: a live handle, by the contract.
         let pool = unsafe { with(bulk, take) }?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })
 }
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
 /// `tombolo_bulk_decline_pool`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_decline_pool(bulk: *mut BulkHandle, timeout_ns: u64) -> Status {
     let decline = |end: &mut End| {
@@ -394,11 +394,11 @@ pub(crate) unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>,
                 Err(Failure::new(Status::BufferState, "a buffer is shared, or not here any more"))
             }
         };
-        // SAFETY: as this function asks for.
+        // SAFETY: this function's safety condition.
         match unsafe { with_hand(*handle, take) } {
             Ok(buffer) => buffers.push(buffer),
             Err(failure) => {
-                // SAFETY: as this function asks for.
+                // SAFETY: this function's safety condition.
                 unsafe { put_back(handles, buffers.into_iter().map(Hand::Mine)) };
                 return Err(failure);
             }
@@ -415,16 +415,16 @@ pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterato
             *hand = back;
             Ok(())
         };
-        // SAFETY: as this function asks for. One that another thread looks at meanwhile is lost to it, which
-        // is that thread's breach of the contract.
+        // SAFETY: this function's safety condition. A handle that another thread uses meanwhile is skipped
+        // and loses its buffer; that thread violates the contract.
         let _ = unsafe { with_hand(*handle, put) };
     }
 }
 
-/// The handles in an array of the caller's: 1 to 65536.
+/// Converts an array of 1 to 65536 handles to a slice.
 ///
 /// # Safety
-/// `buffers` is null or points to `count` pointers, which do not change meanwhile.
+/// `buffers` is null or points to `count` pointers, which do not change while the slice is in use.
 pub(crate) unsafe fn list<'a>(
     buffers: *const *mut BufferHandle,
     count: usize,
@@ -432,14 +432,14 @@ pub(crate) unsafe fn list<'a>(
     if buffers.is_null() || count == 0 || count > 1 << 16 {
         return Err(Failure::invalid("there are no buffers to be sent"));
     }
-    // SAFETY: not null, and `count` pointers, by this function's condition.
+    // SAFETY: not null, and `count` pointers, by this function's safety condition.
     Ok(unsafe { std::slice::from_raw_parts(buffers, count) })
 }
 
 /// `tombolo_bulk_move`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_move(
     bulk: *mut BulkHandle,
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: `count` pointers and `metadata_length` bytes of the caller's, by the contract.
+        // SAFETY: `count` pointers and `metadata_length` bytes of the caller, by the contract.
         let (handles, metadata) =
             unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
         let timeout = Duration::from_nanos(timeout_ns);
@@ -468,7 +468,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
         // SAFETY: a live handle, by the contract.
         unsafe { with(bulk, send) }?;
         for handle in handles {
-            // SAFETY: live handles, which are given back by this, by the contract.
+            // SAFETY: live handles, which are released here, by the contract.
             drop(unsafe { take_back(*handle) });
         }
         Ok(())
@@ -478,7 +478,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
 /// `tombolo_bulk_share`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_share(
     bulk: *mut BulkHandle,
@@ -489,7 +489,7 @@ pub unsafe extern "C" fn tombolo_bulk_share(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: `count` pointers and `metadata_length` bytes of the caller's, by the contract.
+        // SAFETY: `count` pointers and `metadata_length` bytes of the caller, by the contract.
         let (handles, metadata) =
             unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
         let timeout = Duration::from_nanos(timeout_ns);
@@ -526,16 +526,16 @@ pub unsafe extern "C" fn tombolo_bulk_share(
     })
 }
 
-/// Passes or releases one buffer, whose handle is given back by that.
+/// Passes or releases one buffer and its handle.
 ///
 /// # Safety
-/// Live handles, and `metadata` is null or points to `metadata_length` bytes.
+/// The handles are live, and `metadata` is null or points to `metadata_length` bytes.
 unsafe fn give_up(
     (bulk, buffer): (*mut BulkHandle, *mut BufferHandle),
     (metadata, metadata_length): (*const u8, usize),
     send: impl FnOnce(&mut BulkChannel, Hand, &[u8]) -> Result<(), (Failure, Hand)>,
 ) -> Result<(), Failure> {
-    // SAFETY: `metadata_length` bytes, by this function's condition.
+    // SAFETY: `metadata_length` bytes, by this function's safety condition.
     let metadata = unsafe { bytes(metadata, metadata_length, "the metadata") }?;
     let give = |end: &mut End| {
         let channel = end.channel()?;
@@ -545,12 +545,12 @@ unsafe fn give_up(
                 failure
             })
         };
-        // SAFETY: a live handle, by this function's condition.
+        // SAFETY: a live handle, by this function's safety condition.
         unsafe { with_hand(buffer, one) }
     };
-    // SAFETY: a live handle, by this function's condition.
+    // SAFETY: a live handle, by this function's safety condition.
     unsafe { with(bulk, give) }?;
-    // SAFETY: a live handle, which is given back by this.
+    // SAFETY: a live handle, which is released here.
     drop(unsafe { take_back(buffer) });
     Ok(())
 }
@@ -558,7 +558,7 @@ unsafe fn give_up(
 /// `tombolo_bulk_pass`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_pass(
     bulk: *mut BulkHandle,
@@ -583,7 +583,7 @@ pub unsafe extern "C" fn tombolo_bulk_pass(
 /// `tombolo_bulk_release`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_release(
     bulk: *mut BulkHandle,
@@ -608,7 +608,7 @@ pub unsafe extern "C" fn tombolo_bulk_release(
 /// `tombolo_bulk_receive`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_receive(
     bulk: *mut BulkHandle,
@@ -625,7 +625,7 @@ pub unsafe extern "C" fn tombolo_bulk_receive(
         };
         // SAFETY: a live handle, by the contract.
         let told = unsafe { with(bulk, receive) }?;
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, told, "where to put what arrives") }
     })
 }
@@ -633,7 +633,7 @@ pub unsafe extern "C" fn tombolo_bulk_receive(
 /// `tombolo_bulk_next_piece`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_next_piece(bulk: *mut BulkHandle) -> *mut BufferHandle {
     let next = |end: &mut End| Ok(end.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::hand_out));
@@ -644,7 +644,7 @@ pub unsafe extern "C" fn tombolo_bulk_next_piece(bulk: *mut BulkHandle) -> *mut 
 /// `tombolo_bulk_settle`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_settle(bulk: *mut BulkHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -654,7 +654,7 @@ pub unsafe extern "C" fn tombolo_bulk_settle(bulk: *mut BulkHandle) -> Status {
 /// `tombolo_bulk_arm`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mut i32) -> Status {
     guard(|| {
@@ -672,7 +672,7 @@ pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mu
         };
         // SAFETY: a live handle, by the contract.
         let (raw, nothing) = unsafe { with(bulk, arm) }?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(descriptor, raw, "where to put the descriptor") }?;
         if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
     })
@@ -681,7 +681,7 @@ pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mu
 /// `tombolo_bulk_id`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_id(bulk: *const BulkHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -691,7 +691,7 @@ pub unsafe extern "C" fn tombolo_bulk_id(bulk: *const BulkHandle) -> u64 {
 /// `tombolo_bulk_peer`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_peer(bulk: *const BulkHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -701,7 +701,7 @@ pub unsafe extern "C" fn tombolo_bulk_peer(bulk: *const BulkHandle) -> u64 {
 /// `tombolo_bulk_peer_node`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_peer_node(bulk: *const BulkHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
@@ -711,7 +711,7 @@ pub unsafe extern "C" fn tombolo_bulk_peer_node(bulk: *const BulkHandle) -> *con
 /// `tombolo_bulk_transport`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_transport(bulk: *const BulkHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.

@@ -1,4 +1,5 @@
-//! What is done with capabilities beside mapping memory: parts, services, and what a program is started with.
+//! Operations on capabilities other than mapping: parts, services, and capabilities that a program is started
+//! with.
 
 use std::ffi::c_char;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::domain::{DomainHandle, ListenerHandle, Options, options};
 use crate::region::{CapabilityHandle, Part, give_out};
 use crate::status::{Failure, Status};
 
-/// `TOMBOLO_PART_MEMORY` and the like.
+/// Converts `TOMBOLO_PART_MEMORY` and the like.
 fn kind_of(kind: u32) -> Result<Kind, Failure> {
     let known = [Kind::Memory, Kind::Frame, Kind::Pool];
     known.into_iter().find(|known| *known as u32 == kind).ok_or_else(|| {
@@ -22,7 +23,7 @@ fn kind_of(kind: u32) -> Result<Kind, Failure> {
 /// `tombolo_split`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_split(
     capability: *const CapabilityHandle,
@@ -50,17 +51,17 @@ pub unsafe extern "C" fn tombolo_split(
 /// `tombolo_capability_kind`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_kind(capability: *const CapabilityHandle) -> u32 {
-    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    // SAFETY: a live handle, by the contract; it never changes.
     crate::boundary::ask(0, || Ok(unsafe { shared(capability, "the capability") }?.capability.kind() as u32))
 }
 
 /// `tombolo_take_given`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_take_given(
     domain: *const DomainHandle,
@@ -69,10 +70,10 @@ pub unsafe extern "C" fn tombolo_take_given(
 ) -> Status {
     guard(|| {
         present(result, "where to put the capability")?;
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (domain, name) = unsafe { (shared(domain, "the domain")?, text(name, "the name")?) };
         let capability = domain.domain.given(name)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, capability) }
     })
 }
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn tombolo_take_given(
 /// `tombolo_serve`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_serve(
     domain: *const DomainHandle,
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn tombolo_serve(
         // SAFETY: a live handle and options, by the contract.
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
         let (made, capability) = how.serve(&domain.domain)?;
-        // SAFETY: the caller's room for a pointer each, by the contract.
+        // SAFETY: each valid for a write of a pointer, by the contract.
         unsafe {
             put(listener, hand_out(ListenerHandle::from(made)), "where to put the listener")?;
             give_out(service, capability)
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn tombolo_serve(
 /// `tombolo_listener_capability`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_listener_capability(
     listener: *const ListenerHandle,
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn tombolo_listener_capability(
             ListenerHandle::Plain(listener) => listener.capability(),
             ListenerHandle::Bulk(listener) => listener.capability(),
         }?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(service, capability) }
     })
 }
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn tombolo_listener_capability(
 /// `tombolo_connect_by`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_connect_by(
     domain: *const DomainHandle,
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn tombolo_connect_by(
             unsafe { (shared(domain, "the domain")?, shared(service, "the service")?, options(how)?) };
         let service: &Capability = &service.capability;
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), service)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }

@@ -1,17 +1,17 @@
-//! A channel of a handle, by itself or in a wait set of its own.
+//! Channel of a handle, alone or in a waitset of its own.
 
 use tombolo::{Token, WaitSet, Waited};
 
 use crate::status::{Failure, Status};
 
-/// Where the channel of a handle is.
+/// Location of a handle's channel.
 #[derive(Debug)]
 pub(crate) enum Carrier<T> {
-    /// As it was opened.
+    /// Alone, as it was opened.
     Alone(Box<T>),
-    /// In a set of its own, for its descriptor.
+    /// In a waitset of its own, which provides a descriptor.
     Polled(Box<WaitSet<T>>, Token),
-    /// On its way from one to the other.
+    /// Moving from one to the other.
     Nowhere,
 }
 
@@ -29,7 +29,7 @@ impl<T: Waited> Carrier<T> {
         channel.ok_or_else(nowhere)
     }
 
-    /// Puts the channel into a set, which is a descriptor.
+    /// Moves the channel into a waitset, if it is not in one yet.
     pub(crate) fn set(&mut self) -> Result<(&mut WaitSet<T>, Token), Failure> {
         if let Carrier::Alone(_) = self {
             let mut set = Box::new(WaitSet::new()?);

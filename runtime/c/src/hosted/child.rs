@@ -35,44 +35,44 @@ pub struct Ended {
     number: u32,
 }
 
-/// Texts up to a null pointer.
+/// Converts a null-terminated array of C strings.
 ///
 /// # Safety
-/// The pointer is null, or points to pointers to texts, of which the last is null.
+/// The pointer is null, or points to an array of pointers to C strings that ends with a null pointer.
 unsafe fn texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Vec<&'a str>, Failure> {
     let mut texts = Vec::new();
     if list.is_null() {
         return Ok(texts);
     }
     loop {
-        // SAFETY: not past the null pointer that ends the list, by this function's condition.
+        // SAFETY: not beyond the null pointer that ends the array, by this function's safety condition.
         let one = unsafe { *list.add(texts.len()) };
         if one.is_null() {
             return Ok(texts);
         }
-        // SAFETY: a text, by this function's condition.
+        // SAFETY: a C string, by this function's safety condition.
         texts.push(unsafe { text(one, what) }?);
     }
 }
 
 /// # Safety
-/// As `tombolo.h` says of `tombolo_spawn_options`.
+/// As documented in `tombolo.h` for `tombolo_spawn_options`.
 pub(crate) unsafe fn program(options: &Spawn) -> Result<SpawnOptions, Failure> {
-    // SAFETY: texts and lists of texts, by the contract.
+    // SAFETY: texts and lists of C strings, by the contract.
     let (arguments, environment) =
         unsafe { (texts(options.arguments, "an argument")?, texts(options.environment, "a variable")?) };
     let mut spawn = if options.image.is_null() {
         SpawnOptions::this_image()
     } else {
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         SpawnOptions::image(unsafe { text(options.image, "the image") }?)
     };
     if !options.node.is_null() {
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         spawn = spawn.on(unsafe { text(options.node, "the node") }?);
     }
     if !options.directory.is_null() {
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         spawn = spawn.directory(unsafe { text(options.directory, "the directory") }?);
     }
     for variable in environment {
@@ -87,7 +87,7 @@ pub(crate) unsafe fn program(options: &Spawn) -> Result<SpawnOptions, Failure> {
 /// `tombolo_spawn`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_spawn(
     domain: *const DomainHandle,
@@ -109,16 +109,17 @@ pub struct Given {
     reserved: u32,
 }
 
-/// Adds what a program is given.
+/// Adds the capabilities that a program is given.
 ///
 /// # Safety
-/// `given` points to `count` elements as `tombolo/capabilities.h` describes them, or there are none.
+/// `given` points to `count` elements as described in `tombolo/capabilities.h`, or `count` is 0.
 unsafe fn give(options: SpawnOptions, given: *const Given, count: usize) -> Result<SpawnOptions, Failure> {
     if count > 0 {
         present(given.cast_mut(), "what the program is given")?;
     }
     (0..count).try_fold(options, |options, index| {
-        // SAFETY: not null and below `count`, by this function's condition; a text and a live handle in each.
+        // SAFETY: not null and below `count`, by this function's safety condition; each element has a C
+        // string and a live handle.
         let (given, name, capability) = unsafe {
             let given = *given.add(index);
             (given, text(given.name, "the name of a capability")?, shared(given.capability, "a capability")?)
@@ -134,7 +135,7 @@ unsafe fn give(options: SpawnOptions, given: *const Given, count: usize) -> Resu
 /// `tombolo_spawn_with`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As the header says.
+/// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_spawn_with(
     domain: *const DomainHandle,
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn tombolo_spawn_with(
         // SAFETY: `count` elements, by the contract.
         let options = unsafe { give(options, given, count) }?;
         let child = hand_out(ChildHandle { child: domain.domain.spawn(&options)? });
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, child, "where to put the child") }
     })
 }
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn tombolo_spawn_with(
 /// `tombolo_child_id`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_id(child: *const ChildHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -169,7 +170,7 @@ pub unsafe extern "C" fn tombolo_child_id(child: *const ChildHandle) -> u64 {
 /// `tombolo_child_wait`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_wait(
     child: *const ChildHandle,
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn tombolo_child_wait(
 ) -> Status {
     guard(|| {
         present(result, "where to put how it ended")?;
-        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        // SAFETY: a live handle, by the contract; the object is `Sync`.
         let child = unsafe { shared(child, "the child") }?;
         let ended = match child.child.wait(Duration::from_nanos(timeout_ns))? {
             Exit::Exited { status } => Ended { how: 1, number: status.into() },
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn tombolo_child_wait(
             Exit::NodeLost { .. } => Ended { how: 3, number: 0 },
             Exit::Left => Ended { how: 4, number: 0 },
         };
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, ended, "where to put how it ended") }
     })
 }
@@ -194,21 +195,21 @@ pub unsafe extern "C" fn tombolo_child_wait(
 /// `tombolo_child_kill`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_kill(child: *const ChildHandle) -> Status {
-    // SAFETY: a live handle, by the contract; the façade's threads may share it.
+    // SAFETY: a live handle, by the contract; the object is `Sync`.
     guard(|| Ok(unsafe { shared(child, "the child") }?.child.kill()?))
 }
 
 /// `tombolo_child_forget`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_forget(child: *mut ChildHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(child) });
         Ok(())
     });

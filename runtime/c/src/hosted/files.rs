@@ -112,7 +112,7 @@ fn status_of(error: &FileError) -> Status {
 /// `tombolo_files_reach`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_files_reach(
     domain: *const DomainHandle,
@@ -125,11 +125,11 @@ pub unsafe extern "C" fn tombolo_files_reach(
         let (domain, how) = unsafe { (&shared(domain, "the domain")?.domain, options.as_ref()) };
         let mut options = how.map_or(Ok(FilesOptions::default()), How::read)?;
         if let Some(name) = how.map(|how| how.name).filter(|name| !name.is_null()) {
-            // SAFETY: a text, by the contract.
+            // SAFETY: a C string, by the contract.
             options = options.server(unsafe { text(name, "the name") }?);
         }
         let files = Files::connect_with(domain, &options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(FilesHandle { files }), "where to put the files") }
     })
 }
@@ -137,32 +137,32 @@ pub unsafe extern "C" fn tombolo_files_reach(
 /// `tombolo_files_drop`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_files_drop(files: *mut FilesHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(files) });
         Ok(())
     });
 }
 
-/// The files of a handle, and a path.
+/// Returns the files of a handle, and a path.
 ///
 /// # Safety
-/// The first is null, or a live handle; the second is null, or a text.
+/// `files` is null, or a live handle; `path` is null, or a C string.
 unsafe fn reached<'a>(
     files: *const FilesHandle,
     path: *const c_char,
 ) -> Result<(&'a Files, &'a str), Failure> {
-    // SAFETY: as this function asks for; the façade's threads may share files.
+    // SAFETY: this function's safety condition; `Files` is `Sync`.
     unsafe { Ok((&shared(files, "the files")?.files, text(path, "the path")?)) }
 }
 
 /// `tombolo_files_stat`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_files_stat(
     files: *const FilesHandle,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn tombolo_files_stat(
 ) -> Status {
     guard(|| {
         present(info, "where to put what is known")?;
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (files, path) = unsafe { reached(files, path) }?;
         let found = files.stat(path)?;
         let told = Info {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn tombolo_files_stat(
             writable: found.writable,
             reserved: [0; 6],
         };
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(info, told, "where to put what is known") }
     })
 }
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn tombolo_files_stat(
 /// `tombolo_files_list`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_files_list(
     files: *const FilesHandle,
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn tombolo_files_list(
     let mut said = 0;
     let status = guard(|| {
         let visit = visit.ok_or_else(|| Failure::invalid("the function to visit with is null"))?;
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (files, path) = unsafe { reached(files, path) }?;
         let entries: Vec<(Vec<u8>, bool)> = if path.is_empty() {
             let granted = files.granted()?.into_iter();
@@ -210,9 +210,9 @@ pub unsafe extern "C" fn tombolo_files_list(
             entries.map(|entry| (entry.name.as_bytes().to_vec(), entry.is_folder)).collect()
         };
         for (name, is_folder) in entries {
-            // Names have no zero bytes: the façade splits them there.
+            // Names contain no zero bytes: they were split there.
             let name = CString::new(name).unwrap_or_default();
-            // SAFETY: the caller's function and what it was to be called with; the name lives during the
+            // SAFETY: the caller's callback with its own context, by the contract; the name lives during the
             // call.
             said = unsafe { visit(context, name.as_ptr(), is_folder) };
             if said != 0 {
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn tombolo_files_list(
 /// `tombolo_file_open`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_open(
     files: *const FilesHandle,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn tombolo_file_open(
 ) -> Status {
     guard(|| {
         present(result, "where to put the file")?;
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (files, path) = unsafe { reached(files, path) }?;
         let ways = [OpenOptions::write, OpenOptions::create, OpenOptions::create_new, OpenOptions::truncate];
         if flags >> ways.len() != 0 {
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn tombolo_file_open(
         let asked = ways.iter().enumerate().filter(|(bit, _)| flags & (1 << bit) != 0);
         let options = asked.fold(OpenOptions::new(), |options, (_, with)| with(options));
         let file = files.open_with(path, options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(FileHandle { file }), "where to put the file") }
     })
 }
@@ -256,36 +256,36 @@ pub unsafe extern "C" fn tombolo_file_open(
 /// `tombolo_file_close`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_close(file: *mut FileHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(file) });
         Ok(())
     });
 }
 
-/// The file of a handle.
+/// Returns the file of a handle.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
 unsafe fn opened<'a>(file: *const FileHandle) -> Result<&'a File, Failure> {
-    // SAFETY: as this function asks for; the façade's threads may share it.
+    // SAFETY: this function's safety condition; `File` is `Sync`.
     Ok(&unsafe { shared(file, "the file") }?.file)
 }
 
 /// `tombolo_file_length`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_length(file: *const FileHandle, length: *mut u64) -> Status {
     guard(|| {
         present(length, "where to put the length")?;
         // SAFETY: a live handle, by the contract.
         let found = unsafe { opened(file) }?.len_bytes()?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(length, found, "where to put the length") }
     })
 }
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn tombolo_file_length(file: *const FileHandle, length: *m
 /// `tombolo_file_set_length`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_set_length(file: *const FileHandle, length: u64) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn tombolo_file_set_length(file: *const FileHandle, length
 /// `tombolo_file_read`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_read(
     file: *const FileHandle,
@@ -313,13 +313,13 @@ pub unsafe extern "C" fn tombolo_file_read(
     count: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and `length` bytes of the caller's, by the contract.
+        // SAFETY: a live handle, and `length` bytes of the caller, by the contract.
         let (file, target) = unsafe { (opened(file)?, bytes_mut(target, length, "the target")?) };
         if count.is_null() {
             return Ok(file.read_exact_at(offset, target)?);
         }
         let read = file.read_at(offset, target)?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(count, read, "where to put the count") }
     })
 }
@@ -327,7 +327,7 @@ pub unsafe extern "C" fn tombolo_file_read(
 /// `tombolo_file_write`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_write(
     file: *const FileHandle,
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn tombolo_file_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and `length` bytes of the caller's, by the contract.
+        // SAFETY: a live handle, and `length` bytes of the caller, by the contract.
         let (file, source) = unsafe { (opened(file)?, bytes(source, length, "the source")?) };
         Ok(file.write_at(offset, source)?)
     })
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn tombolo_file_write(
 /// `tombolo_file_sync`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_sync(file: *const FileHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -355,7 +355,7 @@ pub unsafe extern "C" fn tombolo_file_sync(file: *const FileHandle) -> Status {
 /// `tombolo_file_bring`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_bring(
     file: *const FileHandle,
@@ -373,34 +373,34 @@ pub unsafe extern "C" fn tombolo_file_bring(
         };
         let map = file.map_range(offset, length)?;
         let handle = FileMapHandle { length: map.len(), map: Exclusive::new(map) };
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(handle), "where to put the map") }
     })
 }
 
-/// The map of a handle.
+/// Returns the map of a handle.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
 unsafe fn brought<'a>(map: *const FileMapHandle) -> Result<&'a FileMapHandle, Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     unsafe { shared(map, "the map") }
 }
 
 /// `tombolo_file_map_data`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_data(map: *const FileMapHandle) -> *const c_void {
-    // SAFETY: a live handle, by the contract. The bytes stay where they are: a map never grows.
+    // SAFETY: a live handle, by the contract. The bytes do not move: a map never grows.
     ask(std::ptr::null(), || unsafe { brought(map) }?.map.with(|map| Ok(map.as_ptr().cast())))
 }
 
 /// `tombolo_file_map_length`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_length(map: *const FileMapHandle) -> usize {
     // SAFETY: a live handle, by the contract.
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn tombolo_file_map_length(map: *const FileMapHandle) -> u
 /// `tombolo_file_map_change`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_change(
     map: *mut FileMapHandle,
@@ -426,7 +426,7 @@ pub unsafe extern "C" fn tombolo_file_map_change(
             let end = offset.saturating_add(length);
             Ok(map.range_mut(offset..end)?.as_mut_ptr())
         })?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(place, at.cast(), "where to put the place") }
     })
 }
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn tombolo_file_map_change(
 /// `tombolo_file_map_flush`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_flush(map: *mut FileMapHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -444,11 +444,11 @@ pub unsafe extern "C" fn tombolo_file_map_flush(map: *mut FileMapHandle) -> Stat
 /// `tombolo_file_map_drop`: see `tombolo/files.h`.
 ///
 /// # Safety
-/// As `tombolo/files.h` says.
+/// As documented in `tombolo/files.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_drop(map: *mut FileMapHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(map) });
         Ok(())
     });

@@ -20,7 +20,7 @@ pub struct GroupHandle {
 #[derive(Debug)]
 struct State {
     group: Group,
-    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    /// Message that was longer than the caller's buffer: the next receive returns it.
     kept: Option<Event>,
 }
 
@@ -108,7 +108,7 @@ impl Options {
 /// # Safety
 /// The pointer is null, or points to options.
 unsafe fn options(pointer: *const Options, timeout_ns: u64) -> Result<GroupOptions, Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     let options = match unsafe { pointer.as_ref() } {
         None => GroupOptions::default(),
         Some(options) => options.read()?,
@@ -162,29 +162,29 @@ fn info(event: &Event) -> EventInfo {
 impl From<&Peer> for PeerInfo {
     fn from(peer: &Peer) -> PeerInfo {
         let mut node = [0; 64];
-        // The last byte stays zero, and a character is whole or not there.
+        // The last byte stays zero, and the name is cut at a character boundary.
         let length = peer.node.floor_char_boundary(node.len() - 1);
         node[..length].copy_from_slice(&peer.node.as_bytes()[..length]);
         PeerInfo { member: peer.member.0, domain: peer.domain.to_bits(), node }
     }
 }
 
-/// Uses a group's handle.
+/// Runs `body` with the state of a group.
 ///
 /// # Safety
-/// It is null, or a live handle.
+/// The pointer is null, or a live handle.
 unsafe fn with<R>(
     group: *const GroupHandle,
     body: impl FnOnce(&mut State) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: this function's own condition; what changes is behind the mark of `Exclusive`.
+    // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
     unsafe { shared(group, "the group") }?.state.with(body)
 }
 
 /// `tombolo_group_join`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_join(
     domain: *const DomainHandle,
@@ -195,14 +195,14 @@ pub unsafe extern "C" fn tombolo_group_join(
 ) -> Status {
     guard(|| {
         present(result, "where to put the group")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let domain = &unsafe { shared(domain, "the domain") }?.domain;
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         let name = unsafe { text(name, "the name of the group") }?;
         // SAFETY: null or options, by the contract.
         let options = unsafe { options(given, timeout_ns) }?;
         let group = handle(Group::join(domain, name, &options)?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, group, "where to put the group") }
     })
 }
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn tombolo_group_join(
 /// `tombolo_group_of_job`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_of_job(
     domain: *const DomainHandle,
@@ -220,12 +220,12 @@ pub unsafe extern "C" fn tombolo_group_of_job(
 ) -> Status {
     guard(|| {
         present(result, "where to put the group")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let domain = &unsafe { shared(domain, "the domain") }?.domain;
         // SAFETY: null or options, by the contract.
         let options = unsafe { options(given, timeout_ns) }?;
         let group = handle(Group::of_job(domain, &domain.job()?, &options)?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, group, "where to put the group") }
     })
 }
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn tombolo_group_of_job(
 /// `tombolo_group_id`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_id(group: *const GroupHandle) -> u64 {
     // SAFETY: null, or a live handle, by the contract.
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn tombolo_group_id(group: *const GroupHandle) -> u64 {
 /// `tombolo_group_peers`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_peers(
     group: *const GroupHandle,
@@ -257,10 +257,10 @@ pub unsafe extern "C" fn tombolo_group_peers(
         // SAFETY: a live handle, by the contract.
         let found = unsafe { with(group, list) }?;
         for (index, peer) in found.iter().enumerate().take(capacity) {
-            // SAFETY: the caller's room for `capacity` of them, by the contract; null is told apart.
+            // SAFETY: valid for writes of `capacity` elements, by the contract; null is checked.
             unsafe { put(peers.wrapping_add(index), *peer, "where to put the members") }?;
         }
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(count, found.len(), "where to put the number of members") }
     })
 }
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn tombolo_group_peers(
 /// `tombolo_group_broadcast`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_broadcast(
     group: *const GroupHandle,
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn tombolo_group_broadcast(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: as many bytes, by the contract.
+        // SAFETY: `length` bytes, by the contract.
         let message = unsafe { bytes(message.cast(), length, "the message") }?;
         // SAFETY: a live handle, by the contract.
         unsafe { with(group, |state| state.broadcast(message, timeout_ns)) }
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn tombolo_group_broadcast(
 /// `tombolo_group_recv`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_recv(
     group: *const GroupHandle,
@@ -298,12 +298,12 @@ pub unsafe extern "C" fn tombolo_group_recv(
 ) -> Status {
     guard(|| {
         present(result, "where to put the event")?;
-        // SAFETY: as many bytes of the caller's, by the contract.
+        // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
         let recv = |state: &mut State| {
             let event = state.recv(timeout_ns)?;
             let info = info(&event);
-            // SAFETY: the caller's room for it, by the contract.
+            // SAFETY: valid for writes, by the contract.
             unsafe { put(result, info, "where to put the event") }?;
             let Event::Message { data, .. } = &event else { return Ok(()) };
             if let Some(room) = room.get_mut(..data.len()) {
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn tombolo_group_recv(
 /// `tombolo_group_flush`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_flush(group: *const GroupHandle, timeout_ns: u64) -> Status {
     guard(|| {
@@ -335,13 +335,13 @@ pub unsafe extern "C" fn tombolo_group_flush(group: *const GroupHandle, timeout_
 /// `tombolo_group_leave`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_leave(group: *mut GroupHandle, timeout_ns: u64) -> Status {
     guard(|| {
         // SAFETY: null, or a live handle, by the contract.
         unsafe { shared(group, "the group") }?.state.retire()?;
-        // SAFETY: a handle that is given back once, by the contract; it is retired: no other call uses it.
+        // SAFETY: a handle that is released once, by the contract; it is retired: no other call uses it.
         let Some(handle) = (unsafe { take_back(group) }) else { return Ok(()) };
         let mut group = handle.state.into_inner().group;
         let _ = group.within(Duration::from_nanos(timeout_ns));
@@ -355,11 +355,11 @@ pub unsafe extern "C" fn tombolo_group_leave(group: *mut GroupHandle, timeout_ns
 /// `tombolo_group_drop`: see `tombolo/group.h`.
 ///
 /// # Safety
-/// As `tombolo/group.h` says.
+/// As documented in `tombolo/group.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_drop(group: *mut GroupHandle) {
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         drop(unsafe { take_back(group) });
         Ok(())
     });

@@ -27,7 +27,7 @@ pub struct HubHandle {
 #[derive(Debug)]
 struct State {
     hub: Hub,
-    /// A value that was longer than the buffer that it was to go into: the next get has it.
+    /// Value that was longer than the caller's buffer: the next get returns it.
     kept: Option<Box<[u8]>>,
     memory: Option<Mapping>,
 }
@@ -95,7 +95,7 @@ fn status_of(error: &HubError) -> Status {
     }
 }
 
-/// The bit of a kind in C.
+/// Returns the bit of a kind in C.
 fn bit(kind: Kind) -> u32 {
     match kind {
         Kind::Port => 1,
@@ -117,7 +117,7 @@ fn held(taken: &Taken) -> Option<Held> {
 }
 
 impl State {
-    /// The next value, into C's buffer; its length.
+    /// Copies a value into the caller's buffer, or keeps it if the buffer is too short.
     fn fill(&mut self, value: Box<[u8]>, room: &mut [u8]) -> Result<(), Failure> {
         let (length, capacity) = (value.len(), room.len());
         match room.get_mut(..length) {
@@ -134,22 +134,22 @@ impl State {
     }
 }
 
-/// Uses a hub's handle.
+/// Runs `body` with the state of a hub.
 ///
 /// # Safety
-/// It is null, or a live handle.
+/// The pointer is null, or a live handle.
 unsafe fn with<R>(
     hub: *const HubHandle,
     body: impl FnOnce(&mut State) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: this function's own condition; what changes is behind the mark of `Exclusive`.
+    // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
     unsafe { shared(hub, "the hub") }?.state.with(body)
 }
 
 /// `tombolo_task_attach`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_task_attach(
     domain: *const DomainHandle,
@@ -158,14 +158,14 @@ pub unsafe extern "C" fn tombolo_task_attach(
 ) -> Status {
     guard(|| {
         present(result, "where to put the task")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let task = Task::attach(&unsafe { shared(domain, "the domain") }?.domain)?;
         let task = match (priority, u8::try_from(priority)) {
             (-1, _) => task,
             (_, Ok(priority)) => task.with_priority(priority),
             _ => return Err(Failure::invalid(format!("a priority of {priority}: give 0 to 255, or -1"))),
         };
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(TaskHandle { task }), "where to put the task") }
     })
 }
@@ -173,11 +173,11 @@ pub unsafe extern "C" fn tombolo_task_attach(
 /// `tombolo_task_end`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_task_end(task: *mut TaskHandle) {
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         drop(unsafe { take_back(task) });
         Ok(())
     });
@@ -186,13 +186,13 @@ pub unsafe extern "C" fn tombolo_task_end(task: *mut TaskHandle) {
 /// `tombolo_task_inherited_priority`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_task_inherited_priority(task: *const TaskHandle, result: *mut u8) -> Status {
     guard(|| {
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let priority = unsafe { shared(task, "the task") }?.task.inherited_priority()?;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(result, priority, "where to put the priority") }
     })
 }
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn tombolo_task_inherited_priority(task: *const TaskHandle
 /// `tombolo_hub_open`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_open(
     task: *const TaskHandle,
@@ -212,9 +212,9 @@ pub unsafe extern "C" fn tombolo_hub_open(
 ) -> Status {
     guard(|| {
         present(result, "where to put the hub")?;
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let task = unsafe { shared(task, "the task") }?.task.within(Duration::from_nanos(timeout_ns));
-        // SAFETY: texts, by the contract.
+        // SAFETY: C strings, by the contract.
         let (name, value_type) = unsafe { (text(name, "the name")?, text(value_type, "the type")?) };
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kinds & bit(*kind) != 0).collect();
         if kinds.is_empty() {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn tombolo_hub_open(
         }
         let state = State { hub: task.hub(name, &kinds, value_type)?, kept: None, memory: None };
         let handle = hand_out(HubHandle { state: Exclusive::new(state) });
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, handle, "where to put the hub") }
     })
 }
@@ -230,11 +230,11 @@ pub unsafe extern "C" fn tombolo_hub_open(
 /// `tombolo_hub_drop`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_drop(hub: *mut HubHandle) {
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         drop(unsafe { take_back(hub) });
         Ok(())
     });
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn tombolo_hub_drop(hub: *mut HubHandle) {
 /// `tombolo_hub_get_info`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_get_info(hub: *const HubHandle, result: *mut HubInfo) -> Status {
     guard(|| {
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn tombolo_hub_get_info(hub: *const HubHandle, result: *mu
         };
         // SAFETY: a live handle, by the contract.
         let info = unsafe { with(hub, info) }?;
-        // SAFETY: the caller's room for it, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, info, "where to put the information") }
     })
 }
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn tombolo_hub_get_info(hub: *const HubHandle, result: *mu
 /// `tombolo_hub_put`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_put(
     hub: *const HubHandle,
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn tombolo_hub_put(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: as many bytes, by the contract.
+        // SAFETY: `length` bytes, by the contract.
         let value = unsafe { bytes(value.cast(), length, "the value") }?;
         let put = |state: &mut State| {
             finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_put(value)?).map(drop)
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn tombolo_hub_put(
 /// `tombolo_hub_get`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_get(
     hub: *const HubHandle,
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn tombolo_hub_get(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: as many bytes of the caller's, by the contract.
+        // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
         let get = |state: &mut State| {
             if held_by(state.hub.kind()) {
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn tombolo_hub_get(
                 },
             };
             if !length.is_null() {
-                // SAFETY: not null; the caller's room for a number, by the contract.
+                // SAFETY: not null; valid for a write of a number, by the contract.
                 unsafe { length.write(value.len()) };
             }
             state.fill(value, room)
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn tombolo_hub_get(
     })
 }
 
-/// Whether what is taken of such a hub is given back.
+/// Whether values taken from a hub of this kind have to be returned.
 fn held_by(kind: Kind) -> bool {
     matches!(kind, Kind::Resource | Kind::Pool)
 }
@@ -328,7 +328,7 @@ fn held_by(kind: Kind) -> bool {
 /// `tombolo_hub_take`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_take(
     hub: *const HubHandle,
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn tombolo_hub_take(
         };
         // SAFETY: a live handle, by the contract.
         let held = unsafe { with(hub, take) }?;
-        // SAFETY: the caller's room for it, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, held, "where to put what is held") }
     })
 }
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn tombolo_hub_take(
 /// `tombolo_hub_give_back`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_give_back(hub: *const HubHandle, fencing_token: u64) -> Status {
     guard(|| {
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn tombolo_hub_give_back(hub: *const HubHandle, fencing_to
 /// `tombolo_hub_close`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_close(hub: *const HubHandle) -> Status {
     guard(|| {
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn tombolo_hub_close(hub: *const HubHandle) -> Status {
 /// `tombolo_hub_memory`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_hub_memory(hub: *const HubHandle, result: *mut *mut c_void) -> Status {
     guard(|| {
@@ -392,7 +392,7 @@ pub unsafe extern "C" fn tombolo_hub_memory(hub: *const HubHandle, result: *mut 
         };
         // SAFETY: a live handle, by the contract.
         let memory = unsafe { with(hub, memory) }?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, memory, "where to put the memory") }
     })
 }
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn tombolo_hub_memory(hub: *const HubHandle, result: *mut 
 /// `tombolo_select`: see `tombolo/hubs.h`.
 ///
 /// # Safety
-/// As `tombolo/hubs.h` says.
+/// As documented in `tombolo/hubs.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_select(
     task: *const TaskHandle,
@@ -415,43 +415,43 @@ pub unsafe extern "C" fn tombolo_select(
             let text = format!("a select over {count} hubs: give 1 to {}", tombolo_hubs::MAX_ARMS);
             return Err(Failure::invalid(text));
         }
-        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        // SAFETY: a live handle, by the contract; it never changes.
         let task = &unsafe { shared(task, "the task") }?.task;
-        // SAFETY: not null; as many operations of the caller's, by the contract.
+        // SAFETY: not null; `count` operations of the caller, by the contract.
         let arms = unsafe { std::slice::from_raw_parts_mut(arms, count) };
-        // A value that is kept is ready, before the hubs are asked.
+        // A kept value is ready before the hubs are asked.
         for (number, arm) in arms.iter_mut().enumerate() {
             // SAFETY: a live handle, by the contract.
             let kept = unsafe { with(arm.hub, |state| Ok(state.kept.take_if(|_| !arm.puts))) }?;
             if let Some(value) = kept {
-                // SAFETY: the caller's room for a number, by the contract.
+                // SAFETY: valid for a write of a number, by the contract.
                 unsafe { put(index, number, "where to put the index") }?;
-                // SAFETY: what the contract says of this operation.
+                // SAFETY: the conditions of this operation, by the contract.
                 return unsafe { deliver(arm, Taken::Value(value)) };
             }
         }
-        // SAFETY: what the contract says of these operations.
+        // SAFETY: the conditions of these operations, by the contract.
         let selection = unsafe { begin(task, arms, timeout_ns) }?;
         let chosen = finish_select(selection)?;
         let number = chosen.index;
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(index, number, "where to put the index") }?;
-        // SAFETY: what the contract says of this operation.
+        // SAFETY: the conditions of this operation, by the contract.
         unsafe { deliver(&mut arms[number], chosen.into_taken()) }
     })
 }
 
-/// Begins a select.
+/// Starts a select.
 ///
 /// # Safety
-/// The handles are live, and the values as long as they say.
+/// The handles are live, and the values have the stated lengths.
 unsafe fn begin(task: &Task, arms: &[Arm], timeout_ns: u64) -> Result<Selection, Failure> {
     let mut select = task.within(Duration::from_nanos(timeout_ns)).select();
     for arm in arms {
-        // SAFETY: a live handle, by this function's own condition.
+        // SAFETY: a live handle, by this function's safety condition.
         let hub = unsafe { with(arm.hub, |state| Ok(state.hub.clone())) }?;
         if arm.puts {
-            // SAFETY: as many bytes, by this function's own condition.
+            // SAFETY: the stated number of bytes, by this function's safety condition.
             select.put(&hub, unsafe { bytes(arm.value.cast(), arm.length, "the value") }?);
         } else {
             select.get(&hub);
@@ -460,18 +460,18 @@ unsafe fn begin(task: &Task, arms: &[Arm], timeout_ns: u64) -> Result<Selection,
     Ok(select.start()?)
 }
 
-/// Gives C what an operation of a select took.
+/// Returns to C what an operation of a select took.
 ///
 /// # Safety
-/// The handle is live, and the buffer as long as it says.
+/// The handle is live, and the buffer has the stated capacity.
 unsafe fn deliver(arm: &mut Arm, taken: Taken) -> Result<(), Failure> {
     if let Some(held) = held(&taken) {
         arm.held = held;
     }
     let Taken::Value(value) = taken else { return Ok(()) };
     arm.length = value.len();
-    // SAFETY: as many bytes of the caller's, by this function's own condition.
+    // SAFETY: the caller's buffer with this capacity, by this function's safety condition.
     let room = unsafe { bytes_mut(arm.buffer.cast(), arm.capacity, "the buffer") }?;
-    // SAFETY: a live handle, by this function's own condition.
+    // SAFETY: a live handle, by this function's safety condition.
     unsafe { with(arm.hub, |state| state.fill(value, room)) }
 }

@@ -1,4 +1,4 @@
-//! Memory of regions as a C program works in it.
+//! Mappings of regions, as used by C programs.
 
 use std::ffi::c_void;
 
@@ -44,7 +44,7 @@ impl How {
 /// `tombolo_map`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_map(
     capability: *const CapabilityHandle,
@@ -58,24 +58,24 @@ pub unsafe extern "C" fn tombolo_map(
         let (capability, options) = unsafe { (held(capability)?, options.as_ref()) };
         let options = options.map_or(Ok(MapOptions::default()), How::read)?;
         let mapping = capability.map_with(rights_of(rights)?, options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(MappingHandle { mapping }), "where to put the mapping") }
     })
 }
 
-/// The mapping of a handle.
+/// Returns the mapping of a handle.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
 unsafe fn mapped<'a>(pointer: *const MappingHandle) -> Result<&'a Mapping, Failure> {
-    // SAFETY: as this function asks for; the façade's threads may share it.
+    // SAFETY: this function's safety condition; the object is `Sync`.
     Ok(&unsafe { shared(pointer, "the mapping") }?.mapping)
 }
 
 /// `tombolo_mapping_address`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_address(mapping: *const MappingHandle) -> *mut c_void {
     // SAFETY: a live handle, by the contract.
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn tombolo_mapping_address(mapping: *const MappingHandle) 
 /// `tombolo_mapping_length`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_length(mapping: *const MappingHandle) -> usize {
     // SAFETY: a live handle, by the contract.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn tombolo_mapping_length(mapping: *const MappingHandle) -
 /// `tombolo_mapping_is_writable`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_is_writable(mapping: *const MappingHandle) -> bool {
     // SAFETY: a live handle, by the contract.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tombolo_mapping_is_writable(mapping: *const MappingHand
 /// `tombolo_mapping_check`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_check(mapping: *const MappingHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn tombolo_mapping_check(mapping: *const MappingHandle) ->
 /// `tombolo_mapping_read`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_read(
     mapping: *const MappingHandle,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn tombolo_mapping_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
         Ok(unsafe { mapped(mapping) }?.read(offset, target)?)
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn tombolo_mapping_read(
 /// `tombolo_mapping_write`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_write(
     mapping: *const MappingHandle,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn tombolo_mapping_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
         Ok(unsafe { mapped(mapping) }?.write(offset, source)?)
@@ -153,11 +153,11 @@ pub unsafe extern "C" fn tombolo_mapping_write(
 /// `tombolo_unmap`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_unmap(mapping: *mut MappingHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(mapping) });
         Ok(())
     });

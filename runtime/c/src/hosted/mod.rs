@@ -1,4 +1,4 @@
-//! What programs have that run on an operating system, besides what programs on boards have.
+//! Functions for programs on an operating system, in addition to those available on boards.
 
 pub mod bulk;
 pub mod capability;

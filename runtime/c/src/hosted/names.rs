@@ -1,4 +1,4 @@
-//! Looking names up, and setting records.
+//! Queries of names, and setting of records.
 
 use std::ffi::c_char;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::boundary::{bytes_mut, guard, present, put, shared, text};
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
 
-/// Puts a record as it is written, with a zero byte behind it, where C wants it.
+/// Writes a record in its text form, with a terminating zero byte, to the caller's buffer.
 ///
 /// # Safety
-/// `buffer` points to `capacity` bytes of the caller's; `length` is null or points to room for a number.
+/// `buffer` points to `capacity` bytes of the caller; `length` is null or valid for a write of a number.
 unsafe fn give(record: &Record, buffer: *mut u8, capacity: usize, length: *mut usize) -> Result<(), Failure> {
     let text = record.to_string();
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     let target = unsafe { bytes_mut(buffer, capacity, "the buffer") }?;
     if !length.is_null() {
-        // SAFETY: as this function asks for.
+        // SAFETY: this function's safety condition.
         unsafe { put(length, text.len(), "where to put the length") }?;
     }
     let (Some(place), Some(end)) = (target.get_mut(..text.len()), text.len().checked_add(1)) else {
@@ -40,7 +40,7 @@ fn too_short(text: &str, capacity: usize) -> Failure {
 /// `tombolo_look_up`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_look_up(
     domain: *const DomainHandle,
@@ -51,14 +51,14 @@ pub unsafe extern "C" fn tombolo_look_up(
     length: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (domain, query) = unsafe { (shared(domain, "the domain")?, text(query, "the query")?) };
         let names = domain.domain.names();
         let record = match timeout_ns {
             0 => names.get(query)?,
             _ => names.wait_for(query, Duration::from_nanos(timeout_ns))?,
         };
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { give(&record, buffer, capacity, length) }
     })
 }
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn tombolo_look_up(
 /// `tombolo_set_record`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_set_record(
     domain: *const DomainHandle,
@@ -74,12 +74,12 @@ pub unsafe extern "C" fn tombolo_set_record(
     version: *mut u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (domain, record) = unsafe { (shared(domain, "the domain")?, text(record, "the record")?) };
         let record: NewRecord = record.parse()?;
         let changed = domain.domain.names().set(&record)?;
         match present(version, "where to put the version") {
-            // SAFETY: the caller's room for a number, by the contract.
+            // SAFETY: valid for a write of a number, by the contract.
             Ok(()) => unsafe { put(version, changed.version, "where to put the version") },
             Err(_) => Ok(()),
         }
@@ -89,11 +89,11 @@ pub unsafe extern "C" fn tombolo_set_record(
 /// `tombolo_delete_record`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_delete_record(domain: *const DomainHandle, name: *const c_char) -> Status {
     guard(|| {
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (domain, name) = unsafe { (shared(domain, "the domain")?, text(name, "the name")?) };
         domain.domain.names().delete(name)?;
         Ok(())

@@ -25,7 +25,7 @@ pub struct OpeningHandle {
 /// `tombolo_connect_with`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_connect_with(
     domain: *const DomainHandle,
@@ -39,14 +39,14 @@ pub unsafe extern "C" fn tombolo_connect_with(
 ) -> Status {
     guard(|| {
         present(result, "where to put the channel")?;
-        // SAFETY: a live handle, a text, options and bytes, by the contract.
+        // SAFETY: a live handle, a C string, options and bytes, by the contract.
         let (domain, name, how, request) = unsafe {
             let request = bytes(request.cast(), length, "the request")?;
             (shared(domain, "the domain")?, text(name, "the name")?, options(how)?, request)
         };
         let domain = domain.domain.within(Duration::from_nanos(timeout_ns));
         let channel = how.request(kind, request)?.connect(&domain, name)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tombolo_connect_with(
 /// `tombolo_export_for_requests`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_export_for_requests(
     domain: *const DomainHandle,
@@ -65,12 +65,12 @@ pub unsafe extern "C" fn tombolo_export_for_requests(
 ) -> Status {
     guard(|| {
         present(result, "where to put the listener")?;
-        // SAFETY: a live handle, a text and options, by the contract.
+        // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = how.export_for_requests(&domain.domain, name, kind)?;
         let listener = hand_out(RequestListenerHandle { listener });
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })
 }
@@ -78,11 +78,11 @@ pub unsafe extern "C" fn tombolo_export_for_requests(
 /// `tombolo_unexport_requests`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_unexport_requests(listener: *mut RequestListenerHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(listener) });
         Ok(())
     });
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn tombolo_unexport_requests(listener: *mut RequestListene
 /// `tombolo_accept_request`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_accept_request(
     listener: *const RequestListenerHandle,
@@ -100,10 +100,10 @@ pub unsafe extern "C" fn tombolo_accept_request(
 ) -> Status {
     guard(|| {
         present(result, "where to put the opening")?;
-        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        // SAFETY: a live handle, by the contract; the object is `Sync`.
         let listener = unsafe { shared(listener, "the listener") }?;
         let opening = listener.listener.within(Duration::from_nanos(timeout_ns)).accept()?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(OpeningHandle { opening }), "where to put the opening") }
     })
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tombolo_accept_request(
 /// `tombolo_opening_request`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_opening_request(
     opening: *const OpeningHandle,
@@ -119,9 +119,9 @@ pub unsafe extern "C" fn tombolo_opening_request(
     length: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, by the contract; nothing of it changes until it is decided.
+        // SAFETY: a live handle, by the contract; it does not change until the decision.
         let bytes = unsafe { shared(opening, "the opening") }?.opening.request();
-        // SAFETY: the caller's room for a pointer and a length, by the contract.
+        // SAFETY: valid for writes of a pointer and a length, by the contract.
         unsafe {
             put(request, bytes.as_ptr().cast(), "where to put the request")?;
             put(length, bytes.len(), "where to put the length")
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn tombolo_opening_request(
 /// `tombolo_opening_accept`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_opening_accept(
     opening: *mut OpeningHandle,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn tombolo_opening_accept(
         // SAFETY: a handle that is decided once, by the contract.
         let opening = unsafe { taken(opening) }?;
         let channel = opening.accept()?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn tombolo_opening_accept(
 /// `tombolo_opening_refuse`: see `tombolo/opening.h`.
 ///
 /// # Safety
-/// As `tombolo/opening.h` says.
+/// As documented in `tombolo/opening.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_opening_refuse(
     opening: *mut OpeningHandle,
@@ -160,17 +160,17 @@ pub unsafe extern "C" fn tombolo_opening_refuse(
     guard(|| {
         // SAFETY: a handle that is decided once, by the contract.
         let opening = unsafe { taken(opening) }?;
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         Ok(opening.refuse(unsafe { text(reason, "the reason") }?)?)
     })
 }
 
-/// The opening of a handle that is given back.
+/// Takes the opening out of its handle, which is released.
 ///
 /// # Safety
-/// The handle is null, or was handed out and not taken back.
+/// The handle is null, or was handed out and not taken back before.
 unsafe fn taken(opening: *mut OpeningHandle) -> Result<Opening, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: this function's safety condition.
     let taken = unsafe { take_back(opening) };
     taken.map(|handle| handle.opening).ok_or_else(|| Failure::invalid("the opening is null"))
 }

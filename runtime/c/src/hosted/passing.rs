@@ -21,13 +21,13 @@ pub struct Right {
     pub(crate) mark: u64,
 }
 
-/// Kinds of rights, and what is added to those that are given away.
+/// Kinds of rights, and the flag of those that are moved.
 const ENDPOINT: u64 = 1;
 const REGION: u64 = 2;
 const CAPABILITY: u64 = 3;
 const MOVED: u64 = 0x100;
 
-/// A right or a buffer that this program does not get is the peer's fault; what else went wrong is not.
+/// Converts an error: a right that this program cannot take up is the peer's fault, other errors are not.
 pub(crate) fn refused(error: Error) -> Failure {
     match error {
         Error::Monitor(Fault::Capability { .. }) => Failure::new(Status::RightRefused, error.to_string()),
@@ -38,14 +38,14 @@ pub(crate) fn refused(error: Error) -> Failure {
 /// # Safety
 /// Null, or a live handle.
 pub(crate) unsafe fn far_end(channel: *mut ChannelHandle) -> Result<FarEnd, Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     unsafe { with(channel, |end| Ok(FarEnd::from(end.channel()?))) }
 }
 
 /// `tombolo_copy_to`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_copy_to(
     capability: *const CapabilityHandle,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn tombolo_copy_to(
         // SAFETY: live handles, by the contract.
         let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
         let object = capability.capability.copy_to(to, rights)?.object;
-        // SAFETY: the caller's room for a right, by the contract.
+        // SAFETY: valid for a write of a right, by the contract.
         unsafe { put(result, Right { object, mark: kind }, "where to put the right") }
     })
 }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn tombolo_copy_to(
 /// `tombolo_move_to`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_move_to(
     capability: *const CapabilityHandle,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn tombolo_move_to(
         // SAFETY: live handles, by the contract.
         let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
         let object = capability.capability.move_to(to)?.object;
-        // SAFETY: the caller's room for a right, by the contract.
+        // SAFETY: valid for a write of a right, by the contract.
         unsafe { put(result, Right { object, mark: kind | MOVED }, "where to put the right") }
     })
 }
@@ -98,7 +98,7 @@ fn kind_of(kind: u32) -> Result<u64, Failure> {
 /// `tombolo_accept_right`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_accept_right(
     domain: *const DomainHandle,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn tombolo_accept_right(
             }
         };
         let capability = hand_out(CapabilityHandle { capability: capability.map_err(refused)? });
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, capability, "where to put the capability") }
     })
 }
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn tombolo_accept_right(
 /// `tombolo_take_back`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_take_back(
     domain: *const DomainHandle,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn tombolo_take_back(
         // SAFETY: a live handle, by the contract.
         let domain = unsafe { shared(domain, "the domain") }?;
         let capability = domain.domain.take_back(Handle::<3, false> { object: right.object })?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
     })
 }
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn tombolo_take_back(
 /// `tombolo_listen`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_listen(
     domain: *const DomainHandle,
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn tombolo_listen(
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
         let listener = how.listen(&domain.domain)?;
         let object = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
-        // SAFETY: the caller's room for both, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe {
             put(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
             put(result, hand_out(ListenerHandle::from(listener)), "where to put the listener")
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn tombolo_listen(
 /// `tombolo_connect_to`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_connect_to(
     domain: *const DomainHandle,
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn tombolo_connect_to(
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
         let endpoint = Endpoint::from_number(endpoint.object);
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), endpoint)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })
 }

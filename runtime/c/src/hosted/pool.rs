@@ -23,14 +23,14 @@ pub struct BufferHandle {
     pub(crate) hand: Exclusive<Hand>,
 }
 
-/// What a program has of a buffer.
+/// Right of a program to a buffer.
 #[derive(Debug)]
 pub(crate) enum Hand {
-    /// The right to read and write.
+    /// Right to read and write.
     Mine(Buffer),
-    /// A right to read.
+    /// Right to read only.
     Lent(Shared),
-    /// Nothing, while it is elsewhere.
+    /// None, because the buffer was given away.
     Gone,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn trust_of(trust: u32) -> Result<Trust, Failure> {
 /// `tombolo_create_pool`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_create_pool(
     domain: *const DomainHandle,
@@ -88,11 +88,11 @@ pub unsafe extern "C" fn tombolo_create_pool(
         let (domain, making) = unsafe { (shared(domain, "the domain")?, shared(options, "what to make")?) };
         let mut options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
         if !making.reachable_from.is_null() {
-            // SAFETY: a text, by the contract.
+            // SAFETY: a C string, by the contract.
             options = options.reachable_from(unsafe { text(making.reachable_from, "the node") }?);
         }
         let pool = domain.domain.create_pool(&options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn tombolo_create_pool(
 /// `tombolo_create_pool_in`: see `tombolo/capabilities.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_create_pool_in(
     domain: *const DomainHandle,
@@ -119,28 +119,28 @@ pub unsafe extern "C" fn tombolo_create_pool_in(
         }
         let options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
         let pool = domain.domain.create_pool_in(&memory.capability, &options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })
 }
 
-/// The pool of a handle.
+/// Returns the pool of a handle.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
 pub(crate) unsafe fn pool_of<'a>(pointer: *const PoolHandle) -> Result<&'a Pool, Failure> {
-    // SAFETY: as this function asks for; the façade's threads may share it.
+    // SAFETY: this function's safety condition; the object is `Sync`.
     Ok(&unsafe { shared(pointer, "the pool") }?.pool)
 }
 
 /// `tombolo_pool_drop`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_drop(pool: *mut PoolHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(pool) });
         Ok(())
     });
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tombolo_pool_drop(pool: *mut PoolHandle) {
 /// `tombolo_pool_buffer_bytes`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_buffer_bytes(pool: *const PoolHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tombolo_pool_buffer_bytes(pool: *const PoolHandle) -> u
 /// `tombolo_pool_count`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_count(pool: *const PoolHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn tombolo_pool_count(pool: *const PoolHandle) -> u32 {
 /// `tombolo_pool_same`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_same(one: *const PoolHandle, other: *const PoolHandle) -> bool {
     // SAFETY: live handles, by the contract.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn tombolo_pool_same(one: *const PoolHandle, other: *const
 /// `tombolo_pool_count_buffers`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, result: *mut Numbers) -> Status {
     guard(|| {
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, res
             away: counts.away,
             revoked: pool.is_revoked().into(),
         };
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, numbers, "where to put the numbers") }
     })
 }
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, res
 /// `tombolo_pool_take`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_take(
     pool: *const PoolHandle,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn tombolo_pool_take(
         present(result, "where to put the buffer")?;
         // SAFETY: a live handle, by the contract.
         let buffer = unsafe { pool_of(pool) }?.take()?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, BufferHandle::hand_out(Hand::Mine(buffer)), "where to put the buffer") }
     })
 }
@@ -221,7 +221,7 @@ fn gone() -> Failure {
     Failure::new(Status::BufferState, "the buffer is not here any more")
 }
 
-/// Reads from whatever it is.
+/// Reads from a buffer with either right.
 macro_rules! of_either {
     ($hand:expr, $name:ident => $value:expr) => {
         match $hand {
@@ -242,7 +242,7 @@ fn mine(hand: &mut Hand) -> Result<&mut Buffer, Failure> {
     }
 }
 
-/// Uses what there is of a buffer.
+/// Runs `body` with the right to a buffer.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
@@ -250,18 +250,18 @@ pub(crate) unsafe fn with_hand<R>(
     buffer: *const BufferHandle,
     body: impl FnOnce(&mut Hand) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: as this function asks for; what changes in a handle is behind `Exclusive`.
+    // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
     unsafe { shared(buffer, "the buffer") }?.hand.with(body)
 }
 
 /// `tombolo_buffer_drop`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_drop(buffer: *mut BufferHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(buffer) });
         Ok(())
     });
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn tombolo_buffer_drop(buffer: *mut BufferHandle) {
 /// `tombolo_buffer_data`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_data(buffer: *const BufferHandle) -> *const c_void {
     let address = |hand: &mut Hand| Ok(of_either!(hand, held => held.as_ptr()?)?.cast());
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn tombolo_buffer_data(buffer: *const BufferHandle) -> *co
 /// `tombolo_buffer_memory`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_memory(buffer: *mut BufferHandle) -> *mut c_void {
     let address = |hand: &mut Hand| Ok(mine(hand)?.as_mut_ptr()?.cast());
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn tombolo_buffer_memory(buffer: *mut BufferHandle) -> *mu
 /// `tombolo_buffer_length`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_length(buffer: *const BufferHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn tombolo_buffer_length(buffer: *const BufferHandle) -> u
 /// `tombolo_buffer_number`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_number(buffer: *const BufferHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn tombolo_buffer_number(buffer: *const BufferHandle) -> u
 /// `tombolo_buffer_is_shared`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_is_shared(buffer: *const BufferHandle) -> bool {
     // SAFETY: a live handle, by the contract.
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn tombolo_buffer_is_shared(buffer: *const BufferHandle) -
 /// `tombolo_buffer_shares`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_shares(buffer: *const BufferHandle) -> u32 {
     let shares = |hand: &mut Hand| match hand {
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn tombolo_buffer_shares(buffer: *const BufferHandle) -> u
 /// `tombolo_buffer_read`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_read(
     buffer: *const BufferHandle,
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn tombolo_buffer_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
         unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.read(offset, target)?)) }
@@ -355,7 +355,7 @@ pub unsafe extern "C" fn tombolo_buffer_read(
 /// `tombolo_buffer_write`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_write(
     buffer: *mut BufferHandle,
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn tombolo_buffer_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: `length` bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
         unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.write(offset, source)?)) }
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn tombolo_buffer_write(
 /// `tombolo_buffer_set_part`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_set_part(
     buffer: *mut BufferHandle,
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn tombolo_buffer_set_part(
 /// `tombolo_buffer_reclaim`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_reclaim(buffer: *mut BufferHandle) -> Status {
     let reclaim = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {

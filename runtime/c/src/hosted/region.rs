@@ -1,4 +1,4 @@
-//! Regions: memory with an owner, and the rights to it.
+//! Regions: memory with an owner, and capabilities to it.
 
 use std::ffi::{c_char, c_void};
 use std::os::fd::BorrowedFd;
@@ -140,7 +140,7 @@ fn domain_of(id: u64) -> Result<DomainId, Failure> {
 }
 
 /// # Safety
-/// As `tombolo.h` says of `tombolo_region_options`.
+/// As documented in `tombolo.h` for `tombolo_region_options`.
 unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
     if options.flags & !(IN_WINDOW | ON_NUMA_NODE | COHERENT) != 0 {
         return Err(Failure::invalid("a region was to have flags that this library does not know"));
@@ -152,9 +152,9 @@ unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
     match (options.node.is_null(), options.flags & IN_WINDOW != 0) {
         (true, false) => {}
         (true, true) => return Err(Failure::invalid("a window is that of a node: name it")),
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         (false, false) => region = region.on(unsafe { text(options.node, "the node") }?),
-        // SAFETY: a text, by the contract.
+        // SAFETY: a C string, by the contract.
         (false, true) => region = region.in_window_of(unsafe { text(options.node, "the node") }?),
     }
     if options.huge_page_bytes != 0 {
@@ -167,22 +167,22 @@ unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
     Ok(region)
 }
 
-/// Gives a capability to C.
+/// Returns a capability to C.
 ///
 /// # Safety
-/// As for [`put`].
+/// Like [`put`].
 pub(crate) unsafe fn give_out(
     result: *mut *mut CapabilityHandle,
     capability: Capability,
 ) -> Result<(), Failure> {
-    // SAFETY: as this function asks for.
+    // SAFETY: this function's safety condition.
     unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
 }
 
 /// `tombolo_create_region`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_create_region(
     domain: *const DomainHandle,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn tombolo_create_region(
         let (domain, options) =
             unsafe { (shared(domain, "the domain")?, read(shared(options, "what to make")?)?) };
         let region = domain.domain.create_region(&options)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, region.into_capability()) }
     })
 }
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn tombolo_create_region(
 /// `tombolo_region_of_file`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_region_of_file(
     domain: *const DomainHandle,
@@ -218,10 +218,10 @@ pub unsafe extern "C" fn tombolo_region_of_file(
         }
         // SAFETY: a live handle, by the contract.
         let domain = unsafe { shared(domain, "the domain") }?;
-        // SAFETY: not negative; that it is open and stays so until this returns is the contract.
+        // SAFETY: not negative; by the contract it is open and stays open until this function returns.
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let region = domain.domain.region_of_file(file, length)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, region.into_capability()) }
     })
 }
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn tombolo_region_of_file(
 /// `tombolo_register_memory`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_register_memory(
     domain: *const DomainHandle,
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn tombolo_register_memory(
         // SAFETY: a live handle, by the contract.
         let domain = unsafe { shared(domain, "the domain") }?;
         let region = domain.domain.register_memory(address.cast(), length)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, region.into_capability()) }
     })
 }
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn tombolo_register_memory(
 /// `tombolo_take_capability`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_take_capability(
     domain: *const DomainHandle,
@@ -262,20 +262,20 @@ pub unsafe extern "C" fn tombolo_take_capability(
         present(result, "where to put the capability")?;
         // SAFETY: a live handle, by the contract.
         let capability = unsafe { shared(domain, "the domain") }?.domain.capability(CapabilityId(id))?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, capability) }
     })
 }
 
-/// Writes a list to C's room for it.
+/// Writes an array to the caller's buffer.
 ///
 /// # Safety
-/// `list` points to room for `capacity`, or is null with none; `count` as for [`put`].
+/// `list` is valid for writes of `capacity` elements, or null if that is 0; `count` as for [`put`].
 unsafe fn put_all<T>(all: &[T], list: *mut T, capacity: usize, count: *mut usize) -> Result<(), Failure>
 where
     T: Copy,
 {
-    // SAFETY: the caller's room for a number, by this function's condition.
+    // SAFETY: valid for a write of a number, by this function's safety condition.
     unsafe { put(count, all.len(), "where to put the number") }?;
     if all.len() > capacity {
         let text = format!("there are {}, and room for {capacity}", all.len());
@@ -283,8 +283,8 @@ where
     }
     if !all.is_empty() {
         present(list, "where to put the list")?;
-        // SAFETY: not null, room for `capacity`, of which at most that many are written; both are of one
-        // type.
+        // SAFETY: not null, with room for `capacity` elements, of which at most that many are written; both
+        // arrays have the same element type.
         unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), list, all.len()) };
     }
     Ok(())
@@ -293,7 +293,7 @@ where
 /// `tombolo_capabilities`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capabilities(
     domain: *const DomainHandle,
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn tombolo_capabilities(
         // SAFETY: a live handle, by the contract.
         let all = unsafe { shared(domain, "the domain") }?.domain.capabilities()?;
         let all: Vec<Held> = all.iter().map(Held::of).collect();
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put_all(&all, list, capacity, count) }
     })
 }
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn tombolo_capabilities(
 /// `tombolo_regions`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_regions(
     domain: *const DomainHandle,
@@ -325,24 +325,24 @@ pub unsafe extern "C" fn tombolo_regions(
         // SAFETY: a live handle, by the contract.
         let all = Machine::of(&unsafe { shared(domain, "the domain") }?.domain).regions()?;
         let all: Vec<Listed> = all.iter().map(Listed::of).collect();
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put_all(&all, list, capacity, count) }
     })
 }
 
-/// The capability of a handle.
+/// Returns the capability of a handle.
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
 pub(crate) unsafe fn held<'a>(pointer: *const CapabilityHandle) -> Result<&'a Capability, Failure> {
-    // SAFETY: as this function asks for; the façade's threads may share it.
+    // SAFETY: this function's safety condition; the object is `Sync`.
     Ok(&unsafe { shared(pointer, "the capability") }?.capability)
 }
 
 /// `tombolo_capability_id`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_id(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn tombolo_capability_id(capability: *const CapabilityHand
 /// `tombolo_capability_region`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_region(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn tombolo_capability_region(capability: *const Capability
 /// `tombolo_capability_extent`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_extent(capability: *const CapabilityHandle) -> Part {
     // SAFETY: a live handle, by the contract.
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn tombolo_capability_extent(capability: *const Capability
 /// `tombolo_capability_rights`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_rights(capability: *const CapabilityHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn tombolo_capability_rights(capability: *const Capability
 /// `tombolo_derive`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_derive(
     capability: *const CapabilityHandle,
@@ -395,7 +395,7 @@ pub unsafe extern "C" fn tombolo_derive(
         // SAFETY: a live handle and an extent or null, by the contract.
         let (capability, extent) = unsafe { (held(capability)?, extent.as_ref()) };
         let derived = capability.derive(extent.map(|extent| extent.extent()), rights_of(rights)?)?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { give_out(result, derived) }
     })
 }
@@ -403,7 +403,7 @@ pub unsafe extern "C" fn tombolo_derive(
 /// `tombolo_grant`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_grant(
     capability: *const CapabilityHandle,
@@ -420,7 +420,7 @@ pub unsafe extern "C" fn tombolo_grant(
             (capability, None) => capability.grant(domain, rights)?,
             (capability, Some(extent)) => capability.grant_part(domain, extent.extent(), rights)?,
         };
-        // SAFETY: the caller's room for a number, by the contract.
+        // SAFETY: valid for a write of a number, by the contract.
         unsafe { put(id, granted.id.0, "where to put the id") }
     })
 }
@@ -428,7 +428,7 @@ pub unsafe extern "C" fn tombolo_grant(
 /// `tombolo_give`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_give(capability: *const CapabilityHandle, domain: u64) -> Status {
     guard(|| {
@@ -441,7 +441,7 @@ pub unsafe extern "C" fn tombolo_give(capability: *const CapabilityHandle, domai
 /// `tombolo_keep`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_keep(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
@@ -451,7 +451,7 @@ pub unsafe extern "C" fn tombolo_keep(capability: *const CapabilityHandle) -> u6
 /// `tombolo_show`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_show(capability: *const CapabilityHandle, result: *mut Seen) -> Status {
     guard(|| {
@@ -461,7 +461,7 @@ pub unsafe extern "C" fn tombolo_show(capability: *const CapabilityHandle, resul
         let (foreign_address, foreign_pid) = shown.foreign.map_or((0, 0), |place| (place.address, place.pid));
         let (capability, region) = (Held::of(&shown.capability), Listed::of(&shown.region));
         let seen = Seen { capability, region, foreign_address, foreign_pid, reserved: 0 };
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: valid for writes, by the contract.
         unsafe { put(result, seen, "where to put what is shown") }
     })
 }
@@ -469,7 +469,7 @@ pub unsafe extern "C" fn tombolo_show(capability: *const CapabilityHandle, resul
 /// `tombolo_revoke`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_revoke(
     capability: *const CapabilityHandle,
@@ -486,7 +486,7 @@ pub unsafe extern "C" fn tombolo_revoke(
             let killed = u32::try_from(revoked.killed.len()).unwrap_or(u32::MAX);
             let first_killed = revoked.killed.first().map_or(0, |domain| domain.to_bits());
             let gone = Gone { removed: revoked.removed, killed, first_killed };
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: valid for writes, by the contract.
             unsafe { put(result, gone, "where to put what was revoked") }?;
         }
         Ok(())
@@ -496,7 +496,7 @@ pub unsafe extern "C" fn tombolo_revoke(
 /// `tombolo_freeze`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_freeze(capability: *const CapabilityHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -506,7 +506,7 @@ pub unsafe extern "C" fn tombolo_freeze(capability: *const CapabilityHandle) -> 
 /// `tombolo_seal_to_sole_writer`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_seal_to_sole_writer(capability: *const CapabilityHandle) -> Status {
     // SAFETY: a live handle, by the contract.
@@ -516,11 +516,11 @@ pub unsafe extern "C" fn tombolo_seal_to_sole_writer(capability: *const Capabili
 /// `tombolo_capability_drop`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_drop(capability: *mut CapabilityHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(capability) });
         Ok(())
     });

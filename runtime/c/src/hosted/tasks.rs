@@ -48,17 +48,17 @@ pub struct ContextHandle {
 type Body =
     unsafe extern "C" fn(*const ContextHandle, *const c_void, usize, *mut ResultHandle, *mut c_void) -> i32;
 
-/// A function of C's with its data.
+/// Function of a C program, with its context.
 #[derive(Clone, Copy, Debug)]
 struct Callback {
     body: Body,
     data: *mut c_void,
 }
 
-// SAFETY: a function and an address that only C looks behind; by the contract of
-// `tombolo_functions_register` it may be called with that on other threads, by one at a time.
+// SAFETY: a function, and an address that only C dereferences; by the contract of
+// `tombolo_functions_register` the function may be called with it on other threads, by one at a time.
 unsafe impl Send for Callback {}
-// SAFETY: as above; nothing of it changes.
+// SAFETY: as above; nothing in it changes.
 unsafe impl Sync for Callback {}
 
 /// `tombolo_functions`.
@@ -76,7 +76,7 @@ pub struct TasksHandle {
 /// `tombolo_join`.
 #[derive(Debug)]
 pub struct JoinedHandle {
-    /// Apart from what one thread waits with, so that another can cancel.
+    /// Separate from the state that one thread waits with, so that another thread can cancel.
     canceller: Canceller,
     state: Exclusive<Joining>,
 }
@@ -85,7 +85,7 @@ pub struct JoinedHandle {
 struct Joining {
     handle: JoinHandle<Vec<u8>>,
     signature: Signature,
-    /// A result that was longer than the buffer: the next wait has it.
+    /// Result that was longer than the caller's buffer: the next wait returns it.
     kept: Option<Vec<u8>>,
 }
 
@@ -113,12 +113,12 @@ impl From<Cancelled> for Failure {
     }
 }
 
-/// Waits for an operation on a hub; in a task, others of its worker run meanwhile.
+/// Waits for an operation on a hub; in a task, other tasks of its worker run meanwhile.
 pub(crate) fn finish(pending: Pending) -> Result<Taken, Failure> {
     finish_with(pending, Pending::wait, Pending::wait_async)
 }
 
-/// The same of a select.
+/// Waits for a select, like [`finish`].
 pub(crate) fn finish_select(selection: Selection) -> Result<Chosen, Failure> {
     finish_with(selection, Selection::wait, Selection::wait_async)
 }
@@ -132,11 +132,11 @@ fn finish_with<W, R, F: Future<Output = Result<R, HubError>>>(
 }
 
 /// # Safety
-/// The pointer is null, or to a signature of texts.
+/// The pointer is null, or points to a signature of C strings.
 unsafe fn signature(names: *const SignatureNames) -> Result<Signature, Failure> {
-    // SAFETY: null, or a signature, by this function's own condition.
+    // SAFETY: null, or a signature, by this function's safety condition.
     let names = unsafe { shared(names, "the signature") }?;
-    // SAFETY: texts, by this function's own condition.
+    // SAFETY: C strings, by this function's safety condition.
     let (name, argument, result) = unsafe {
         (
             text(names.name, "the name of the function")?,
@@ -150,13 +150,13 @@ unsafe fn signature(names: *const SignatureNames) -> Result<Signature, Failure> 
 /// `tombolo_functions_create`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_functions_create(result: *mut *mut FunctionsHandle) -> Status {
     guard(|| {
         present(result, "where to put the functions")?;
         let functions = hand_out(FunctionsHandle { registered: Exclusive::new(Vec::new()) });
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, functions, "where to put the functions") }
     })
 }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn tombolo_functions_create(result: *mut *mut FunctionsHan
 /// `tombolo_functions_register`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_functions_register(
     functions: *const FunctionsHandle,
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn tombolo_functions_register(
 ) -> Status {
     guard(|| {
         let body = function.ok_or_else(|| Failure::invalid("the function is null"))?;
-        // SAFETY: a live handle, and a signature of texts, by the contract.
+        // SAFETY: a live handle, and a signature of C strings, by the contract.
         let (functions, signature) = unsafe { (shared(functions, "the functions")?, signature(names)?) };
         functions.registered.with(|registered| {
             registered.push((signature, Callback { body, data }));
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn tombolo_functions_register(
 /// `tombolo_functions_run_worker`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_functions_run_worker(
     functions: *mut FunctionsHandle,
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn tombolo_functions_run_worker(
 ) -> bool {
     let mut is_worker = false;
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         let registered = unsafe { take_back(functions) }.map(|functions| functions.registered.into_inner());
         let mut functions = Functions::new();
         for (signature, callback) in registered.into_iter().flatten() {
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn tombolo_functions_run_worker(
         if let Some(status) = functions.run_worker() {
             is_worker = true;
             if !exit_status.is_null() {
-                // SAFETY: not null; the caller's room for a number, by the contract.
+                // SAFETY: not null; valid for a write of a number, by the contract.
                 unsafe { exit_status.write(i32::from(status != ExitCode::SUCCESS)) };
             }
         }
@@ -213,13 +213,13 @@ pub unsafe extern "C" fn tombolo_functions_run_worker(
     is_worker
 }
 
-/// Has C run a task.
+/// Runs a task in C.
 fn run(callback: Callback, context: Context, argument: &[u8]) -> Result<Vec<u8>, String> {
     let context = ContextHandle { context, domain: OnceLock::new() };
     let mut result = ResultHandle::default();
     let Callback { body, data } = callback;
-    // SAFETY: what the contract of `tombolo_functions_register` promises of the function; what it gets lives
-    // until it has returned.
+    // SAFETY: guaranteed by the contract of `tombolo_functions_register`; the arguments live until it has
+    // returned.
     let status = unsafe { body(&context, argument.as_ptr().cast(), argument.len(), &mut result, data) };
     let given = result.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     match given.failed {
@@ -232,7 +232,7 @@ fn run(callback: Callback, context: Context, argument: &[u8]) -> Result<Vec<u8>,
 /// `tombolo_result_set`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_result_set(
     result: *const ResultHandle,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn tombolo_result_set(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and as many bytes, by the contract.
+        // SAFETY: a live handle, and `length` bytes, by the contract.
         let (result, value) =
             unsafe { (shared(result, "the result")?, bytes(value.cast(), length, "the value")?) };
         result.state.lock().unwrap_or_else(PoisonError::into_inner).bytes = value.to_vec();
@@ -251,11 +251,11 @@ pub unsafe extern "C" fn tombolo_result_set(
 /// `tombolo_result_fail`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_result_fail(result: *const ResultHandle, why: *const c_char) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and a text, by the contract.
+        // SAFETY: a live handle, and a C string, by the contract.
         let (result, why) = unsafe { (shared(result, "the result")?, text(why, "the text")?) };
         result.state.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(why.to_owned());
         Err(Failure::new(Status::TaskFailed, why.to_owned()))
@@ -265,12 +265,12 @@ pub unsafe extern "C" fn tombolo_result_fail(result: *const ResultHandle, why: *
 /// `tombolo_context_domain`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_context_domain(context: *const ContextHandle) -> *const DomainHandle {
     let mut domain: *const DomainHandle = std::ptr::null();
     guard(|| {
-        // SAFETY: a live handle, by the contract; what changes of it is behind its lock.
+        // SAFETY: a live handle, by the contract; its mutable state is behind a lock.
         let context = unsafe { shared(context, "the context") }?;
         domain = context.domain.get_or_init(|| domain::of(context.context.domain().clone()));
         Ok(())
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn tombolo_context_domain(context: *const ContextHandle) -
 /// `tombolo_context_hubs`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_context_hubs(
     context: *const ContextHandle,
@@ -289,9 +289,9 @@ pub unsafe extern "C" fn tombolo_context_hubs(
 ) -> Status {
     guard(|| {
         present(result, "where to put the task")?;
-        // SAFETY: a live handle, by the contract; what changes of it is behind its lock.
+        // SAFETY: a live handle, by the contract; its mutable state is behind a lock.
         let task = unsafe { shared(context, "the context") }?.context.hubs()?.clone();
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(TaskHandle { task }), "where to put the task") }
     })
 }
@@ -305,7 +305,7 @@ pub extern "C" fn tombolo_task_yield() -> Status {
 /// `tombolo_tasks_start`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_tasks_start(
     domain: *const DomainHandle,
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn tombolo_tasks_start(
 ) -> Status {
     guard(|| {
         present(result, "where to put the tasks")?;
-        // SAFETY: a live handle and a text, by the contract.
+        // SAFETY: a live handle and a C string, by the contract.
         let (domain, on) = unsafe { (shared(domain, "the domain")?, text(on, "the nodes")?) };
         let tasks = if options.is_null() {
             Tasks::start(&domain.domain, on)?
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn tombolo_tasks_start(
             let options = unsafe { program(shared(options, "the program")?) }?;
             Tasks::start_program(&domain.domain, &options, on)?
         };
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(TasksHandle { tasks }), "where to put the tasks") }
     })
 }
@@ -332,11 +332,11 @@ pub unsafe extern "C" fn tombolo_tasks_start(
 /// `tombolo_tasks_end`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_tasks_end(tasks: *mut TasksHandle) {
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         drop(unsafe { take_back(tasks) });
         Ok(())
     });
@@ -347,10 +347,10 @@ fn joined(handle: JoinHandle<Vec<u8>>, signature: Signature) -> *mut JoinedHandl
     hand_out(JoinedHandle { canceller, state: Exclusive::new(Joining { handle, signature, kept: None }) })
 }
 
-/// Starts a task, on the node that was named or on any.
+/// Starts a task on the given node, or on any.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says of the functions that start tasks; `result` is not null.
+/// As documented in `tombolo/tasks.h` for the functions that start tasks; `result` is not null.
 unsafe fn begin(
     node: *const c_char,
     names: *const SignatureNames,
@@ -359,20 +359,20 @@ unsafe fn begin(
     result: *mut *mut JoinedHandle,
     go: impl FnOnce(Option<&str>, &Signature, &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError>,
 ) -> Result<(), Failure> {
-    // SAFETY: a signature and as many bytes, by this function's condition.
+    // SAFETY: a signature and the stated number of bytes, by this function's safety condition.
     let (signature, argument) =
         unsafe { (signature(names)?, bytes(argument.cast(), length, "the argument")?) };
-    // SAFETY: not null where it is read; a text, by this function's condition.
+    // SAFETY: not null where it is read; a C string, by this function's safety condition.
     let node = if node.is_null() { None } else { Some(unsafe { text(node, "the node") }?) };
     let handle = go(node, &signature, argument)?;
-    // SAFETY: the caller's room for a pointer, by this function's condition.
+    // SAFETY: valid for a write of a pointer, by this function's safety condition.
     unsafe { put(result, joined(handle, signature), "where to put the task") }
 }
 
 /// `tombolo_tasks_go`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_tasks_go(
     tasks: *const TasksHandle,
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn tombolo_tasks_go(
 /// `tombolo_context_go`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_context_go(
     context: *const ContextHandle,
@@ -442,7 +442,7 @@ impl Joining {
 /// `tombolo_join_wait`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_join_wait(
     join: *const JoinedHandle,
@@ -452,14 +452,14 @@ pub unsafe extern "C" fn tombolo_join_wait(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: as many bytes of the caller's, by the contract.
+        // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
-        // SAFETY: a live handle, by the contract; what changes of it is behind marks and locks.
+        // SAFETY: a live handle, by the contract; its mutable state is behind marks and locks.
         let join = unsafe { shared(join, "the task") }?;
         join.state.with(|state| {
             let result = state.wait(Duration::from_nanos(timeout_ns))?;
             if !length.is_null() {
-                // SAFETY: not null; the caller's room for a number, by the contract.
+                // SAFETY: not null; valid for a write of a number, by the contract.
                 unsafe { length.write(result.len()) };
             }
             let Some(room) = room.get_mut(..result.len()) else {
@@ -479,11 +479,11 @@ pub unsafe extern "C" fn tombolo_join_wait(
 /// `tombolo_join_cancel`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_join_cancel(join: *const JoinedHandle) {
     guard(|| {
-        // SAFETY: a live handle, by the contract; what changes of it is behind marks and locks.
+        // SAFETY: a live handle, by the contract; its mutable state is behind marks and locks.
         unsafe { shared(join, "the task") }?.canceller.cancel();
         Ok(())
     });
@@ -492,11 +492,11 @@ pub unsafe extern "C" fn tombolo_join_cancel(join: *const JoinedHandle) {
 /// `tombolo_join_drop`: see `tombolo/tasks.h`.
 ///
 /// # Safety
-/// As `tombolo/tasks.h` says.
+/// As documented in `tombolo/tasks.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_join_drop(join: *mut JoinedHandle) {
     guard(|| {
-        // SAFETY: null, or a handle that is given back once, by the contract.
+        // SAFETY: null, or a handle that is released once, by the contract.
         drop(unsafe { take_back(join) });
         Ok(())
     });

@@ -20,11 +20,11 @@ pub struct TransfersHandle {
     transfers: Transfers,
 }
 
-/// The kind of a buffer, and what is added to one that is given away.
+/// Kind of a buffer, and the flag of one that is moved.
 const BUFFER: u64 = 4;
 const MOVED: u64 = 0x100;
 
-/// A buffer that is not there is the peer's fault; what else went wrong is not.
+/// Converts an error: a buffer that does not exist is the peer's fault, other errors are not.
 fn refused(error: Error) -> Failure {
     match error {
         Error::Bulk(BulkError::NoTransfer { .. } | BulkError::OtherVerb) => {
@@ -37,7 +37,7 @@ fn refused(error: Error) -> Failure {
 /// `tombolo_open_bulk`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_open_bulk(
     domain: *const DomainHandle,
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn tombolo_open_bulk(
         let transfers = unsafe {
             with(channel, |end| Ok(end.channel()?.within(timeout).open_bulk(&domain.domain, &how, &pools)?))
         }?;
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, hand_out(TransfersHandle { transfers }), "where to put the transfers") }
     })
 }
@@ -78,11 +78,11 @@ pub unsafe extern "C" fn tombolo_open_bulk(
 /// `tombolo_transfers_drop`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_transfers_drop(transfers: *mut TransfersHandle) {
     guard(|| {
-        // SAFETY: a handle that is given back once, by the contract.
+        // SAFETY: a handle that is released once, by the contract.
         drop(unsafe { take_back(transfers) });
         Ok(())
     });
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn tombolo_transfers_drop(transfers: *mut TransfersHandle)
 /// `tombolo_move_buffers`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_move_buffers(
     transfers: *const TransfersHandle,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn tombolo_move_buffers(
             error
         })?;
         for (index, (handle, moved)) in handles.iter().zip(moved).enumerate() {
-            // SAFETY: live handles, which are given back by this, and room for as many rights, by the
+            // SAFETY: live handles, which are released here, and room for one right per buffer, by the
             // contract.
             unsafe {
                 drop(take_back(*handle));
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn tombolo_move_buffers(
 /// `tombolo_lend_buffer`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_lend_buffer(
     transfers: *const TransfersHandle,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tombolo_lend_buffer(
         };
         // SAFETY: a live handle, by the contract.
         let object = unsafe { with_hand(buffer, lend) }?;
-        // SAFETY: the caller's room for a right, by the contract.
+        // SAFETY: valid for a write of a right, by the contract.
         unsafe { put(right, Right { object, mark: BUFFER }, "where to put the right") }
     })
 }
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn tombolo_lend_buffer(
 /// `tombolo_claim`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_claim(
     transfers: *const TransfersHandle,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn tombolo_claim(
             _ => return Err(Failure::invalid("it is no buffer")),
         };
         let buffer = BufferHandle::hand_out(claimed.map_err(refused)?);
-        // SAFETY: the caller's room for a pointer, by the contract.
+        // SAFETY: valid for a write of a pointer, by the contract.
         unsafe { put(result, buffer, "where to put the buffer") }
     })
 }
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn tombolo_claim(
 /// `tombolo_transfers_settle`: see `tombolo.h`.
 ///
 /// # Safety
-/// As `tombolo.h` says.
+/// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_transfers_settle(transfers: *const TransfersHandle) -> Status {
     guard(|| {

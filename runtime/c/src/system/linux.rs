@@ -1,4 +1,4 @@
-//! What a program on Linux has.
+//! System functions on Linux.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,10 +10,10 @@ use tombolo::{Domain, Error};
 
 use crate::status::{Last, Status};
 
-/// What `body` returns, unless it panics.
+/// Returns the result of `body`, or an error if it panics.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
-    // What a panic leaves half done is a handle that stays usable or fails: none of them has an invariant
-    // that this library's own safety rests on.
+    // After a panic, a handle remains usable or fails: no handle has an invariant that the safety of this
+    // library depends on.
     catch_unwind(AssertUnwindSafe(body)).map_err(drop)
 }
 
@@ -21,7 +21,7 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last::NONE) };
 }
 
-/// Uses the text of this thread's last failure; `None` while the thread is ending.
+/// Accesses the text of this thread's last failure; `None` while the thread is ending.
 pub(crate) fn with_last<T>(body: impl FnOnce(&mut Last) -> T) -> Option<T> {
     LAST.try_with(|last| body(&mut last.borrow_mut())).ok()
 }
@@ -31,14 +31,14 @@ pub(crate) fn attach() -> Result<Domain, Error> {
     Domain::attach()
 }
 
-/// Nanoseconds since this was first asked.
+/// Returns the nanoseconds since the first call.
 pub(crate) fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let passed = START.get_or_init(Instant::now).elapsed();
     u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The status of an error that programs on boards do not have.
+/// Returns the status of an error that does not occur on boards.
 pub(crate) fn status_of(error: &Error) -> Status {
     match error {
         Error::OpeningRefused { .. } => Status::OpeningRefused,

@@ -1,4 +1,4 @@
-//! What differs where a program runs.
+//! Functions that differ between operating systems and boards.
 
 #[cfg(target_os = "none")]
 mod board;

@@ -141,8 +141,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::default())]
-    /// Whatever happens, no two pieces in progress conflict, no piece starts before its fence allows it, and
-    /// each descriptor of a client that stays ends exactly once.
+    /// In any sequence of steps, no two pieces in progress conflict, no piece starts before its fence
+    /// permits, and each descriptor of a client that stays ends exactly once.
     #[test]
     fn nothing_conflicts_and_everything_ends_once(steps in prop::collection::vec(step(), 0..120)) {
         let mut schedule: Schedule<Work> = Schedule::new();
@@ -186,7 +186,8 @@ proptest! {
                 Step::Cancel { client, which } => schedule.cancel(client, which),
                 Step::Leave { client } => {
                     schedule.leave(client);
-                    // Its place is not taken again before all of it has ended: a server numbers clients.
+                    // Its number is not reused before all of its pieces have ended: a server numbers clients
+                    // consecutively.
                     if schedule.queues.contains_key(&client) {
                         break;
                     }

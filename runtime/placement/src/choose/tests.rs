@@ -6,7 +6,8 @@ fn record(text: &str) -> Record {
     Record { name, attributes, version: 0, owner: None, endpoint: false }
 }
 
-/// Host with 2 processors, of which 1.5 are idle; a virtual machine; an emulated node; one that is down.
+/// Creates a host with 2 processors, of which 1.5 are idle; a virtual machine; an emulated node; one that is
+/// down.
 fn facts(more: &str) -> Facts {
     let text = "\
 node/host { node: 'host', number: 0, kind: 'host', isa: 'x86_64', system: 'linux', kernel: 'host', up: true, domains: 1, processors: 2, free_permille: 1500, rounds_per_ms: 4000, memory_bytes: 8589934592 }
@@ -77,7 +78,7 @@ fn near_orders_by_round_trips_and_bounds_are_on_ways() {
     assert_eq!(error, "this machine has no node 'mars'; it has host, arm0, riscv, arm1 and board");
 }
 
-/// `tombolo bench link` found arm0 nearer than the monitors' round trips say.
+/// `tombolo bench link` measured a shorter round trip to arm0 than the monitors did.
 #[test]
 fn what_was_found_of_links_counts_where_it_is_known_of_all_candidates() {
     let link = |to: &str, monitors_ns: u32, found: &str| {

@@ -1,4 +1,4 @@
-//! Memory as an array of Arrow, by its C data interface.
+//! Memory as an Arrow array, through the Arrow C data interface.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -40,26 +40,26 @@ struct Array {
 const SCHEMA_NAME: &CStr = c"arrow_schema";
 const ARRAY_NAME: &CStr = c"arrow_array";
 
-/// What an array keeps until it is released.
+/// State that an array keeps until it is released.
 struct Kept {
     _lease: Lease,
-    /// Which items are none, which has no entry, and the items.
+    /// Validity bitmap, which is absent, and the items.
     buffers: [*const c_void; 2],
 }
 
 /// # Safety
-/// As the C data interface says: a schema that is not released.
+/// As required by the C data interface: a schema that is not released.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
-    // SAFETY: a live schema, which has nothing of its own: its texts live for ever.
+    // SAFETY: a live schema, which owns nothing: its texts are static.
     unsafe { (*schema).release = None };
 }
 
 /// # Safety
-/// As the C data interface says: an array of [`arrow_array`] that is not released.
+/// As required by the C data interface: an array of [`arrow_array`] that is not released.
 unsafe extern "C" fn release_array(array: *mut Array) {
-    // SAFETY: a live array, whose private data is what `arrow_array` made of a box; it is marked as released
-    // first, so this happens once. The interpreter is not needed: what is dropped here without it is let go
-    // when a thread has it.
+    // SAFETY: a live array, whose private data `arrow_array` made from a box; it is marked as released first,
+    // so this happens once. The interpreter is not needed: Python objects dropped here without it are
+    // released when a thread next holds it.
     unsafe {
         (*array).release = None;
         drop(Box::from_raw((*array).private.cast::<Kept>()));
@@ -67,10 +67,10 @@ unsafe extern "C" fn release_array(array: *mut Array) {
 }
 
 /// # Safety
-/// As Python calls it, with a capsule of [`arrow_schema`].
+/// Called by Python, with a capsule of [`arrow_schema`].
 unsafe extern "C" fn schema_dropped(capsule: *mut ffi::PyObject) {
-    // SAFETY: a live capsule, with the box that it was made with. Who has moved the schema out has marked it
-    // as released.
+    // SAFETY: a live capsule, with the box that it was made with. A consumer that has moved the schema out
+    // has marked it as released.
     unsafe {
         let schema = ffi::PyCapsule_GetPointer(capsule, SCHEMA_NAME.as_ptr()).cast::<Schema>();
         if schema.is_null() {
@@ -85,7 +85,7 @@ unsafe extern "C" fn schema_dropped(capsule: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// As Python calls it, with a capsule of [`arrow_array`].
+/// Called by Python, with a capsule of [`arrow_array`].
 unsafe extern "C" fn array_dropped(capsule: *mut ffi::PyObject) {
     // SAFETY: as for `schema_dropped`.
     unsafe {
@@ -101,7 +101,7 @@ unsafe extern "C" fn array_dropped(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// A capsule with the schema of an array of items that Arrow writes like this.
+/// Returns a capsule with the schema of an array with items of this Arrow format.
 pub(crate) fn arrow_schema<'py>(py: Python<'py>, format: &'static CStr) -> PyResult<Bound<'py, PyAny>> {
     let schema = Box::into_raw(Box::new(Schema {
         format: format.as_ptr(),
@@ -114,8 +114,8 @@ pub(crate) fn arrow_schema<'py>(py: Python<'py>, format: &'static CStr) -> PyRes
         release: Some(release_schema),
         private: ptr::null_mut(),
     }));
-    // SAFETY: a pointer that is not null, a name that lives for ever, and what frees it; here if no capsule
-    // could be made.
+    // SAFETY: a pointer that is not null, a static name, and a destructor that frees it; freed here if the
+    // capsule could not be created.
     unsafe {
         let capsule = ffi::PyCapsule_New(schema.cast(), SCHEMA_NAME.as_ptr(), Some(schema_dropped));
         if capsule.is_null() {
@@ -125,7 +125,7 @@ pub(crate) fn arrow_schema<'py>(py: Python<'py>, format: &'static CStr) -> PyRes
     }
 }
 
-/// A capsule with an array of all items, of which none is null.
+/// Returns a capsule with an array of all items, none of which is null.
 pub(crate) fn arrow_array(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, PyAny>> {
     let length = lease.items() as i64;
     let buffers = [ptr::null(), lease.address().cast_const().cast()];
@@ -136,7 +136,7 @@ pub(crate) fn arrow_array(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, Py
         offset: 0,
         n_buffers: 2,
         n_children: 0,
-        // SAFETY: just made, and not shared yet; it stays where it is until it is released.
+        // SAFETY: just created, and not shared yet; it does not move until it is released.
         buffers: unsafe { (*kept).buffers.as_mut_ptr() },
         children: ptr::null_mut(),
         dictionary: ptr::null_mut(),

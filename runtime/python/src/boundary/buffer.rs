@@ -1,8 +1,8 @@
-//! The buffer protocol, both ways.
+//! Buffer protocol, as consumer and as exporter.
 //!
-//! Its structure and functions are part of the stable interface since Python 3.11, unchanged since 3.0, and
-//! types that are made from a specification have had its slots since 3.9: this is declared here, since what
-//! is built for 3.9 sees it nowhere else.
+//! Its structure and functions have been part of the stable ABI since Python 3.11, unchanged since 3.0, and
+//! types created from a specification have supported its slots since 3.9. They are declared here because the
+//! headers for 3.9 do not include them.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -44,23 +44,22 @@ const STRIDES: c_int = 0x10 | ND;
 const GET: c_int = 1;
 const RELEASE: c_int = 2;
 
-// SAFETY: declared as Python's own header has them; every Python from 3.0 on exports them.
+// SAFETY: declared as in Python's own header; every Python since 3.0 exports them.
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut View, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// The bytes of any object that has some, for as long as this is there: it neither moves nor shortens them
-/// meanwhile.
+/// Bytes of any object that exports some. While this exists, the object neither moves nor shortens them.
 pub(crate) struct Source {
-    /// In place, for some point into it.
+    /// Boxed, because exporters may point into the structure.
     view: Box<View>,
 }
 
-// SAFETY: a view may be released by any thread that has the interpreter, which `drop` makes sure of; its
-// fields do not change.
+// SAFETY: a view may be released by any thread that holds the interpreter, which `drop` ensures; its fields
+// do not change.
 unsafe impl Send for Source {}
-// SAFETY: as above; what it points to is only looked at with the interpreter held.
+// SAFETY: as above; the memory is only accessed with the interpreter held.
 unsafe impl Sync for Source {}
 
 impl std::fmt::Debug for Source {
@@ -70,11 +69,11 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Those of `object`, in one piece.
+    /// Returns the contiguous bytes of `object`.
     ///
     /// # Errors
-    /// What Python says of objects without bytes, with gaps between them, or, if they are to be written, only
-    /// to be read.
+    /// Python's exception for objects without bytes, with gaps between them, or, if `writable`, with
+    /// read-only bytes.
     pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Source> {
         let mut view = Box::new(View {
             buf: ptr::null_mut(),
@@ -90,8 +89,8 @@ impl Source {
             internal: ptr::null_mut(),
         });
         let flags = if writable { WRITABLE } else { SIMPLE };
-        // SAFETY: a live object, with the interpreter held, and room for a view, which is filled in unless
-        // this fails.
+        // SAFETY: a live object, with the interpreter held, and memory for a view, which is filled in on
+        // success.
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -106,7 +105,7 @@ impl Source {
         self.view.len.unsigned_abs()
     }
 
-    /// The bytes. Python's own threads do not run meanwhile.
+    /// Returns the bytes. Python threads do not run meanwhile.
     pub(crate) fn bytes<'a>(&'a self, _py: Python<'a>) -> &'a [u8] {
         if self.len() == 0 {
             return &[];
@@ -117,12 +116,12 @@ impl Source {
         unsafe { std::slice::from_raw_parts(self.address(), self.len()) }
     }
 
-    /// The bytes to be written, of a view that is for writing.
+    /// Returns the bytes for writing, if the view is writable.
     pub(crate) fn bytes_mut<'a>(&'a mut self, _py: Python<'a>) -> &'a mut [u8] {
         if self.len() == 0 || self.view.readonly != 0 {
             return &mut [];
         }
-        // SAFETY: as for `bytes`; the exporter has said that they can be written.
+        // SAFETY: as for `bytes`; the exporter has declared them writable.
         unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast(), self.len()) }
     }
 }
@@ -134,25 +133,25 @@ impl Drop for Source {
     }
 }
 
-/// A class whose objects have memory to look at.
+/// Class whose objects export memory.
 pub(crate) trait Exporter: PyClass {
-    /// What one is made of.
+    /// Initial value of an object.
     type Parts: 'static;
 
-    /// The name of the type that Python sees.
+    /// Name of the type as seen by Python.
     const SHOWN_AS: &'static CStr;
 
-    /// For one who looks.
+    /// Returns a lease for a new view.
     ///
     /// # Errors
-    /// There is no memory any more.
+    /// An error if the memory no longer exists.
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure>;
 
-    /// Where one that is being made waits for its type to make it.
+    /// Slot through which the initial value of an object reaches its type's constructor.
     fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>>;
 }
 
-/// One of the type that Python sees.
+/// Creates an object of the type that Python sees.
 pub(crate) fn made<T: Exporter>(py: Python<'_>, value: T::Parts) -> PyResult<Bound<'_, T>> {
     let class = py.import("tombolo._native")?.getattr(short(T::SHOWN_AS))?;
     T::nursery().set(Some(value));
@@ -163,7 +162,7 @@ fn short(name: &'static CStr) -> &'static str {
     name.to_str().ok().and_then(|name| name.rsplit('.').next()).unwrap_or_default()
 }
 
-/// The type that Python sees: the class, and the buffer protocol.
+/// Creates the type that Python sees: the class with the buffer protocol.
 pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str, Bound<'_, PyType>)> {
     let base = py.get_type::<T>();
     let doc: CString = base.getattr("__doc__")?.extract::<String>().map(CString::new)?.unwrap_or_default();
@@ -175,15 +174,15 @@ pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str
     ];
     let mut spec = ffi::PyType_Spec {
         name: T::SHOWN_AS.as_ptr(),
-        // As long as what it is based on.
+        // The same size as the base.
         basicsize: 0,
         itemsize: 0,
         flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [base])?;
-    // SAFETY: the name lives for ever; the slots end with a zero, are functions of the kinds that their
-    // numbers say and a text that is copied; objects are as long as those of the base, which makes and frees
+    // SAFETY: the name is static; the slots end with a zero, and are functions of the types that their
+    // numbers require and a text that is copied; objects have the size of the base, which creates and frees
     // them.
     let made = unsafe {
         let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
@@ -192,7 +191,7 @@ pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str
     Ok((short(T::SHOWN_AS), made.cast_into()?))
 }
 
-/// What a view keeps until it is released.
+/// State that a view keeps until it is released.
 struct Kept {
     lease: Lease,
 }
@@ -222,10 +221,10 @@ fn fill(view: &mut View, lease: Lease, flags: c_int) -> PyResult<()> {
 }
 
 /// # Safety
-/// As Python calls it: a live object of the type, room for a view or null, the interpreter held.
+/// Called by Python: a live object of the type, memory for a view or null, the interpreter held.
 unsafe extern "C" fn get<T: Exporter>(object: *mut ffi::PyObject, view: *mut View, flags: c_int) -> c_int {
     let lend = |py: Python<'_>| {
-        // SAFETY: null is told apart; else it is room for a view.
+        // SAFETY: null is checked; otherwise it is memory for a view.
         let view =
             unsafe { view.as_mut() }.ok_or_else(|| PyBufferError::new_err("there is no room for a view"))?;
         view.obj = ptr::null_mut();
@@ -249,13 +248,13 @@ unsafe extern "C" fn get<T: Exporter>(object: *mut ffi::PyObject, view: *mut Vie
 }
 
 /// # Safety
-/// As Python calls it: a view that [`get`] filled in, once.
+/// Called by Python once for each view that [`get`] filled in.
 unsafe extern "C" fn release(_object: *mut ffi::PyObject, view: *mut View) {
     // SAFETY: a view that was filled in.
     let internal = unsafe { &mut (*view).internal };
     let kept = std::mem::replace(internal, ptr::null_mut()).cast::<Kept>();
     if !kept.is_null() {
-        // SAFETY: what `fill` made of a box; it is taken back once, for nothing is left.
+        // SAFETY: `fill` made it from a box; it is taken back once, because the pointer is replaced by null.
         let kept = unsafe { Box::from_raw(kept) };
         Python::attach(|_| drop(kept));
     }

@@ -1,4 +1,4 @@
-//! Memory as a tensor of DLPack.
+//! Memory as a DLPack tensor.
 
 use std::ffi::{CStr, c_void};
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::Lease;
 
-/// `DLTensor`, on the processor.
+/// `DLTensor`, in CPU memory.
 #[repr(C)]
 struct Tensor {
     data: *mut c_void,
@@ -42,13 +42,13 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// The processor's memory.
+/// Device type of CPU memory.
 const CPU: i32 = 1;
 const READ_ONLY: u64 = 1;
 const UNVERSIONED_NAME: &CStr = c"dltensor";
 const VERSIONED_NAME: &CStr = c"dltensor_versioned";
 
-/// What a tensor keeps until it is deleted.
+/// State that a tensor keeps until it is deleted.
 struct Kept {
     _lease: Lease,
     shape: Vec<i64>,
@@ -61,7 +61,7 @@ fn tensor(lease: Lease) -> (Tensor, *mut c_void) {
     let shape: Vec<i64> = lease.shape.iter().map(|length| *length as i64).collect();
     let strides = lease.strides.iter().map(|stride| *stride as i64 / bytes).collect();
     let kept = Box::into_raw(Box::new(Kept { _lease: lease, shape, strides }));
-    // SAFETY: just made, and not shared yet.
+    // SAFETY: just created, and not shared yet.
     let lists = unsafe { &mut *kept };
     let tensor = Tensor {
         data: data.cast(),
@@ -79,10 +79,10 @@ fn tensor(lease: Lease) -> (Tensor, *mut c_void) {
 }
 
 /// # Safety
-/// A tensor that [`dlpack`] made, once.
+/// A tensor that [`dlpack`] made; called once.
 unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: made of a box, as its context was; the holder of the tensor deletes it once. The interpreter is
-    // not needed: what is dropped here without it is let go when a thread has it.
+    // SAFETY: made from a box, like its context; the holder of the tensor deletes it once. The interpreter is
+    // not needed: Python objects dropped here without it are released when a thread next holds it.
     unsafe {
         let managed = Box::from_raw(managed);
         drop(Box::from_raw(managed.context.cast::<Kept>()));
@@ -100,9 +100,9 @@ unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
 }
 
 /// # Safety
-/// As Python calls it, with a capsule that [`dlpack`] made.
+/// Called by Python, with a capsule that [`dlpack`] made.
 unsafe extern "C" fn dropped(capsule: *mut ffi::PyObject) {
-    // SAFETY: a live capsule. It has its first name only until the tensor is taken out, and is then the one
+    // SAFETY: a live capsule. It has its original name only while the tensor was not taken out, and then has
     // to delete it.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, UNVERSIONED_NAME.as_ptr()) != 0 {
@@ -113,7 +113,7 @@ unsafe extern "C" fn dropped(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// A capsule with a tensor, of the version that has read-only ones if the consumer knows it.
+/// Returns a capsule with a tensor, in the versioned form with a read-only flag if the consumer supports it.
 pub(crate) fn dlpack(py: Python<'_>, lease: Lease, versioned: bool) -> PyResult<Bound<'_, PyAny>> {
     if lease.readonly && !versioned {
         return Err(PyBufferError::new_err(
@@ -130,8 +130,8 @@ pub(crate) fn dlpack(py: Python<'_>, lease: Lease, versioned: bool) -> PyResult<
         let managed = Managed { tensor, context, deleter: Some(delete) };
         (Box::into_raw(Box::new(managed)).cast(), UNVERSIONED_NAME)
     };
-    // SAFETY: a pointer that is not null, a name that lives for ever, and what deletes the tensor if it is
-    // not taken. When no capsule could be made it is deleted here.
+    // SAFETY: a pointer that is not null, a static name, and a destructor that deletes the tensor if it was
+    // not taken. If the capsule could not be created, the tensor is deleted here.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(dropped));
         if capsule.is_null() {

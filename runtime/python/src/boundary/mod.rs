@@ -1,8 +1,8 @@
-//! Memory as Python and the libraries around it look at it, by the rules that they have for that in C. All
-//! `unsafe` of this crate is here.
+//! Memory as seen by Python and its libraries, according to their C interfaces. All `unsafe` code of this
+//! crate is here.
 //!
-//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there
-//! and is used by no other. A view through the buffer protocol, DLPack or Arrow holds one.
+//! A [`Lease`] gives access to memory: while one exists, the memory stays in place and is not used otherwise.
+//! A view through the buffer protocol, DLPack or Arrow holds one.
 #![allow(unsafe_code, reason = "the fence around what C passes in and out")]
 
 mod arrow;
@@ -22,10 +22,10 @@ pub(crate) use arrow::{arrow_array, arrow_schema};
 pub(crate) use buffer::{Exporter, Source, buffer_type, made};
 pub(crate) use dlpack::dlpack;
 
-/// A descriptor of its own for the file of a descriptor, or of an object that has one.
+/// Duplicates a descriptor, or that of an object that has one.
 ///
 /// # Errors
-/// It is none.
+/// An error if it is not a descriptor.
 pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> Result<OwnedFd, Failure> {
     let number: i32 = match file.extract() {
         Ok(number) => number,
@@ -34,25 +34,25 @@ pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> Result<OwnedFd, Failure> {
     if number < 0 {
         return Err(Failure::invalid(format!("{number} is no descriptor")));
     }
-    // SAFETY: not negative. It is the program's, which uses it now; one that is not open any more is refused
-    // by the kernel.
+    // SAFETY: not negative. The program owns it and is using it now; if it is not open any more, the kernel
+    // refuses it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = borrowed.try_clone_to_owned();
     own.map_err(|error| Failure::new("System", format!("cannot use descriptor {number}: {error}")))
 }
 
-/// Counts who looks at memory.
+/// Number of views of some memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookers(Arc<AtomicUsize>);
 
 impl Lookers {
-    /// How many look now.
+    /// Returns the current number of views.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// One who looks.
+/// One counted view.
 #[derive(Debug)]
 struct Looker(Lookers);
 
@@ -75,18 +75,18 @@ impl Drop for Looker {
     }
 }
 
-/// What the items of memory are.
+/// Type of the items in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Item {
-    /// As numpy calls it.
+    /// Name in numpy.
     pub(crate) name: &'static str,
-    /// As `struct` and the buffer protocol write it, in the processor's byte order.
+    /// Format in `struct` and the buffer protocol, in native byte order.
     pub(crate) format: &'static CStr,
-    /// How long it is.
+    /// Size in bytes.
     pub(crate) bytes: usize,
-    /// DLPack's code of it.
+    /// Type code in DLPack.
     pub(crate) dlpack: u8,
-    /// As Arrow writes it, if it has it.
+    /// Format in Arrow, if it has the type.
     pub(crate) arrow: Option<&'static CStr>,
 }
 
@@ -104,7 +104,7 @@ impl Item {
         Item { name, format, bytes, dlpack, arrow }
     }
 
-    /// All that there are.
+    /// All supported types.
     pub(crate) const ALL: [Item; 14] = [
         BYTES,
         Item::new("int8", c"b", 1, 0, Some(c"c")),
@@ -117,7 +117,7 @@ impl Item {
         Item::new("float16", c"e", 2, 2, Some(c"e")),
         Item::new("float32", c"f", 4, 2, Some(c"f")),
         Item::new("float64", c"d", 8, 2, Some(c"g")),
-        // Arrow packs truths into bits.
+        // Arrow packs booleans into bits.
         Item::new("bool", c"?", 1, 6, None),
         Item::new("complex64", c"Zf", 8, 5, None),
         Item::new("complex128", c"Zd", 16, 5, None),
@@ -133,19 +133,20 @@ pub(crate) struct Lease {
     readonly: bool,
     item: Item,
     shape: Vec<isize>,
-    /// In bytes.
+    /// Strides in bytes.
     strides: Vec<isize>,
 }
 
 impl Lease {
-    /// Bytes from `address` on. They stay there while `lookers` counts anybody and `owner` is referred to.
+    /// Creates a lease of bytes from `address` on. They stay in place while `lookers` is not zero and `owner`
+    /// is referenced.
     pub(crate) fn of_bytes(
         lookers: &Lookers,
         owner: Py<PyAny>,
         (address, length_bytes): (*const u8, usize),
         readonly: bool,
     ) -> Lease {
-        // No memory is longer.
+        // No object is longer than `isize::MAX`.
         let length = isize::try_from(length_bytes).unwrap_or(isize::MAX);
         Lease {
             _looker: Looker::new(lookers),
@@ -158,7 +159,7 @@ impl Lease {
         }
     }
 
-    /// The same memory for one more.
+    /// Returns a second lease of the same memory.
     pub(crate) fn again(&self, py: Python<'_>) -> Lease {
         Lease {
             _looker: self._looker.clone(),
@@ -171,7 +172,7 @@ impl Lease {
         }
     }
 
-    /// Items of some kind, from `offset_bytes` on, in an array of this shape; `None` if it does not lie
+    /// Restricts the lease to an array of this shape, with items from `offset_bytes` on; `None` if it is not
     /// inside.
     pub(crate) fn shaped(mut self, item: Item, offset_bytes: usize, shape: &[usize]) -> Option<Lease> {
         let mut bytes = item.bytes;
@@ -190,9 +191,9 @@ impl Lease {
         Some(self)
     }
 
-    /// Whether it is aligned as its items have to be.
+    /// Whether the memory is aligned for its items.
     pub(crate) fn is_aligned(&self) -> bool {
-        // Complex numbers are two of half the length.
+        // A complex number consists of two numbers of half the size.
         let bytes = if self.item.dlpack == 5 { self.item.bytes / 2 } else { self.item.bytes };
         self.address.is_multiple_of(bytes)
     }

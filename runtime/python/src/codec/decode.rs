@@ -1,5 +1,5 @@
-//! Bytes to values of Python. A message is this program's own copy by then; what it says is checked
-//! nonetheless.
+//! Decodes bytes to Python values. The message is this program's own copy by then, but its contents are still
+//! validated.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString, PyTuple};
@@ -9,12 +9,12 @@ use super::{Form, Number, Record, Type, Union, round_up};
 use crate::failure::Failure;
 use crate::passing::Right;
 
-/// Why there is no value.
+/// Reason why a value could not be decoded.
 #[derive(Debug)]
 pub(crate) enum Bad {
-    /// The message is wrong.
+    /// The message is malformed.
     Malformed(Malformed),
-    /// Python failed, or a class of the program's did.
+    /// Python raised an exception, or a class of the program did.
     Raised(PyErr),
 }
 
@@ -41,7 +41,7 @@ impl From<Bad> for Failure {
     }
 }
 
-/// Reads a message.
+/// Decoder of a message.
 pub(crate) struct Decoder<'m, 'py> {
     py: Python<'py>,
     bytes: &'m [u8],
@@ -53,19 +53,19 @@ impl<'m, 'py> Decoder<'m, 'py> {
         Decoder { py, bytes, budget: Budget::of(Source::Bytes(bytes)) }
     }
 
-    /// The parameters of a message.
+    /// Decodes the parameters of a message.
     pub(crate) fn parameters(&mut self, record: &Record, body: View<'_>) -> Result<Bound<'py, PyTuple>, Bad> {
         body.spend(&mut self.budget)?;
         self.values(record, body)
     }
 
-    /// What a message carries, as Python holds it.
+    /// Decodes the contents of a message to a Python object.
     pub(crate) fn message(&mut self, record: &Record, body: View<'_>) -> Result<Bound<'py, PyAny>, Bad> {
         body.spend(&mut self.budget)?;
         self.record(record, body)
     }
 
-    /// The values of a record, one by one.
+    /// Decodes the values of a record, one by one.
     fn values(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyTuple>, Bad> {
         if record.fields.is_empty() {
             return Ok(PyTuple::empty(self.py));
@@ -77,7 +77,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         Ok(PyTuple::new(self.py, values)?)
     }
 
-    /// A record as Python holds it.
+    /// Decodes a record to a Python object.
     fn record(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyAny>, Bad> {
         let values = self.values(record, view)?;
         Ok(match &record.class {
@@ -86,7 +86,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         })
     }
 
-    /// A value at an offset of a record.
+    /// Decodes a value at an offset of a record.
     pub(crate) fn get(&mut self, of: &Type, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, Bad> {
         let py = self.py;
         Ok(match &of.form {
@@ -177,7 +177,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         if number.flags {
             return Ok(number.class.bind(self.py).call1((value as u64,))?);
         }
-        // A value without a name, of a newer peer: a number, as members are too.
+        // A value without a name, from a newer peer: a number, as members are as well.
         let object = if number.signed {
             (value as i64).into_pyobject(self.py).map_err(PyErr::from)?
         } else {

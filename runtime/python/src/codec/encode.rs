@@ -1,4 +1,4 @@
-//! Values of Python to bytes, in one pass: each object is given its place when it is met.
+//! Encodes Python values to bytes in one pass: each object gets its place when it is encountered.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -10,26 +10,26 @@ use crate::channel::bytes_of;
 use crate::failure::Failure;
 use crate::passing::Right;
 
-/// A message that is being written. It is used for one after the other, so that its memory is.
+/// Encoder of messages, which reuses its memory for consecutive messages.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    /// The message that was written last.
+    /// Returns the last message that was encoded.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Begins a message; the offset of its body.
+    /// Begins a message; returns the offset of its body.
     fn begin(&mut self, header: Header, body_bytes: u32) -> usize {
         self.bytes.clear();
         self.bytes.extend(header.word(body_bytes).to_le_bytes());
         self.object(body_bytes)
     }
 
-    /// Writes a message with parameters.
+    /// Encodes a message with parameters.
     pub(crate) fn parameters(
         &mut self,
         header: Header,
@@ -47,7 +47,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a message with a value that holds the fields of a record.
+    /// Encodes a message with an object that holds the fields of a record.
     pub(crate) fn value(
         &mut self,
         header: Header,
@@ -58,7 +58,7 @@ impl Writer {
         self.fields(record, at, value, &record.name)
     }
 
-    /// Writes a message with one value.
+    /// Encodes a message with a single value.
     pub(crate) fn single(
         &mut self,
         header: Header,
@@ -70,7 +70,7 @@ impl Writer {
         self.put(of, at, value, label)
     }
 
-    /// Writes a message with a number for its body, or without any.
+    /// Encodes a message with a number as its body, or without a body.
     pub(crate) fn bare(&mut self, header: Header, number: Option<u32>) {
         let at = self.begin(header, if number.is_some() { 8 } else { 0 });
         if let Some(number) = number {
@@ -78,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// Room for an object, all zero; its offset.
+    /// Appends a zeroed object; returns its offset.
     fn object(&mut self, bytes: u32) -> usize {
         let at = self.bytes.len();
         self.bytes.resize(at + round_up(bytes) as usize, 0);
@@ -242,7 +242,7 @@ impl Writer {
         if let Ok(list) = items.cast::<PyList>() {
             list.iter().try_for_each(|item| one(&item))
         } else if let Ok(bytes) = items.cast::<PyBytes>() {
-            // A list of bytes, as it is.
+            // A list of bytes is copied as a whole.
             let end = start + bytes.as_bytes().len();
             self.bytes[start..end].copy_from_slice(bytes.as_bytes());
             Ok(())
@@ -252,7 +252,7 @@ impl Writer {
     }
 }
 
-/// What has elements, at a length that does not change: bytes only where they are what is meant.
+/// Returns the elements as a sequence of fixed length; bytes are accepted only as a list of `u8`.
 fn items<'py>(of: &Type, value: &Bound<'py, PyAny>, label: &str) -> Result<Bound<'py, PyAny>, Failure> {
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         return Ok(value.clone());

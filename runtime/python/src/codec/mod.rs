@@ -1,5 +1,5 @@
-//! Values of Python to messages and back, as a layout says that stubs describe: nothing of it is Python at
-//! run time.
+//! Encodes Python values to messages and decodes them, driven by a layout that stubs describe: no Python code
+//! runs for that.
 
 mod decode;
 mod encode;
@@ -13,17 +13,17 @@ use pyo3::types::PyType;
 pub(crate) use decode::{Bad, Decoder};
 pub(crate) use encode::Writer;
 
-/// A type with its place on the wire.
+/// Type with its layout on the wire.
 #[derive(Debug)]
 pub(crate) struct Type {
     pub(crate) form: Form,
-    /// Of its inline form.
+    /// Size of its inline form, in bytes.
     pub(crate) bytes: u32,
-    /// Of its inline form.
+    /// Alignment of its inline form, in bytes.
     pub(crate) align: u32,
 }
 
-/// What a type is.
+/// Form of a type.
 #[derive(Debug)]
 pub(crate) enum Form {
     Bool,
@@ -52,25 +52,25 @@ pub(crate) enum Form {
     Number(Number),
     Record(Arc<Record>),
     Union(Union),
-    /// A right: its kind, and whether it is given away.
+    /// Right: its kind, and whether it is moved.
     Right {
         mark: u64,
     },
 }
 
 impl Type {
-    /// A number of `bits` bits.
+    /// Creates the type of a number of `bits` bits.
     pub(crate) fn plain(form: Form, bits: u32) -> Type {
         Type { form, bytes: bits / 8, align: bits / 8 }
     }
 
-    /// Something that lies out of line.
+    /// Creates a type that is stored out of line.
     pub(crate) fn apart(form: Form) -> Type {
         Type { form, bytes: 8, align: 8 }
     }
 }
 
-/// An enum, or flags.
+/// Enum, or flags.
 #[derive(Debug)]
 pub(crate) struct Number {
     pub(crate) class: Py<PyType>,
@@ -79,14 +79,14 @@ pub(crate) struct Number {
     pub(crate) bits: u32,
     pub(crate) open: bool,
     pub(crate) flags: bool,
-    /// Members by value, so that Python's slow look-up is made once.
+    /// Members by value, so that Python's slow lookup happens only once.
     pub(crate) members: HashMap<i128, Py<PyAny>>,
-    /// Of flags, all that have names.
+    /// For flags, all bits that have names.
     pub(crate) mask: u64,
 }
 
 impl Number {
-    /// Whether it can have that value.
+    /// Whether `value` is a valid value of the type.
     pub(crate) fn has(&self, value: i128) -> bool {
         if self.flags {
             return self.open || u64::try_from(value).is_ok_and(|bits| bits & !self.mask == 0);
@@ -95,10 +95,10 @@ impl Number {
     }
 }
 
-/// Fields, one after the other.
+/// Record: fields in sequence.
 #[derive(Debug)]
 pub(crate) struct Record {
-    /// What holds them in Python; nothing for the parameters of a message, which are passed one by one.
+    /// Python class that holds the fields; none for the parameters of a message, which are passed separately.
     pub(crate) class: Option<Py<PyType>>,
     pub(crate) name: String,
     pub(crate) bytes: u32,
@@ -106,27 +106,27 @@ pub(crate) struct Record {
     pub(crate) fields: Vec<Field>,
 }
 
-/// A part of a record.
+/// Field of a record.
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// Its name in Python.
+    /// Name of the field in Python.
     pub(crate) name: Py<pyo3::types::PyString>,
-    /// How errors call it.
+    /// Name of the field in error messages.
     pub(crate) label: String,
     pub(crate) offset: u32,
     pub(crate) of: Arc<Type>,
 }
 
-/// One of several.
+/// Union of several cases.
 #[derive(Debug)]
 pub(crate) struct Union {
     pub(crate) name: String,
     pub(crate) cases: Vec<Case>,
-    /// The class of a case that this side does not know.
+    /// Class for cases that this side does not know.
     pub(crate) unknown: Py<PyType>,
 }
 
-/// What a union can be.
+/// Case of a union.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) ordinal: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Case {
     pub(crate) of: Option<Arc<Type>>,
 }
 
-/// Up to the next multiple of eight.
+/// Rounds up to the next multiple of eight.
 pub(crate) fn round_up(bytes: u32) -> u32 {
     bytes.saturating_add(7) & !7
 }

@@ -156,7 +156,7 @@ impl Drop for Handle {
         let back = match (self.is_borrowed, self.from) {
             (true, Some(link)) if state.table.is_live(link) => Some((Verb::Release, link)),
             (true, _) => {
-                // The domain shared it further: the entry is dropped when the last such share is released.
+                // If it was shared further, the entry is dropped when the last of these shares is released.
                 let _ = state.table.forget(buffer);
                 None
             }

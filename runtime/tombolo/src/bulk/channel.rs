@@ -200,7 +200,7 @@ impl BulkChannel {
     /// Creates a pool in memory that both ends can reach, and assigns it to the channel.
     ///
     /// # Errors
-    /// As [`Domain::create_pool`] and [`assign`](Self::assign).
+    /// Same as [`Domain::create_pool`] and [`assign`](Self::assign).
     pub fn create_pool(&mut self, options: &PoolOptions) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
         let pool = self.create_unassigned_pool(options)?;
@@ -212,7 +212,7 @@ impl BulkChannel {
     /// [`assign_here_only`](Self::assign_here_only).
     ///
     /// # Errors
-    /// As [`Domain::create_pool`].
+    /// Same as [`Domain::create_pool`].
     pub fn create_unassigned_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let trust = self.trust;
         let is_direct = self.channel.via().next().is_none();
@@ -246,7 +246,7 @@ impl BulkChannel {
     /// revoked from every domain that got it through the peer.
     ///
     /// # Errors
-    /// As [`assign`](Self::assign).
+    /// Same as [`assign`](Self::assign).
     pub fn assign_here_only(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.assign_with(pool, false, timeout)

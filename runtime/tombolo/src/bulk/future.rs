@@ -116,7 +116,7 @@ impl BulkChannel {
     /// Async [`recv`](Self::recv). Dropping the future loses no message.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub fn recv_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
@@ -127,7 +127,7 @@ impl BulkChannel {
     /// Async [`recv_moved`](Self::recv_moved). Dropping the future loses no buffer.
     ///
     /// # Errors
-    /// As [`recv_moved`](Self::recv_moved).
+    /// Same as [`recv_moved`](Self::recv_moved).
     pub fn recv_moved_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
@@ -138,7 +138,7 @@ impl BulkChannel {
     /// Async [`recv_shared`](Self::recv_shared). Dropping the future loses no buffer.
     ///
     /// # Errors
-    /// As [`recv_shared`](Self::recv_shared).
+    /// Same as [`recv_shared`](Self::recv_shared).
     pub fn recv_shared_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
@@ -149,7 +149,7 @@ impl BulkChannel {
     /// Async version of [`recv_pool`](Self::recv_pool).
     ///
     /// # Errors
-    /// As [`recv_pool`](Self::recv_pool).
+    /// Same as [`recv_pool`](Self::recv_pool).
     pub fn recv_pool_async(&mut self) -> impl Future<Output = Result<Pool, Error>> + Send + '_ {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_pool()))
     }
@@ -157,7 +157,7 @@ impl BulkChannel {
     /// Async version of [`take`](Self::take).
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     pub fn take_async<'a>(
         &'a mut self,
         pool: &'a Pool,
@@ -169,7 +169,7 @@ impl BulkChannel {
     /// answer.
     ///
     /// # Errors
-    /// As [`assign`](Self::assign).
+    /// Same as [`assign`](Self::assign).
     pub fn assign_async<'a>(
         &'a mut self,
         pool: &'a Pool,
@@ -188,7 +188,7 @@ impl BulkChannel {
     /// the answer.
     ///
     /// # Errors
-    /// As [`unassign`](Self::unassign).
+    /// Same as [`unassign`](Self::unassign).
     pub fn unassign_async<'a>(
         &'a mut self,
         pool: &'a Pool,
@@ -208,7 +208,7 @@ impl BulkChannel {
     /// buffer.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to).
+    /// Same as [`move_to`](Self::move_to).
     pub fn move_to_async<'a>(
         &'a mut self,
         buffer: Buffer,
@@ -221,7 +221,7 @@ impl BulkChannel {
     /// buffer.
     ///
     /// # Errors
-    /// As [`share`](Self::share).
+    /// Same as [`share`](Self::share).
     pub fn share_async<'a>(
         &'a mut self,
         buffer: Buffer,
@@ -233,7 +233,7 @@ impl BulkChannel {
     /// Async [`pass`](Self::pass). Dropping the future before it is ready sends nothing and frees the buffer.
     ///
     /// # Errors
-    /// As [`pass`](Self::pass).
+    /// Same as [`pass`](Self::pass).
     pub fn pass_async<'a>(
         &'a mut self,
         buffer: Buffer,
@@ -246,7 +246,7 @@ impl BulkChannel {
     /// room.
     ///
     /// # Errors
-    /// As [`release`](Self::release).
+    /// Same as [`release`](Self::release).
     pub fn release_async<'a>(
         &'a mut self,
         shared: Shared,
@@ -277,7 +277,7 @@ impl BulkOptions {
     /// Async [`connect`](Self::connect). Dropping the future leaves no channel open.
     ///
     /// # Errors
-    /// As [`Domain::connect_bulk`].
+    /// Same as [`Domain::connect_bulk`].
     pub fn connect_async<A: Into<Address>>(
         &self,
         domain: &Domain,

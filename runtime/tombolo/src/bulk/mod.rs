@@ -3,12 +3,12 @@
 //! A [`Pool`] consists of buffers of equal size. It is assigned to channels made for bulk data,
 //! [`BulkChannel`]s. A transfer on such a channel carries the right to a buffer:
 //!
-//! | verb | what goes over | afterwards here |
+//! | verb | what is transferred | what the sender keeps |
 //! |---|---|---|
-//! | [move](BulkChannel::move_to) | the right to read and write, with the content | nothing |
-//! | [share](BulkChannel::share) | a right to read | a right to read; to write again when all are released |
-//! | [pass](BulkChannel::pass) | the right to read and write; the content means nothing any more | nothing |
-//! | [release](BulkChannel::release) | a right to read goes back | nothing |
+//! | [move](BulkChannel::move_to) | the right to read and write, with the contents | nothing |
+//! | [share](BulkChannel::share) | a right to read | a right to read; to write once all are released |
+//! | [pass](BulkChannel::pass) | the right to read and write; the contents become undefined | nothing |
+//! | [release](BulkChannel::release) | the return of a right to read | nothing |
 //!
 //! The trust between the ends is chosen when the pool and the channel are created. [`Trust::Full`] maps a
 //! pool once, and transfers need no system call. With [`Trust::None`] each buffer has memory of its own,

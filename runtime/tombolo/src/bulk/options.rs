@@ -63,7 +63,7 @@ impl Domain {
     /// [`BulkOptions::export`] does the same with other options.
     ///
     /// # Errors
-    /// As [`export`](Self::export).
+    /// Same as [`export`](Self::export).
     pub fn export_bulk(&self, name: &str) -> Result<Listener<BulkChannel>, Error> {
         BulkOptions::default().export(self, name)
     }
@@ -72,7 +72,8 @@ impl Domain {
     /// [served](BulkOptions::serve) for bulk data. [`BulkOptions::connect`] does the same with other options.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
+    /// Same as [`connect`](Self::connect); [`Error::Bulk`] with
+    /// [`BulkError::Trust`](super::BulkError::Trust) or
     /// [`BulkError::NotOneKernel`](super::BulkError::NotOneKernel).
     pub fn connect_bulk(&self, to: impl Into<Address>) -> Result<BulkChannel, Error> {
         BulkOptions::default().connect(self, to)
@@ -83,7 +84,7 @@ impl BulkOptions {
     /// Like [`Domain::export_bulk`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener<BulkChannel>, Error> {
         domain.listen_as(name, self.underneath(), self.clone())
     }
@@ -91,7 +92,7 @@ impl BulkOptions {
     /// Like [`Domain::connect_bulk`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::connect_bulk`].
+    /// Same as [`Domain::connect_bulk`].
     pub fn connect(&self, domain: &Domain, to: impl Into<Address>) -> Result<BulkChannel, Error> {
         let channel = self.underneath().connect(domain, to)?;
         BulkChannel::over(domain, channel, self, domain.timeout())

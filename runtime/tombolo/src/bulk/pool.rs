@@ -56,8 +56,8 @@ pub(super) struct Inner {
     state: Mutex<State>,
     /// Number of queued returns, so that a channel can skip the check without locking.
     returning: AtomicU32,
-    /// Wakes the thread that returns dropped buffers immediately, for a pool of the peer on a channel with
-    /// typed messages.
+    /// Returns dropped buffers immediately; set for a pool of the peer on the bulk channel beside typed
+    /// messages.
     nudge: OnceLock<Nudge>,
 }
 

@@ -54,7 +54,7 @@ impl BulkChannel {
     /// first are handled and dropped, so use it only if no other events are of interest.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub fn recv_moved(&mut self, metadata: &mut Vec<u8>) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
@@ -72,7 +72,7 @@ impl BulkChannel {
     /// ones.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub fn recv_shared(&mut self, metadata: &mut Vec<u8>) -> Result<Shared, Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
@@ -89,7 +89,7 @@ impl BulkChannel {
     /// Waits until the other side has assigned a pool.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub fn recv_pool(&mut self) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
@@ -105,7 +105,7 @@ impl BulkChannel {
     /// over this channel. Other arrivals are queued for [`recv`](Self::recv).
     ///
     /// # Errors
-    /// Like [`Pool::take`], but with [`Error::TimedOut`], or [`Error::WouldBlock`] if the timeout is zero,
+    /// Same as [`Pool::take`], but with [`Error::TimedOut`], or [`Error::WouldBlock`] if the timeout is zero,
     /// instead of [`BulkError::NoBuffer`]; the end of the peer if no buffer is free either.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();

@@ -1,4 +1,4 @@
-//! Bulk channels without trust, between two domains of one process: no monitor is needed for that.
+//! Bulk channels without trust, between two domains of one process, which needs no monitor.
 
 mod awake;
 mod copies;
@@ -25,12 +25,12 @@ fn options() -> BulkOptions {
     BulkOptions::default().trust(Trust::None)
 }
 
-/// Both ends of a channel, whose domains are two.
+/// Opens both ends of a channel between two domains.
 fn ends(left: &BulkOptions, right: &BulkOptions) -> (Result<BulkChannel, Error>, Result<BulkChannel, Error>) {
     ends_of((&Monitor::another_domain(), left), (&Monitor::another_domain(), right))
 }
 
-/// The same of these domains.
+/// Opens both ends of a channel between these domains.
 fn ends_of(
     left: (&Domain, &BulkOptions),
     right: (&Domain, &BulkOptions),
@@ -56,7 +56,7 @@ pub(super) fn pool(count: u32) -> Pool {
     Monitor::another_domain().create_pool(&PoolOptions::new(SIZE, count).trust(Trust::None)).unwrap()
 }
 
-/// Both know the pool: the left end assigned it.
+/// Assigns the pool at the left end, so that both ends know it.
 pub(super) fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Pool) -> Pool {
     std::thread::scope(|scope| {
         let taken = scope.spawn(|| right.recv_pool().unwrap());
@@ -65,8 +65,8 @@ pub(super) fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Poo
     })
 }
 
-/// Descriptors of the buffer of this process that has these bytes, opened anew for reading and writing, as a
-/// hostile sender may have kept them.
+/// Reopens the descriptors of the buffer of this process that contains these bytes, for reading and writing,
+/// as a hostile sender may have kept them.
 fn kept(offset_bytes: u64, marked: &[u8]) -> Vec<File> {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let buffers = fds.filter(|fd| {
@@ -121,7 +121,7 @@ fn a_moved_buffer_is_the_receivers_alone() {
         assert_eq!(&start, b"from", "a sender read what the receiver wrote");
     }
     assert_eq!((&got.bytes().unwrap()[..8], got.bytes().unwrap()[100]), (&b"mine the"[..], 7));
-    // It goes on from there, with what was written, and back.
+    // The buffer moves on from there with what was written, and back.
     right.move_to(got, &[]).unwrap();
     let back = left.recv_moved(&mut metadata).unwrap();
     assert_eq!((&back.bytes().unwrap()[..13], metadata.len()), (&b"mine the left"[..], 0));
@@ -139,7 +139,7 @@ fn a_sender_waits_for_a_buffer_that_comes_back() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let buffer = right.recv_moved(&mut Vec::new()).unwrap();
-            // With a word, which the sender has to find later, though it waited for the buffer alone.
+            // With metadata, which the sender has to find later, although it only waited for the buffer.
             right.pass(buffer, b"back").unwrap();
         });
         drop(left.take(&pool).unwrap());
@@ -149,7 +149,7 @@ fn a_sender_waits_for_a_buffer_that_comes_back() {
     assert_eq!(metadata, b"back");
     left.move_to(pool.take().unwrap(), &[]).unwrap();
     drop(right);
-    // What a peer that is gone had comes back too, and is to be had.
+    // Buffers that a dead peer held are reclaimed as well, and can be taken.
     drop(left.take(&pool).or_else(|_| pool.take()).unwrap());
 }
 
@@ -167,7 +167,7 @@ fn a_shared_buffer_can_be_written_by_nobody() {
     }
     assert_eq!(&theirs.bytes().unwrap()[10..17], b"for all");
     assert_eq!((mine.is_own(), theirs.is_own(), mine.shares()), (true, false, 1));
-    // Not as long as it is read; then it is the sender's to write again, with its content.
+    // Not while it is being read; then it is the sender's to write again, with its contents.
     let not_sent = mine.reclaim().unwrap_err();
     assert!(matches!(not_sent.error, Error::Bulk(BulkError::State(TableError::Shared { times: 1, .. }))));
     assert!(matches!(pool.take().unwrap_err(), Error::Bulk(BulkError::NoBuffer { count: 1 })));
@@ -209,7 +209,7 @@ fn pieces_of_several_pools_travel_together_or_not_at_all() {
     for (index, buffer) in received.into_vec().into_iter().enumerate() {
         assert_eq!(buffer.bytes().unwrap(), [index as u8; 50]);
     }
-    // They went back when they were dropped.
+    // They were returned when they were dropped.
     right.settle().unwrap();
     left.settle().unwrap();
     assert_eq!(pools.map(|pool| pool.counts().free), [2, 2]);
@@ -229,7 +229,7 @@ fn what_is_shared_goes_further_and_comes_back_in_order() {
     assert!(middle.share_again(&mut between, &[]).is_err(), "it came from there");
     onward.share_again(&mut between, &[]).unwrap();
     let last = far.recv_shared(&mut Vec::new()).unwrap();
-    // The middle is done first, but has to wait for the domain that has it from there.
+    // The middle domain finishes first, but has to wait for the domain that it shared the buffer with.
     drop(between);
     middle.settle().unwrap();
     home.settle().unwrap();
@@ -261,7 +261,7 @@ fn pools_come_and_go_in_order() {
     let not_sent = left.move_to(pool.take().unwrap(), &[]).unwrap_err();
     assert!(matches!(not_sent.error, Error::Bulk(BulkError::NotOnChannel)));
     drop(not_sent);
-    // And again, over the same place.
+    // Again, with the same index.
     assign(&mut left, &mut right, &pool);
     assert_eq!(pool.counts().free, 2);
 }
@@ -280,7 +280,7 @@ fn a_pool_that_is_not_wanted_is_vetoed() {
         let full = left.assign(&large).unwrap_err();
         assert!(matches!(full, Error::Bulk(BulkError::Send(BulkSendError::TooManyPools(1)))));
     });
-    // One that asks decides itself.
+    // With `ask_before_taking_pools`, the program decides.
     let (left, right) = ends(&options(), &options().ask_before_taking_pools());
     let (mut left, mut right) = (left.unwrap(), right.unwrap());
     std::thread::scope(|scope| {
@@ -318,7 +318,7 @@ fn what_does_not_arrive_stays() {
     let pool = pool(200);
     let mut right = right;
     assign(&mut left, &mut right, &pool);
-    // The peer does not read: at some time there is no room, and what was to be sent is still here.
+    // The peer does not read: eventually there is no room, and the buffer is returned.
     let mut sent = 0;
     let not_sent = loop {
         match left.within(Duration::ZERO).move_to(pool.take().unwrap(), &[0; 512]) {
@@ -332,8 +332,8 @@ fn what_does_not_arrive_stays() {
     }
     assert_eq!(not_sent.kept.number(), sent);
     assert_eq!((pool.counts().away, pool.counts().held), (sent, 1));
-    // What had no room for words sent its memory ahead, and again: the other end keeps to what belongs
-    // together.
+    // Transfers whose messages found no room sent their memory ahead, repeatedly; the receiver must match
+    // memory and messages.
     let mut got = Vec::new();
     for _ in 0..sent {
         got.push(right.recv_moved(&mut Vec::new()).unwrap().number());
@@ -345,7 +345,7 @@ fn what_does_not_arrive_stays() {
     assert_eq!((last.number(), &last.bytes().unwrap()[..4]), (sent, &b"last"[..]));
     drop(last);
     drop(right);
-    // The other end is gone: everything is here again, at the latest when that is heard.
+    // The other end is gone: every buffer is back, at the latest when the end is received.
     assert!(left.recv(&mut Vec::new()).unwrap_err().is_peer_gone());
     assert_eq!(pool.counts().free, 200);
     assert_eq!(got, (0..sent).collect::<Vec<_>>());

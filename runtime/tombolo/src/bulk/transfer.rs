@@ -36,8 +36,9 @@ impl BulkChannel {
     /// Moves several buffers, or their selected parts, in one transfer: all of them or none.
     ///
     /// # Errors
-    /// Like [`move_to`](Self::move_to); [`BulkSendError::Segments`](crate::bulk::BulkSendError::Segments) for
-    /// more pieces than both sides agreed on.
+    /// Same as [`move_to`](Self::move_to);
+    /// [`BulkSendError::Segments`](crate::bulk::BulkSendError::Segments) for more pieces than both sides
+    /// agreed on.
     pub fn move_all(
         &mut self,
         buffers: Vec<Buffer>,
@@ -54,7 +55,7 @@ impl BulkChannel {
     /// Shares a buffer: the peer may read it until it releases it. The buffer is read-only here meanwhile.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to).
+    /// Same as [`move_to`](Self::move_to).
     pub fn share(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<Shared, Box<NotSent<Buffer>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Share, &mut buffer.handle, metadata, timeout) {
@@ -67,8 +68,9 @@ impl BulkChannel {
     /// to another one.
     ///
     /// # Errors
-    /// Like [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner)
-    /// for a buffer that arrived over this channel.
+    /// Same as [`move_to`](Self::move_to);
+    /// [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner) for a buffer that arrived over
+    /// this channel.
     pub fn share_again(&mut self, shared: &mut Shared, metadata: &[u8]) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
@@ -77,7 +79,7 @@ impl BulkChannel {
     /// Shares several buffers, or their selected parts, in one transfer: all of them or none.
     ///
     /// # Errors
-    /// As [`move_all`](Self::move_all).
+    /// Same as [`move_all`](Self::move_all).
     pub fn share_all(
         &mut self,
         buffers: Vec<Buffer>,
@@ -94,7 +96,7 @@ impl BulkChannel {
     /// Passes a buffer to the peer for filling: its contents are undefined from then on.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to).
+    /// Same as [`move_to`](Self::move_to).
     pub fn pass(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<(), Box<NotSent<Buffer>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Pass, &mut buffer.handle, metadata, timeout) {
@@ -106,8 +108,8 @@ impl BulkChannel {
     /// Releases a buffer that the peer shared.
     ///
     /// # Errors
-    /// Like [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while other
-    /// domains hold shares of it that this domain gave out.
+    /// Same as [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while
+    /// other domains hold shares of it that this domain gave out.
     pub fn release(&mut self, mut shared: Shared, metadata: &[u8]) -> Result<(), Box<NotSent<Shared>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {

@@ -264,7 +264,7 @@ impl Transfers {
     /// Moves a buffer to the other end, for a parameter `move buffer`.
     ///
     /// # Errors
-    /// As [`BulkChannel::move_to`].
+    /// Same as [`BulkChannel::move_to`].
     pub fn move_to(&self, buffer: Buffer) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
         let timeout = self.timeout;
         self.with(|beside| {
@@ -279,7 +279,7 @@ impl Transfers {
     /// buffer`.
     ///
     /// # Errors
-    /// As [`BulkChannel::move_all`].
+    /// Same as [`BulkChannel::move_all`].
     pub fn move_all(
         &self,
         buffers: Vec<Buffer>,
@@ -298,7 +298,7 @@ impl Transfers {
     /// that this side keeps.
     ///
     /// # Errors
-    /// As [`BulkChannel::share`].
+    /// Same as [`BulkChannel::share`].
     pub fn share(&self, buffer: Buffer) -> Result<(interface::Buffer<false>, Shared), Box<NotSent<Buffer>>> {
         let timeout = self.timeout;
         self.with(|beside| {
@@ -373,8 +373,8 @@ impl Channel {
     /// The accepting side listens on an endpoint, sends it over this channel, and accepts only this channel's
     /// peer.
     ///
-    /// Like [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] if the other end does
-    /// not call it; [`Error::Violation`] if the other end sends anything else.
+    /// Same as [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] if the other end
+    /// does not call it; [`Error::Violation`] if the other end sends anything else.
     pub fn open_bulk(
         &mut self,
         domain: &Domain,

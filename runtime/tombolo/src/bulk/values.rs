@@ -266,7 +266,7 @@ impl Buffer {
     /// Like [`values`](Self::values), with write access.
     ///
     /// # Errors
-    /// Like [`values`](Self::values); without trust also errors of the kernel.
+    /// Same as [`values`](Self::values); without trust also errors of the kernel.
     pub fn values_mut<T: Scalar>(&mut self) -> Result<ValuesMut<'_, T>, Error> {
         // Called twice: a borrow returned from one arm would extend over the other.
         let (mapped, count) = self.handle.numbers(T::BYTES)?;

@@ -140,7 +140,7 @@ pub enum Error {
         /// Name of the machine.
         machine: String,
     },
-    /// The program is not part of a job, or does not have the requested rank or channel.
+    /// The program is not part of a job, or the requested rank does not exist or is its own.
     #[error(transparent)]
     Job(#[from] JobError),
     /// There is no machine to attach to.

@@ -143,7 +143,7 @@ impl Domain {
     /// future leaves no channel open.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Same as [`connect`](Self::connect).
     pub fn connect_async<A: Into<Address>>(
         &self,
         to: A,
@@ -154,7 +154,7 @@ impl Domain {
     /// Async [`next_exit`](Self::next_exit). Dropping the future takes no exit from the queue.
     ///
     /// # Errors
-    /// As [`next_exit`](Self::next_exit).
+    /// Same as [`next_exit`](Self::next_exit).
     pub fn next_exit_async(
         &self,
         timeout: Duration,
@@ -168,7 +168,7 @@ impl ChannelOptions {
     /// Like [`Domain::connect_async`], with these options.
     ///
     /// # Errors
-    /// Like [`Domain::connect`].
+    /// Same as [`Domain::connect`].
     pub fn connect_async<A: Into<Address>>(
         &self,
         domain: &Domain,
@@ -196,7 +196,7 @@ impl<T: Accepted> Listener<T> {
     /// next call; a peer whose channel was being opened sees it end.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Same as [`accept`](Self::accept).
     pub async fn accept_async(&self) -> Result<T, Error> {
         let timeout = self.timeout();
         let deadline = Deadline::after(timeout);
@@ -214,7 +214,7 @@ impl Child {
     /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub fn wait_async(
         &self,
         timeout: Duration,

@@ -229,7 +229,7 @@ impl Channel {
     /// Dropping the future loses no message: one that has arrived remains for the next receive.
     ///
     /// # Errors
-    /// As [`recv_into`](Self::recv_into).
+    /// Same as [`recv_into`](Self::recv_into).
     pub fn recv_into_async<'a>(
         &'a mut self,
         buffer: &'a mut Vec<u8>,
@@ -245,7 +245,7 @@ impl Channel {
     /// message is always sent whole.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub fn send_async<'a>(
         &'a mut self,
         message: &'a [u8],

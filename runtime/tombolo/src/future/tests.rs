@@ -13,7 +13,7 @@ use crate::spawn::Exit;
 use crate::testing::{LONG, Monitor, block_on, grant, pair, pair_over};
 use crate::waitset::{Ready, WaitSet};
 
-/// Polls a future once, with a waker that does nothing.
+/// Polls a future once, with a waker that has no effect.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -50,7 +50,7 @@ fn messages_come_and_go() {
 
 #[test]
 fn two_ends_of_one_thread_talk() {
-    // Through rings that are much too small for what is sent.
+    // Through rings that are far smaller than the messages.
     let (mut near, mut far) = pair();
     let message = vec![7; near.max_message_bytes()];
     let sends = async {
@@ -89,7 +89,7 @@ fn a_future_that_is_dropped_loses_nothing() {
             let received = block_on(near.recv_into_async(&mut buffer));
             assert_eq!((received.unwrap(), buffer.as_slice()), (1, &[round][..]));
         }
-        // A send that had no room.
+        // A send that found no room.
         let message = vec![1; near.max_message_bytes()];
         let mut sent = 0;
         while poll_once(near.send_async(&message)).is_ready() {
@@ -102,7 +102,7 @@ fn a_future_that_is_dropped_loses_nothing() {
             far.recv_into(&mut buffer).unwrap();
             assert!(buffer != b"not sent");
             sent -= i32::from(buffer == message).min(sent);
-            // What a stream accepted is sent on by later operations.
+            // Later operations flush what a stream has accepted.
             let _ = poll_once(near.recv_into_async(&mut Vec::new()));
         }
         assert_eq!(sent, 0);
@@ -176,7 +176,7 @@ fn the_monitor_answers_and_tells() {
         let connect = domain.connect_async("name");
         drop(block_on(assert_send(connect)).unwrap());
     });
-    // The answer to a future that was dropped is thrown away, with what it grants, and the peer is told.
+    // The reply to a dropped future is dropped with what it grants, and the peer is informed.
     assert!(poll_once(domain.connect_async("name")).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
@@ -193,8 +193,8 @@ fn the_monitor_answers_and_tells() {
     assert!(matches!(block_on(listener.accept_async()), Err(Error::MonitorLost { .. })));
 }
 
-/// What a monitor is asked and told by a future about names that is dropped before `answer` is heard, or
-/// after.
+/// Returns the messages to the monitor of a future about names that is dropped before, or after, `answer` is
+/// read.
 fn dropped<T>(question: impl Future<Output = Result<T, Error>>, answer: Answer, heard: bool) -> Vec<Asked>
 where
     T: std::fmt::Debug,
@@ -217,7 +217,7 @@ where
             say();
             hear();
         }
-        // An answer that is waited for comes after all that a dropped future says.
+        // An answer that is awaited arrives after all messages of a dropped future.
         let names = domain.names();
         let mut last = Box::pin(names.delete_async("last"));
         assert!(poll_once(last.as_mut()).is_pending());
@@ -247,14 +247,14 @@ fn what_a_dropped_future_was_given_goes_back() {
     let names = QUESTIONS.with(|(domain, _)| domain.names());
     let cancel = Asked::Cancel { request: 0 };
     for heard in [false, true] {
-        // The monitor takes these back itself when the request is cancelled.
+        // The monitor releases these itself when the request is cancelled.
         let lock = names.lock("l").unwrap();
         let all = dropped(assert_send(lock.acquire_async(LONG)), Answer::Locked { token: 3 }, heard);
         assert_eq!(all, [Asked::Lock { name: "l".into(), timeout: LONG }, cancel.clone()]);
         let record = names.wait_for_async("r", LONG);
         let all = dropped(assert_send(record), Answer::Done, heard);
         assert_eq!(all[1..], *std::slice::from_ref(&cancel));
-        // These it does not.
+        // These have to be released by the program.
         let watch = names.watch_async("r", crate::names::WatchOptions::default());
         let given = Answer::Watching { watch: 7, records: Vec::new(), next: None };
         let mut all = dropped(assert_send(watch), given, heard);
@@ -279,7 +279,7 @@ fn a_future_that_was_never_polled_asks_nothing() {
     monitor.say(request, Reply::Names { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
     let guard = block_on(question).unwrap();
     assert_eq!(guard.fencing_token(), 5);
-    // Given back by a future that is never polled, as by being dropped.
+    // A future that is never polled releases the lock, as dropping the guard does.
     drop(guard.release_async());
     assert_eq!(monitor.next_about_names(), (0, Asked::Unlock { name: "l".into(), token: 5 }));
 }

@@ -59,7 +59,7 @@ impl Sink for Room<'_, '_> {
     }
 
     fn bytes(&mut self, at: u32, bytes: &[u8]) {
-        // Whole words together: to find the slot of each takes longer than to write it.
+        // Write the whole words together: locating each word separately takes longer than writing it.
         let (words, rest) = bytes.split_at(bytes.len() / 8 * 8);
         let _ = self.0.write_at(at as usize, words);
         if !rest.is_empty() {
@@ -96,8 +96,8 @@ impl Port for Channel {
         Channel::max_message_bytes(self)
     }
 
-    /// Rights go between domains that share memory: a stream may lead to where no monitor knows of them.
-    /// Buffers go over a channel of their own, which [`Channel::open_bulk`] opens beside this one.
+    /// Capabilities are passed only between domains that share memory: a stream may lead to a domain that no
+    /// monitor knows. Buffers travel on a separate bulk channel, which [`Channel::open_bulk`] opens.
     fn carries(&self) -> Carries {
         Carries { capabilities: self.transport() != TransportKind::Socket, buffers: self.has_bulk }
     }
@@ -142,26 +142,26 @@ impl Port for Channel {
             }
             Ok(Some(None)) => Ok(true),
             Ok(None) if timeout.is_zero() => Ok(false),
-            // An end stays, and is found again.
+            // The end of a channel is permanent, so the slow path reports it.
             Ok(None) | Err(_) => recv_any(self, timeout, &mut read),
         }
     }
 }
 
-/// Reads a message where it lies.
+/// Passes a message to `read` in place.
 #[inline(never)]
 fn read_in_place(message: &Message<'_>, read: &mut dyn FnMut(Source<'_>)) {
     read(Source::InPlace(&Received(message)));
 }
 
-/// Sends whatever it is, on whatever carries it.
+/// Sends any message over any transport.
 #[inline(never)]
 fn send_any<B: Body>(
     channel: &mut Channel,
     message: &Outgoing<'_, B>,
     timeout: Duration,
 ) -> Result<Sent, Error> {
-    // On a stream nothing is in place, and sending waits until the kernel has all of it.
+    // A stream has no place to write to directly, and a send waits until the kernel has accepted all of it.
     if channel.transport() != TransportKind::Socket {
         let written =
             channel.try_send_in_place(message.length_bytes(), |draft| message.write(&mut Room(draft)));
@@ -175,7 +175,7 @@ fn send_any<B: Body>(
     send_when_there_is_room(channel, message, timeout)
 }
 
-/// Receives whatever comes, waiting as long as it may.
+/// Receives any message, waiting up to `timeout`.
 #[inline(never)]
 fn recv_any(
     channel: &mut Channel,

@@ -1,4 +1,4 @@
-//! An end of a channel whose server has other clients too.
+//! Serving end of a channel whose server has other clients as well.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use tombolo_transport::TransportExt;
 use crate::channel::Channel;
 use crate::error::Error;
 
-/// Answers of one client that wait for room in its ring before the service leaves its calls where they are.
+/// Answers of one client that may be queued before the service stops taking its calls.
 const QUEUED: usize = 64;
 
-/// Beyond [`QUEUED`], for calls whose responders are dropped all at once.
+/// Maximum number of queued answers: [`QUEUED`], and one for each call whose responder may be dropped at
+/// once.
 const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
 
-/// The serving end of a channel of one client of several: it never waits for room. What finds none is queued,
-/// and sent by [`flush`](Self::flush).
+/// Serving end of a channel for one client of several. It never waits for room: answers that find none are
+/// queued and sent by [`flush`](Self::flush).
 #[derive(Debug)]
 pub struct Queued {
     channel: Channel,
@@ -25,30 +26,30 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Of a channel that was opened with the hash of the interface.
+    /// Wraps a channel that was opened with the hash of the interface.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
         Queued { channel, answers: VecDeque::new() }
     }
 
-    /// The channel that it serves.
+    /// Returns the channel that it serves.
     #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
 
-    /// The channel, for a waitset.
+    /// Returns the channel mutably, for a waitset.
     pub fn channel_mut(&mut self) -> &mut Channel {
         &mut self.channel
     }
 
-    /// Whether more of the client's calls should be served. Not while 64 answers wait, or more.
+    /// Whether more of the client's calls should be served: not while 64 or more answers are queued.
     #[must_use]
     pub fn takes_calls(&self) -> bool {
         self.answers.len() < QUEUED
     }
 
-    /// Sends what was queued, as far as there is room.
+    /// Sends queued answers as far as there is room.
     ///
     /// # Errors
     /// The end of the channel.
@@ -63,7 +64,8 @@ impl Queued {
         Ok(())
     }
 
-    /// What to wait for: calls, unless too many answers wait; room, if any does.
+    /// Returns the events to wait for: calls, unless too many answers are queued; room, if any answer is
+    /// queued.
     pub fn interest(&mut self) -> Interest {
         match self.answers.len() {
             0 if !self.channel.carrier.unsent() => Interest::Read,

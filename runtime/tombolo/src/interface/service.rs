@@ -1,4 +1,4 @@
-//! A service: one handler for any number of clients, in one thread.
+//! Service: one handler for any number of clients, on one thread.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,12 +15,12 @@ use crate::listener::Listener;
 use crate::options::ChannelOptions;
 use crate::waitset::{Ready, Token, WaitSet, Waited};
 
-/// A name under which clients of an interface find a server. Each client has a channel; whatever one does
-/// ends that channel at most.
+/// Server for any number of clients of an interface, under an exported name. Each client has a channel of its
+/// own; an error of one client ends at most its own channel.
 ///
-/// A call waits in its client's ring until the service comes to it, in turn with those of other clients.
-/// Answers that find no room wait in a queue of the client. When 64 wait, the service serves no more calls of
-/// that client until it takes some, and all others as before.
+/// A call stays in its client's ring until the service reaches it, in turn with the calls of other clients.
+/// Answers that find no room are queued per client. While 64 answers of a client are queued, the service
+/// takes no further calls from that client; the others are served as before.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -42,20 +42,20 @@ pub struct Service<I> {
     timeout: OperationTimeout,
 }
 
-/// What a service did.
+/// Result of one turn of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It served a call or a message of that client.
+    /// Served a call or a message of this client.
     Served(DomainId),
-    /// It took a client in.
+    /// Accepted a new client.
     Connected(DomainId),
     /// A client closed its channel, died, or broke the protocol.
     Left(DomainId, Error),
-    /// A domain connected whose channel could not be opened.
+    /// A domain connected, but its channel could not be opened.
     Refused(Error),
 }
 
-/// A client, and what the service knows of it.
+/// Client of the service, with its calls in progress.
 #[derive(Debug)]
 struct Client<I> {
     port: Queued,
@@ -75,18 +75,18 @@ impl<I> Waited for Client<I> {
 }
 
 impl<I: Interface> Service<I> {
-    /// Takes up a name for clients of the interface.
+    /// Claims a name for clients of the interface.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export(domain: &Domain, name: &str) -> Result<Self, Error> {
         Self::export_with(domain, name, &ChannelOptions::default())
     }
 
-    /// As [`export`](Self::export), with channels of these options.
+    /// Like [`export`](Self::export), with these options for the channels.
     ///
     /// # Errors
-    /// As [`Domain::export`].
+    /// Same as [`Domain::export`].
     pub fn export_with(domain: &Domain, name: &str, options: &ChannelOptions) -> Result<Self, Error> {
         let listener = options.clone().interface_hash(I::HASH).export(domain, name)?;
         let mut set = WaitSet::new()?;
@@ -95,23 +95,23 @@ impl<I: Interface> Service<I> {
         Ok(Service { listener, set, timeout })
     }
 
-    /// Has the next turn wait up to `timeout`.
+    /// Sets the timeout of the next turn.
     #[must_use = "it is the next turn that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Self {
         self.timeout.set_once(timeout);
         self
     }
 
-    /// How many clients there are.
+    /// Number of connected clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.set.channels()
     }
 
-    /// Waits for something to do and does it: one message of a client, or a client that comes or goes.
+    /// Waits for an event and handles it: one message of a client, or a client that connects or leaves.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when there was nothing to do; [`Error::MonitorLost`].
+    /// [`Error::TimedOut`] if nothing happened; [`Error::MonitorLost`].
     pub fn serve_one<H: ?Sized>(&mut self, handler: &mut H) -> Result<Turn, Error>
     where
         I: Serves<H>,
@@ -133,11 +133,11 @@ impl<I: Interface> Service<I> {
         }
     }
 
-    /// [`serve_one`](Self::serve_one) as a future. One that is dropped has served nothing; a client that was
-    /// about to be taken in sees its channel end.
+    /// Async [`serve_one`](Self::serve_one). Dropping the future serves no message; a client that was being
+    /// accepted sees its channel end.
     ///
     /// # Errors
-    /// As [`serve_one`](Self::serve_one).
+    /// Same as [`serve_one`](Self::serve_one).
     pub fn serve_one_async<'a, H>(
         &'a mut self,
         handler: &'a mut H,
@@ -177,7 +177,7 @@ impl<I: Interface> Service<I> {
         opened.map_or_else(Turn::Refused, Turn::Connected)
     }
 
-    /// `None`: there was nothing after all.
+    /// Serves one message of a client; returns `None` if there was none.
     fn serve_client<H: ?Sized>(&mut self, token: Token, handler: &mut H) -> Option<Turn>
     where
         I: Serves<H>,
@@ -205,10 +205,10 @@ impl<I: Interface> Service<I> {
     }
 }
 
-/// Serves clients of an interface under a name until the machine is gone.
+/// Serves clients of an interface under a name until the machine ends.
 ///
 /// # Errors
-/// As [`Service::export`]; [`Error::MonitorLost`].
+/// Same as [`Service::export`]; [`Error::MonitorLost`].
 pub fn serve<I, H>(domain: &Domain, name: &str, handler: &mut H) -> Result<Infallible, Error>
 where
     I: Interface + Serves<H>,
@@ -223,10 +223,10 @@ where
     }
 }
 
-/// [`serve`] as a future.
+/// Async version of [`serve`].
 ///
 /// # Errors
-/// As [`serve`].
+/// Same as [`serve`].
 pub async fn serve_async<I, H>(domain: &Domain, name: &str, handler: &mut H) -> Result<Infallible, Error>
 where
     I: Interface + Serves<H>,

@@ -1,4 +1,4 @@
-//! A client that many tasks share: calls as futures, several in flight.
+//! Client that many tasks share: calls are futures, and several can be in flight.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,15 +14,14 @@ use crate::channel::Channel;
 use crate::error::Error;
 use crate::future::fall_asleep;
 
-/// Looks in a row that find nothing though the channel says that there is something, before others have a
-/// turn.
+/// Polls in a row that find no message, although the channel reports one, before the task yields.
 const LOOKS_IN_A_ROW: u32 = 16;
 
-/// The calling end of a channel, for tasks of any executor.
+/// Calling end of a channel, for tasks of any executor.
 ///
-/// Clones share the channel. Each call is a future; several are in flight when several are polled, and their
-/// answers come in any order. A future that is dropped gives its call up, and the server is told. `E` takes
-/// the events, under the lock that the clones share: it must not wait.
+/// Clones share the channel. Each call is a future; several calls are in flight when several futures are
+/// polled, and their answers arrive in any order. Dropping a future cancels its call and notifies the server.
+/// `E` handles events while it holds the lock that the clones share, so it must not block.
 ///
 /// ```no_run
 /// # use tombolo::interface::SharedClient;
@@ -47,8 +46,8 @@ impl<I, E> Clone for SharedClient<I, E> {
 }
 
 impl<I, E> SharedClient<I, E> {
-    /// The same client, whose calls wait up to `timeout` here: as long as the channel's operations, where
-    /// nothing else is said.
+    /// Returns a handle for the same client, whose calls wait up to `timeout`. The default is the channel's
+    /// timeout.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
         SharedClient { shared: Arc::clone(&self.shared), timeout }
@@ -58,37 +57,37 @@ impl<I, E> SharedClient<I, E> {
 #[derive(Debug)]
 struct Shared<I, E> {
     client: Client<I, Channel, E>,
-    /// There will be nothing more to receive.
+    /// Set once the channel has ended and nothing more will arrive.
     ended: bool,
-    /// This end has said that it sleeps.
+    /// Whether this end has announced that it sleeps.
     announced: bool,
     waiting: Vec<Waiting>,
     last_key: u64,
-    /// Who is woken by what happens on the channel, and wakes the others: one of those that wait, if any
-    /// does.
+    /// Key of the task that the channel wakes, and that wakes the others; one of the waiting tasks, if there
+    /// are any.
     driver: u64,
 }
 
-/// A task that waits.
+/// Waiting task.
 #[derive(Debug)]
 struct Waiting {
     key: u64,
-    /// For the answer to that call; for room if it is 0.
+    /// Call whose answer the task waits for; 0 if it waits for room.
     call: u32,
     deadline: Deadline,
     waker: Waker,
 }
 
 impl<I: Hears<E>, E> Shared<I, E> {
-    /// Before the channel is used: it wakes no task, until it is armed again.
+    /// Must be called before the channel is used. The channel wakes no task until it is armed again.
     fn awake(&mut self) {
         if std::mem::take(&mut self.announced) {
             self.client.port().carrier.woken(true);
         }
     }
 
-    /// Takes what has arrived, and removes those that can go on. That the channel has ended is found out by
-    /// each of them.
+    /// Receives what has arrived, and removes the tasks that can continue. Each of them detects the end of
+    /// the channel itself.
     fn look(&mut self, own: u64, woken: &mut Vec<Waker>) {
         self.awake();
         self.ended |= self.client.poll().is_err();
@@ -105,7 +104,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
         woken.extend(self.waiting.extract_if(.., goes_on).map(|waiting| waiting.waker));
     }
 
-    /// Has this task woken when something happens on the channel. False if something has.
+    /// Arms the channel to wake this task at the next event. Returns false if one has happened already.
     fn arm(&mut self, key: u64, waker: &Waker) -> Result<bool, Error> {
         let earliest = self.waiting.iter().map(|waiting| waiting.deadline.as_ns()).min();
         let deadline = Deadline::at_ns(earliest.unwrap_or(u64::MAX));
@@ -118,8 +117,8 @@ impl<I: Hears<E>, E> Shared<I, E> {
         asleep.map_err(|error| self.client.port().error(error, Duration::ZERO))
     }
 
-    /// A task does not wait any more. If others do, and it was to wake them, or the channel was used and is
-    /// not armed by now, another one is woken to see to that.
+    /// Removes a task that no longer waits. If other tasks wait, and this one was the driver or the channel
+    /// was used and not armed again, wakes another one to become the driver.
     fn leave(&mut self, key: u64, woken: &mut Vec<Waker>) {
         self.waiting.retain(|waiting| waiting.key != key);
         if self.driver != key && self.announced {
@@ -140,11 +139,11 @@ impl<I: Hears<E>, E> Shared<I, E> {
     }
 }
 
-/// A task's part in a shared client, until it is dropped.
+/// Part of a task in a shared client, until it is dropped.
 struct Task<'a, I: Hears<E>, E> {
     shared: &'a Mutex<Shared<I, E>>,
     key: u64,
-    /// Given up when this is dropped; 0 for none.
+    /// Call to cancel on drop; 0 for none.
     call: u32,
 }
 
@@ -157,8 +156,9 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
         Task { shared, key: 0, call: 0 }
     }
 
-    /// Tries until `attempt` gives something; before each time what has arrived is taken. It is told whether
-    /// there is nothing more to wait for, since the deadline has passed or the channel ended.
+    /// Polls until `attempt` returns a result; handles incoming messages before each attempt. The last
+    /// argument of `attempt` is true once waiting is over, because the deadline has passed or the channel
+    /// ended.
     fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -174,7 +174,7 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
             }
             self.poll_locked(&mut shared, context, deadline, &mut attempt, &mut woken)
         };
-        // Outside of the lock: a waker may do anything.
+        // Outside the lock: a waker can run arbitrary code.
         woken.into_iter().for_each(Waker::wake);
         polled
     }
@@ -233,10 +233,10 @@ impl<I: Hears<E>, E> Drop for Task<'_, I, E> {
 }
 
 impl<I: Hears<E>, E> SharedClient<I, E> {
-    /// A client over a channel that was opened with the hash of the interface.
+    /// Creates a client over a channel that was opened with the hash of the interface.
     ///
     /// # Errors
-    /// The link lacks what the interface needs.
+    /// An error if the link lacks a feature that the interface needs.
     pub fn bind(channel: Channel, events: E) -> Result<Self, BindError> {
         let timeout = channel.timeout();
         let client = Client::bind(channel, events)?;
@@ -245,10 +245,10 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
         Ok(SharedClient { shared: Arc::new(Mutex::new(shared)), timeout })
     }
 
-    /// Makes a call, waiting for room and for the answer.
+    /// Makes a call; waits for room and for the answer.
     ///
     /// # Errors
-    /// [`CallError`]; what the server declined is in the [`Answer`].
+    /// [`CallError`]; an error with which the server declined is part of the [`Answer`].
     pub fn call<'a, Q>(
         &'a self,
         request: &'a Q,
@@ -279,7 +279,7 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
                     pending = Some(started);
                     return None;
                 }
-                // Does not wait: the answer is here, or the time is up.
+                // Does not block: the answer has arrived, or the deadline has passed.
                 Some(client.wait_for_answer(started))
             })
         })
@@ -288,7 +288,7 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
     /// Sends a one-way message, waiting for room.
     ///
     /// # Errors
-    /// [`CallError`]: it was not sent.
+    /// [`CallError`] if the message was not sent.
     pub fn tell<'a, B>(
         &'a self,
         message: &'a B,
@@ -311,7 +311,7 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
         })
     }
 
-    /// Has `with` use the client as one that blocks: for counts, events and the channel.
+    /// Runs `with` on the underlying blocking client, for counters, events and the channel.
     pub fn with<R>(&self, with: impl FnOnce(&mut Client<I, Channel, E>) -> R) -> R {
         let mut woken = Vec::new();
         let result = {

@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 use super::*;
 use crate::testing::{LONG, Monitor, block_on, pair_over};
 
-/// Holds one value.
+/// Store with a single value.
 #[derive(Default)]
 struct One {
     value: Vec<u8>,
@@ -87,14 +87,14 @@ fn the_end_of_the_server_is_the_end_of_a_call() {
     );
 }
 
-/// A server that answers `await_change` when it is told to, over a channel with a client that tasks share.
+/// Server that answers `await_change` on request, over a channel with a client that tasks share.
 struct Slow {
     client: SharedClient<Kv>,
     server: KvServer<Channel>,
     asked: Asked,
 }
 
-/// Answers nothing at once.
+/// Handler that answers nothing immediately.
 #[derive(Default)]
 struct Asked(Vec<Responder<KvAwaitChange>>);
 
@@ -147,7 +147,7 @@ impl Slow {
 
 const REQUEST: KvAwaitChangeRequest<'_> = KvAwaitChangeRequest { key: "k" };
 
-/// The version that a call of a task is answered with.
+/// Makes a call as a task; returns the version in its answer.
 async fn change(client: &SharedClient<Kv>, timeout: Duration) -> Result<u64, CallError<Error, KvError>> {
     match client.within(timeout).call(&REQUEST).await {
         Ok(answer) => Ok(answer.read()?.version()?),
@@ -190,7 +190,8 @@ fn calls_of_several_tasks_are_in_flight_and_answered_in_any_order() {
     }
 }
 
-/// A task that is answered has used the channel; the tasks that still wait must be woken by it again.
+/// A task that gets its answer has used the channel; the tasks that still wait must be woken by the channel
+/// again.
 #[test]
 fn one_answer_leaves_the_others_awake() {
     for _ in 0..200 {
@@ -215,7 +216,7 @@ fn a_call_that_is_dropped_is_cancelled_and_leaves_the_others_awake() {
     let client = slow.client.clone();
     let staying = std::thread::spawn(move || block_on(change(&client, LONG)));
     slow.serve(1);
-    // The last one that was polled is the one that the channel wakes; the other would not be woken.
+    // The channel wakes the last task that was polled; the other one would not be woken.
     let client = slow.client.clone();
     let mut dropped = Box::pin(change(&client, LONG));
     assert!(!poll_once(dropped.as_mut()));
@@ -238,7 +239,7 @@ fn deadlines_end_calls_of_tasks_one_by_one() {
     slow.serve(1);
     let impatient = block_on(change(&slow.client, Duration::from_millis(5)));
     assert!(matches!(impatient, Err(CallError::TimedOut)), "{impatient:?}");
-    // The call, and that it was given up.
+    // The call, and its cancellation.
     slow.serve(2);
     let [first, second] = slow.asked.take();
     assert!(!second.is_awaited());
@@ -275,7 +276,7 @@ fn tasks_wait_for_room() {
     let client = slow.client.clone();
     let telling = std::thread::spawn(move || {
         block_on(async {
-            // Many times what the channel holds.
+            // Many times the capacity of the channel.
             for _ in 0..5_000 {
                 client.tell(&KvForget { key: "a key of some length" }).await.unwrap();
             }
@@ -311,7 +312,7 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
     assert!(!poll_once(call.as_mut()));
     let mut request = Vec::new();
     far.recv_into(&mut request).unwrap();
-    // No message at all; an answer to a call that was never made; one of another kind, to this one.
+    // No message at all; an answer to a call that was never made; one of another kind, to this call.
     let answer = |kind: u8, ordinal: u16, number: [u8; 3]| {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&ordinal.to_le_bytes());
@@ -326,7 +327,7 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
     far.send(&answer(3, 1, number)).unwrap();
     let refused = block_on(call);
     assert!(matches!(refused, Err(CallError::Malformed(Malformed::Answer))), "{refused:?}");
-    // The same answer again: its call is over.
+    // The same answer again: its call has ended.
     far.send(&answer(3, 4, number)).unwrap();
     let mut call = Box::pin(change(&client, LONG));
     assert!(!poll_once(call.as_mut()));
@@ -366,7 +367,7 @@ fn a_service_has_many_clients_and_none_ends_it() {
         assert_eq!(service.clients(), clients);
         channels.push(connecting.join().unwrap());
     }
-    // One of another interface is none.
+    // A client of another interface is refused.
     let connecting = monitor.connect_with(5, options().interface_hash(1));
     assert!(matches!(service.serve_one(&mut one), Ok(Turn::Refused(Error::Refused { .. }))));
     assert!(connecting.join().is_err(), "it was refused there, too");
@@ -393,7 +394,7 @@ fn a_service_has_many_clients_and_none_ends_it() {
     assert!(matches!(service.within(Duration::ZERO).serve_one(&mut one), Err(Error::TimedOut { .. })));
 }
 
-/// A service with `clients` clients.
+/// Creates a service with `clients` clients.
 fn service_with(clients: usize) -> (crate::Domain, Monitor, Service<Kv>, Vec<KvClient<Channel>>) {
     let (domain, monitor) = Monitor::with_domain();
     let mut service = std::thread::scope(|scope| {
@@ -417,7 +418,7 @@ fn a_client_that_takes_no_answers_holds_up_no_other() {
     let mut one = One::default();
     let put = KvPutRequest { key: "k", value: b"v", expected: None };
     let mut calls = Vec::new();
-    // Until its answers fill its ring and its queue, and its calls the other ring.
+    // Until its answers fill its ring and its queue, and its calls fill the other ring.
     loop {
         let started = clients[0].try_start(&put);
         let served = service.within(Duration::ZERO).serve_one(&mut one);
@@ -435,7 +436,7 @@ fn a_client_that_takes_no_answers_holds_up_no_other() {
     assert!(matches!(service.serve_one(&mut one), Ok(Turn::Served(_))));
     assert_eq!(clients[1].wait(call).unwrap().version(), Ok(before + 1));
 
-    // It gets all of its answers when it takes them, in order.
+    // It receives all of its answers in order once it takes them.
     let count = calls.len() as u64;
     let mut last = 0;
     for call in calls {

@@ -1,7 +1,7 @@
-//! The connection to the monitor of this node, shared by all threads of the program.
+//! Connection to the monitor of this node, shared by all threads of the program.
 //!
-//! It has no thread. A thread that waits for something reads the socket for all: it files answers and
-//! events and wakes the others.
+//! The connection has no thread of its own. One of the waiting threads reads the socket for all of them: it
+//! stores replies and events and wakes the others.
 
 pub(crate) mod side;
 mod watch;
@@ -25,14 +25,14 @@ use crate::recorder;
 use side::Side;
 pub(crate) use watch::Watch;
 
-/// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes
-/// this long something is wrong with it.
+/// Timeout for requests that a monitor can answer immediately. The monitor runs on this machine, so a longer
+/// delay indicates a failure.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time between two looks at whether another thread, which reads, has become able to send as well.
+/// Interval at which a thread retries to send while another thread is the reader.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// One of a program's output streams.
+/// Output stream of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     /// Standard output.
@@ -41,60 +41,60 @@ pub enum Stream {
     Error,
 }
 
-/// An answer that the monitor should not have given.
+/// Error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: &Reply) -> Error {
     Error::MonitorProtocol(format!("an answer to something else: {reply:?}"))
 }
 
-/// Takes the output of children.
+/// Callback for the output of children.
 pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
 
-/// What has arrived and was not taken yet.
+/// Messages that have arrived and were not taken yet, and the state of the connection.
 #[derive(Default)]
 pub(crate) struct Arrived {
     reading: bool,
-    /// A thread wanted to read while another was reading, and left it to that one.
+    /// Set if a thread wanted to read while another was reading; the reader then reads once more.
     read_again: bool,
     lost: bool,
-    /// Why the monitor does not serve this program.
+    /// Reason why the monitor refused to serve this program.
     turned_away: Option<Fault>,
     broken: Option<String>,
     last_request: u32,
-    /// Requests without an answer so far.
+    /// Requests that have no reply yet.
     unanswered: BTreeSet<u32>,
     replies: HashMap<u32, (Reply, Vec<OwnedFd>)>,
-    /// Requests whose caller gave up; their answers are thrown away.
+    /// Requests whose caller gave up; their replies are dropped.
     abandoned: Vec<u32>,
-    /// Of these the ones about names, with whose.
+    /// Abandoned requests about names, with their scopes.
     abandoned_names: HashMap<u32, Scope>,
-    /// Listeners that were given and not dropped.
+    /// Listeners that exist.
     listeners: HashSet<u32>,
     pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
     pub(crate) exits: Exits,
-    /// When children were asked for that are not there yet, as a trace has it, by request.
+    /// Time of each request for a child, in ticks of the trace, until the child exists.
     spawning: BTreeMap<u32, u64>,
     /// Output of consoles.
     pub(crate) console: VecDeque<Reply>,
     /// Requests for children with a side stream.
     starting_sides: HashSet<u32>,
-    /// This end of the side streams of children.
+    /// This program's ends of the side streams of its children.
     pub(crate) sides: HashMap<DomainId, Side>,
-    /// Of the watches that were given and not dropped.
+    /// Notices of the watches that exist.
     notices: HashMap<WatchKey, VecDeque<Notice>>,
 }
 
-/// Whose names are watched, and the number of the watch there.
+/// Node whose names are watched, and the number of the watch on it.
 pub(crate) type WatchKey = (Option<NodeId>, u64);
 
 impl Arrived {
-    /// The next notice of a watch.
+    /// Takes the next notice of a watch.
     pub(crate) fn take_notice(&mut self, watch: WatchKey) -> Option<Notice> {
         self.notices.get_mut(&watch)?.pop_front()
     }
 }
 
 impl Arrived {
-    /// A number for a request: 24 bits, not 0, and of none that has no answer yet.
+    /// Allocates a request number: 24 bits, not 0, and not that of an unanswered request.
     fn next_request(&mut self) -> u32 {
         loop {
             self.last_request = MonitorMessage::number_of(self.last_request.wrapping_add(1)).max(1);
@@ -113,22 +113,22 @@ impl Arrived {
     }
 }
 
-/// The connection.
+/// Connection to a monitor.
 pub(crate) struct MonitorLink {
     socket: OwnedFd,
     machine: String,
     arrived: Mutex<Arrived>,
     changed: Condvar,
-    /// Of the thread that reads.
+    /// Receive buffer of the reading thread.
     buffer: Mutex<Vec<u8>>,
-    /// What the monitor has not taken yet.
+    /// Messages that the socket had no room for.
     outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
     output: Mutex<OutputSink>,
-    /// To be woken once when something arrives.
+    /// Wakers to wake once when something arrives.
     observers: Mutex<Vec<std::task::Waker>>,
-    /// What has futures woken, while there are any.
+    /// Registration of the socket with the reactor, while any futures wait.
     watch: Mutex<Weak<Watch>>,
-    /// What ends of children are traced with, once this is attached.
+    /// Recorder for the exits of children, set after attaching.
     pub(crate) recorder: OnceLock<Arc<Recorder>>,
 }
 
@@ -138,7 +138,7 @@ impl std::fmt::Debug for MonitorLink {
     }
 }
 
-/// What names answered, and whose they are.
+/// Extracts the answer of a names service and the node that gave it.
 pub(crate) fn named(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
     match reply {
         Reply::Names { origin, answer } => Ok((origin, answer)),
@@ -171,12 +171,12 @@ impl MonitorLink {
         Error::MonitorLost { machine: self.machine.clone() }
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its reply.
     pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<(Reply, Vec<OwnedFd>), Error> {
         self.ask_with(body, &[], timeout)
     }
 
-    /// As [`ask`](Self::ask), with descriptors.
+    /// Like [`ask`](Self::ask), with descriptors.
     pub(crate) fn ask_with(
         &self,
         body: Request,
@@ -194,7 +194,7 @@ impl MonitorLink {
         }
     }
 
-    /// Sends a request. Its number says which answer is its own.
+    /// Sends a request. Returns the number that identifies its reply.
     pub(crate) fn start(&self, body: Request, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let request = {
             let mut arrived = unpoisoned(&self.arrived);
@@ -203,13 +203,13 @@ impl MonitorLink {
         if let Request::Spawn { spawn } = &body
             && spawn.program.side.is_some()
         {
-            // What the child says may come before the answer is looked at.
+            // Output of the child can arrive before the reply is processed.
             unpoisoned(&self.arrived).starting_sides.insert(request);
         }
         if matches!(body, Request::Spawn { .. })
             && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
         {
-            // The child may have done things before the answer is here.
+            // The child can be active before the reply arrives.
             unpoisoned(&self.arrived).spawning.insert(request, recorder.ticks());
         }
         let sent = self.send(request, body, fds);
@@ -221,7 +221,7 @@ impl MonitorLink {
         sent.map(|()| request)
     }
 
-    /// Throws away the answer to a request when it comes.
+    /// Drops the reply to a request, now or when it arrives, and undoes its effect.
     pub(crate) fn abandon(&self, request: u32) {
         let mut arrived = unpoisoned(&self.arrived);
         match arrived.take_reply(request) {
@@ -238,7 +238,7 @@ impl MonitorLink {
         }
     }
 
-    /// Asks for something about names. Whose they are is said with the answer.
+    /// Sends a request about names. The answer includes the node that gave it.
     pub(crate) fn ask_names(
         &self,
         scope: &Scope,
@@ -253,7 +253,7 @@ impl MonitorLink {
         named(result?.0)
     }
 
-    /// Gives up a request about names: what it was given, or is given yet, goes back.
+    /// Abandons a request about names: what it acquired, or still acquires, is released.
     pub(crate) fn abandon_names(&self, request: u32, scope: &Scope) {
         let reply = {
             let mut arrived = unpoisoned(&self.arrived);
@@ -266,27 +266,27 @@ impl MonitorLink {
         if let Some((reply, _)) = reply {
             self.give_back(&reply, scope.clone());
         }
-        // If the monitor is gone, so is whatever it gave.
+        // If the monitor is gone, so is everything that it granted.
         let _ = self.tell_names(scope, Operation::Cancel { request });
     }
 
-    /// As [`ask_names`](Self::ask_names), without an answer.
+    /// Like [`ask_names`](Self::ask_names), without an answer.
     pub(crate) fn tell_names(&self, scope: &Scope, operation: Operation) -> Result<(), Error> {
         self.tell(Request::Names { scope: scope.clone(), operation })
     }
 
-    /// Forgets a watch, with what it was told and did not take.
+    /// Removes a watch, with its notices that were not taken.
     pub(crate) fn forget_watch(&self, watch: WatchKey) {
         unpoisoned(&self.arrived).notices.remove(&watch);
     }
 
-    /// Sends a request that has no answer.
+    /// Sends a request that has no reply.
     pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
         self.send(0, body, &[])
     }
 
-    /// Sends what the monitor takes now, and leaves the rest to the thread that reads: a monitor may listen
-    /// again only when it has been listened to.
+    /// Sends as much as the socket accepts, and leaves the rest to the reading thread: a monitor may resume
+    /// reading only after its own messages have been read.
     fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let bytes = ClientMessage { request, body }.to_bytes()?;
         let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
@@ -295,7 +295,7 @@ impl MonitorLink {
         self.flush()
     }
 
-    /// Sends what the monitor takes of what waits.
+    /// Sends queued messages as far as the socket accepts them.
     fn flush(&self) -> Result<(), Error> {
         let mut outbox = unpoisoned(&self.outbox);
         while let Some((bytes, fds)) = outbox.front() {
@@ -304,7 +304,7 @@ impl MonitorLink {
                 Ok(_) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
-                    // The thread that reads learns why.
+                    // The reading thread detects the reason.
                     outbox.clear();
                     return Ok(());
                 }
@@ -315,7 +315,7 @@ impl MonitorLink {
         Ok(())
     }
 
-    /// A listener is gone, and with it who connected to it and was not accepted.
+    /// Removes a listener, and closes the connections to it that were not accepted.
     pub(crate) fn forget_listener(&self, listener: u32) {
         let dropped = {
             let mut arrived = unpoisoned(&self.arrived);
@@ -330,7 +330,7 @@ impl MonitorLink {
         dropped.into_iter().for_each(|(grant, fds)| withdraw(&grant, fds));
     }
 
-    /// Waits until `take` finds what it looks for among what arrived.
+    /// Waits until `take` finds what it looks for among the arrived messages.
     pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
@@ -338,7 +338,7 @@ impl MonitorLink {
         mut take: impl FnMut(&mut Arrived) -> Option<T>,
     ) -> Result<T, Error> {
         let deadline = Deadline::after(timeout);
-        // What has come is taken also by those who do not wait.
+        // Read the socket at least once, even if the timeout is zero.
         let mut looked = false;
         let mut arrived = unpoisoned(&self.arrived);
         loop {
@@ -353,7 +353,7 @@ impl MonitorLink {
             }
             looked = true;
             if arrived.reading && !unpoisoned(&self.outbox).is_empty() {
-                // The thread that reads may sleep without knowing that there is something to send.
+                // The reading thread may sleep without knowing that there is something to send.
                 drop(arrived);
                 let soon = Deadline::after(deadline.remaining().min(RETRY));
                 poll(&[(self.socket.as_fd(), Interest::Write)], Some(soon))?;
@@ -382,7 +382,7 @@ impl MonitorLink {
         }
     }
 
-    /// Why nothing more will arrive, if so.
+    /// Returns the error if the connection has ended.
     fn end(&self, arrived: &Arrived) -> Option<Error> {
         if let Some(fault) = &arrived.turned_away {
             return Some(fault.clone().into());
@@ -393,7 +393,8 @@ impl MonitorLink {
         arrived.lost.then(|| self.lost())
     }
 
-    /// Wakes `waker`, once, when something has arrived. To be called before a look that may find nothing.
+    /// Registers `waker` to be woken once when something has arrived. Call it before a check that may find
+    /// nothing.
     pub(crate) fn observe(&self, waker: &std::task::Waker) {
         let mut observers = unpoisoned(&self.observers);
         if !observers.iter().any(|known| known.will_wake(waker)) {
@@ -406,14 +407,14 @@ impl MonitorLink {
         observers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Reads what is there without waiting; true when it was something, which observers have been told by
-    /// then. If another thread is reading, that one tells them.
+    /// Reads what is available without waiting. Returns true if that was anything; the observers have then
+    /// been woken. If another thread is reading, that thread wakes them.
     pub(crate) fn read_now(&self) -> Result<bool, Error> {
         let mut arrived = unpoisoned(&self.arrived);
         if arrived.reading {
             arrived.read_again = true;
             drop(arrived);
-            // That one may not know that there is something to send.
+            // That thread may not know that there is something to send.
             self.flush()?;
             return Ok(false);
         }
@@ -440,12 +441,12 @@ impl MonitorLink {
         result.map(|_| something)
     }
 
-    /// Where the end of a child that was just started will be.
+    /// Returns the cell for the exit of a child that was just started.
     pub(crate) fn exit_of(&self, domain: DomainId) -> Ended {
         unpoisoned(&self.arrived).exits.of(domain)
     }
 
-    /// Looks for something among what arrived, or why it never will.
+    /// Looks among the arrived messages; fails if nothing was found and the connection has ended.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
         let mut arrived = unpoisoned(&self.arrived);
         match look(&mut arrived) {
@@ -454,14 +455,14 @@ impl MonitorLink {
         }
     }
 
-    /// Looks at what arrived, and whether nothing more will.
+    /// Passes the arrived messages to `look`, and whether the connection has ended.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Arrived, bool) -> T) -> T {
         let arrived = unpoisoned(&self.arrived);
         let over = self.end(&arrived).is_some();
         look(&arrived, over)
     }
 
-    /// What has futures woken; `start` makes it if it is not there.
+    /// Returns the registration that wakes futures; creates it with `start` if there is none.
     pub(crate) fn watch(&self, start: impl FnOnce() -> Result<Watch, Error>) -> Result<Arc<Watch>, Error> {
         let mut watch = unpoisoned(&self.watch);
         if let Some(watch) = watch.upgrade() {
@@ -472,12 +473,13 @@ impl MonitorLink {
         Ok(started)
     }
 
-    /// Becomes ready when the monitor says something, or takes what it had no room for.
+    /// Descriptor that becomes ready when the monitor has sent something, or has room again.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Reads what is there, or the first that comes, as the one reader. True when there was something.
+    /// Reads what is available, or waits for the first message. Only the reading thread calls it. Returns
+    /// true if there was anything.
     fn read(&self, deadline: Deadline) -> Result<bool, Error> {
         self.flush()?;
         if self.read_what_came()? {
@@ -493,7 +495,7 @@ impl MonitorLink {
         self.read_what_came()
     }
 
-    /// Reads what is there, as the one reader. True when there was something.
+    /// Reads what is available. Only the reading thread calls it. Returns true if there was anything.
     fn read_what_came(&self) -> Result<bool, Error> {
         let mut buffer = unpoisoned(&self.buffer);
         buffer.resize(socket::MAX_PACKET_BYTES, 0);
@@ -508,7 +510,8 @@ impl MonitorLink {
                     }
                     something = true;
                 }
-                // Said once, when it ended without reading everything; what it said before is still there.
+                // Reported once if the monitor ended without reading everything; earlier messages are still
+                // available.
                 Err(Errno::CONNRESET) => {}
                 Ok(_) => {
                     unpoisoned(&self.arrived).lost = true;
@@ -519,8 +522,8 @@ impl MonitorLink {
         }
     }
 
-    /// Something was given to a request about names whose caller does not wait any more. Locks and permits go
-    /// back with the request itself.
+    /// Releases what a request about names acquired after its caller gave up. Cancelling the request itself
+    /// releases locks and permits.
     fn give_back(&self, answer: &Reply, scope: Scope) {
         let operation = match answer {
             Reply::Names { answer: Answer::Watching { watch, .. }, origin } => {
@@ -530,11 +533,11 @@ impl MonitorLink {
             Reply::Names { answer: Answer::Joined { place }, .. } => Operation::Leave { place: *place },
             _ => return,
         };
-        // If the monitor is gone, so is what it gave.
+        // If the monitor is gone, so is what it granted.
         let _ = self.tell_names(&scope, operation);
     }
 
-    /// Keeps what came by a side stream until it is taken; an empty piece is its end.
+    /// Stores a piece of a side stream until it is taken; an empty piece marks the end.
     fn file_side(&self, domain: DomainId, bytes: Vec<u8>) {
         let mut arrived = unpoisoned(&self.arrived);
         if let Some(side) = arrived.sides.get_mut(&domain) {
@@ -542,13 +545,13 @@ impl MonitorLink {
         }
         drop(arrived);
         if !bytes.is_empty() {
-            // The watch is gone. If the monitor is gone by now, the next read says so.
+            // The stream was dropped. If the monitor is gone by now, the next read reports it.
             let bytes = bytes.len() as u32;
             let _ = self.tell(Request::OutputTaken { domain, stream: streams::SIDE, bytes });
         }
     }
 
-    /// Puts one message where the thread that waits for it looks.
+    /// Stores one message where the thread that waits for it looks.
     fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
         let request = message.number();
@@ -561,7 +564,7 @@ impl MonitorLink {
             let which = if stream == 2 { Stream::Error } else { Stream::Output };
             unpoisoned(&self.output)(domain, which, &bytes);
             if taken > 0 {
-                // If the monitor is gone by now, the next read says so.
+                // If the monitor is gone by now, the next read reports it.
                 let _ = self.tell(Request::OutputTaken { domain, stream, bytes: taken });
             }
             return Ok(());
@@ -570,7 +573,7 @@ impl MonitorLink {
         match message.body {
             Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                 drop(arrived);
-                // It came too late: the peer sees an end.
+                // The listener was dropped before: the peer sees its channel end.
                 let _ = self.tell(Request::Accepted { count: 1 });
                 withdraw(&grant, fds);
             }
@@ -580,14 +583,14 @@ impl MonitorLink {
             Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| recorder::child_ended(recorder, domain));
-                // A child without a handle gets none later.
+                // A child that ended without a handle for its side stream gets none later.
                 if arrived.sides.get(&domain).is_some_and(|side| !side.taken) {
                     arrived.sides.remove(&domain);
                 }
                 arrived.exits.push(domain, exit);
             }
             Reply::Noticed { origin, notice } => {
-                // The watch is gone.
+                // If there is no entry, the watch was dropped.
                 if let Some(notices) = arrived.notices.get_mut(&(origin, notice.watch)) {
                     notices.push_back(notice);
                 }

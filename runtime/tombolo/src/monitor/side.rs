@@ -1,4 +1,4 @@
-//! What a monitor has said of the side streams of children.
+//! Side streams of children, as received from the monitor.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,22 @@ use tombolo_base::DomainId;
 
 use super::Arrived;
 
-/// What is known of a child's side stream.
+/// State of a child's side stream.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
-    /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on
-    /// its way.
+    /// Pieces that arrived and were not taken; an empty piece marks the end. The child's monitor limits their
+    /// total size.
     pub(crate) pieces: VecDeque<Vec<u8>>,
-    /// There is a `SideStream` of it.
+    /// Whether a `SideStream` exists for it.
     pub(crate) taken: bool,
-    /// What was sent last, until it is known to have been taken.
+    /// Request number of the last piece sent, until it is known to have been accepted.
     pub(crate) sending: Option<u32>,
-    /// Nothing more comes.
+    /// Whether the stream has ended.
     pub(crate) ended: bool,
 }
 
 impl Side {
-    /// Whether there is something to receive, or what was sent has been taken.
+    /// Whether there is something to receive, or the last piece sent has been accepted.
     pub(crate) fn is_ready(arrived: &Arrived, domain: DomainId) -> bool {
         arrived.sides.get(&domain).is_some_and(|side| {
             !side.pieces.is_empty() || side.sending.is_some_and(|request| arrived.has_reply(request))

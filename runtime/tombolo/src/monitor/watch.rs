@@ -1,4 +1,4 @@
-//! Has futures woken that wait for what a monitor says.
+//! Wakes futures that wait for messages of the monitor.
 
 use std::sync::{Arc, Weak};
 use std::task::Wake;
@@ -7,7 +7,7 @@ use super::MonitorLink;
 use crate::error::Error;
 use crate::reactor::Registration;
 
-/// Wakes the observers of a connection to a monitor when something happens on it.
+/// Waker of the observers of a connection to a monitor.
 #[derive(Debug)]
 struct Herald(Weak<MonitorLink>);
 
@@ -19,7 +19,7 @@ impl Wake for Herald {
     }
 }
 
-/// Keeps the reactor watching a connection, for as long as a future waits for it.
+/// Registration of a connection with the reactor, for as long as a future waits for it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     registration: Registration,

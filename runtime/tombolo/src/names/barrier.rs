@@ -1,4 +1,4 @@
-//! Barriers.
+//! Barriers of several domains.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::question::{Asks, Question};
 use super::{Names, unexpected};
 use crate::error::Error;
 
-/// A place at a barrier, until this is dropped or the program ends.
+/// Place at a barrier, held until this is dropped or the program ends.
 ///
-/// All parties meet again and again. One that dies or leaves breaks the barrier: the others are told
-/// [`BarrierBroken`](super::NameFault::BarrierBroken), and who it was, and do not wait for it. One more than
-/// there should be is told [`BarrierFull`](super::NameFault::BarrierFull).
+/// The parties can meet any number of times. A party that dies or leaves breaks the barrier: the others get
+/// [`BarrierBroken`](super::NameFault::BarrierBroken) with its domain, and do not wait for it. A party beyond
+/// the number gets [`BarrierFull`](super::NameFault::BarrierFull).
 #[derive(Debug)]
 pub struct Barrier {
     names: Names,
@@ -20,28 +20,28 @@ pub struct Barrier {
     place: u64,
 }
 
-/// All parties were there.
+/// Result of a meeting of all parties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
-    /// How often they have met, this time included.
+    /// Number of meetings so far, including this one.
     pub generation: u64,
-    /// True for one of them.
+    /// True for exactly one of the parties.
     pub leader: bool,
 }
 
 impl Names {
-    /// Becomes one of `parties` at a barrier.
+    /// Joins a barrier as one of `parties` parties.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it has all its parties, or was set up for another number of them.
+    /// [`Error::Monitor`] if the barrier is full, or was created for another number of parties.
     pub fn barrier(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
         self.joining(name, parties)?.wait()
     }
 
-    /// [`barrier`](Self::barrier) as a future. One that is dropped has no place.
+    /// Async [`barrier`](Self::barrier). Dropping the future takes no place.
     ///
     /// # Errors
-    /// As [`barrier`](Self::barrier).
+    /// Same as [`barrier`](Self::barrier).
     pub async fn barrier_async(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
         self.joining(name, parties)?.answer().await
     }
@@ -60,18 +60,18 @@ impl Barrier {
     /// Waits up to `timeout` until all parties wait.
     ///
     /// # Errors
-    /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which it can be
-    /// tried again; [`BarrierBroken`](super::NameFault::BarrierBroken) for good.
+    /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which the wait can
+    /// be repeated; [`BarrierBroken`](super::NameFault::BarrierBroken), which is permanent.
     pub fn wait(&self, timeout: Duration) -> Result<Meeting, Error> {
         self.meeting(timeout).wait()
     }
 
-    /// [`wait`](Self::wait) as a future. One that is dropped waits no more, and the others wait for it. If
-    /// all had come by then they have met without its taking note: [`Meeting::generation`] of the next
-    /// meeting tells.
+    /// Async [`wait`](Self::wait). Dropping the future stops waiting, and the others wait for this party. If
+    /// all parties had arrived before, the meeting took place; [`Meeting::generation`] of the next one shows
+    /// that.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_async(&self, timeout: Duration) -> Result<Meeting, Error> {
         self.meeting(timeout).answer().await
     }

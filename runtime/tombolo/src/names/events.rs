@@ -1,4 +1,4 @@
-//! Publishing and subscribing to events.
+//! Publishing of events, and subscriptions to them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::watch::{Change, Notice, Watch, WatchOptions};
 use super::{Names, NewRecord, unexpected};
 use crate::error::Error;
 
-/// Publishes events of one name.
+/// Publisher of events with one name.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     names: Names,
@@ -20,18 +20,18 @@ pub struct Publisher {
     name: String,
 }
 
-/// Who got an event.
+/// Numbers of subscribers that an event reached and missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered {
-    /// Subscribers that are told.
+    /// Number of subscribers that receive the event.
     pub told: u32,
-    /// Subscribers that are not, because they have not taken what they were told before. They hear how much
-    /// they lost; a publisher that minds waits a little and publishes again.
+    /// Number of subscribers that miss it because their queues are full. They learn how many events they
+    /// lost; to avoid losses, a publisher waits a little and publishes again.
     pub refused: u32,
 }
 
 impl Names {
-    /// Publishes events of one name.
+    /// Creates a publisher of events with this name.
     ///
     /// # Errors
     /// [`NameFault::BadName`] in [`Error::Monitor`].
@@ -40,7 +40,7 @@ impl Names {
         Ok(Publisher { names: self.clone(), scope, name })
     }
 
-    /// Publishes one event, as it is written: `name { attribute: value, … }`.
+    /// Publishes one event in text form: `name { attribute: value, … }`.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
@@ -49,16 +49,16 @@ impl Names {
         self.publisher(&name)?.publish(attributes)
     }
 
-    /// [`publish`](Self::publish) as a future. One that is dropped may have published it.
+    /// Async [`publish`](Self::publish). If the future is dropped, the event may have been published.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// Same as [`publish`](Self::publish).
     pub async fn publish_async(&self, event: &str) -> Result<Delivered, Error> {
         let (name, attributes) = event.parse::<NewRecord>()?.into_parts();
         self.publisher(&name)?.publish_async(attributes).await
     }
 
-    /// Subscribes to the events that a query matches. Up to `capacity` of them may wait for the subscriber:
+    /// Subscribes to the events that a query matches. Up to `capacity` events are queued for the subscriber:
     /// 1 to 4096.
     ///
     /// # Errors
@@ -67,10 +67,10 @@ impl Names {
         self.watch(query, to_events(capacity)).map(|watch| Subscriber { watch, lost: 0 })
     }
 
-    /// [`subscribe`](Self::subscribe) as a future. One that is dropped subscribes to nothing.
+    /// Async [`subscribe`](Self::subscribe). Dropping the future leaves no subscription.
     ///
     /// # Errors
-    /// As [`subscribe`](Self::subscribe).
+    /// Same as [`subscribe`](Self::subscribe).
     pub async fn subscribe_async(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
         self.watch_async(query, to_events(capacity)).await.map(|watch| Subscriber { watch, lost: 0 })
     }
@@ -81,18 +81,18 @@ fn to_events(capacity: u32) -> WatchOptions {
 }
 
 impl Publisher {
-    /// Publishes an event to the subscribers whose query it matches.
+    /// Publishes an event to the subscribers whose query matches it.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: a limit.
+    /// [`Error::Monitor`] if a limit is exceeded.
     pub fn publish(&self, attributes: Attributes) -> Result<Delivered, Error> {
         self.publication(attributes).wait()
     }
 
-    /// [`publish`](Self::publish) as a future. One that is dropped may have published it.
+    /// Async [`publish`](Self::publish). If the future is dropped, the event may have been published.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// Same as [`publish`](Self::publish).
     pub async fn publish_async(&self, attributes: Attributes) -> Result<Delivered, Error> {
         self.publication(attributes).answer().await
     }
@@ -106,31 +106,31 @@ impl Publisher {
     }
 }
 
-/// An event that came.
+/// Event that a subscriber received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishedEvent {
-    /// Its name and attributes.
+    /// Name and attributes of the event.
     pub record: Record,
-    /// By whom.
+    /// Domain that published the event.
     pub publisher: DomainId,
-    /// Events lost before it, because too many waited.
+    /// Number of events lost before this one, because the queue was full.
     pub lost: u64,
 }
 
-/// A subscription, until this is dropped or the program ends.
+/// Subscription, until this is dropped or the program ends.
 #[derive(Debug)]
 pub struct Subscriber {
     watch: Watch,
-    /// Events known to be lost, and not said yet.
+    /// Number of lost events that were not reported yet.
     lost: u64,
 }
 
 impl Subscriber {
-    /// Waits up to `timeout` for the next event. What is lost is said with the next that is not.
+    /// Waits up to `timeout` for the next event. It includes the number of events lost before it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none came; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when the
-    /// subscription has ended, as with its node.
+    /// [`Error::TimedOut`] if there was none; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] if the
+    /// subscription has ended, for example with its node.
     pub fn next(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -141,11 +141,10 @@ impl Subscriber {
         }
     }
 
-    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No event is lost with one
-    /// that is dropped.
+    /// Async [`next`](Self::next): awaited repeatedly, it forms a stream. Dropping the future loses no event.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Same as [`next`](Self::next).
     pub async fn next_async(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -156,10 +155,10 @@ impl Subscriber {
         }
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event, if one has arrived.
     ///
     /// # Errors
-    /// As [`next`](Self::next), but that none came is `None`.
+    /// Same as [`next`](Self::next), except that no event is `None`.
     pub fn try_next(&mut self) -> Result<Option<PublishedEvent>, Error> {
         while let Some(notice) = self.watch.try_next()? {
             if let Some(event) = as_event(notice, &mut self.lost)? {
@@ -169,25 +168,25 @@ impl Subscriber {
         Ok(None)
     }
 
-    /// Ends the subscription: what is published after this has returned is not told to it. One that is
-    /// dropped ends a little later. Events that are on their way can still be taken.
+    /// Ends the subscription: events published after this returns are not delivered. Dropping the subscriber
+    /// ends it a little later. Events already queued can still be taken.
     ///
     /// # Errors
-    /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when it has ended already.
+    /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] if it has already ended.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.watch.stop()
     }
 
-    /// [`stop`](Self::stop) as a future. One that is dropped after it was polled has ended it, too.
+    /// Async [`stop`](Self::stop). Once it was polled, the subscription ends even if the future is dropped.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop).
+    /// Same as [`stop`](Self::stop).
     pub async fn stop_async(&mut self) -> Result<(), Error> {
         self.watch.stop_async().await
     }
 }
 
-/// Readable when there may be something for [`try_next`](Subscriber::try_next); see [`Watch`].
+/// Readable when there may be an event for [`try_next`](Subscriber::try_next); see [`Watch`].
 impl AsFd for Subscriber {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()

@@ -1,4 +1,4 @@
-//! Locks.
+//! Locks with names.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
-/// A lock by its name. It is given in the order of requests, and taken from a program that dies.
+/// Named lock. It is granted in the order of the requests, and released when its holder dies.
 #[derive(Clone, Debug)]
 pub struct Lock {
     names: Names,
@@ -17,7 +17,7 @@ pub struct Lock {
 }
 
 impl Names {
-    /// A lock. It need not be made.
+    /// Returns the lock with this name. It does not have to be created first.
     ///
     /// # Errors
     /// [`NameFault::BadName`] in [`Error::Monitor`].
@@ -28,25 +28,25 @@ impl Names {
 }
 
 impl Lock {
-    /// Its name, in its scope.
+    /// Name of the lock in its scope.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes it, waiting up to `timeout` for those who have asked before.
+    /// Acquires the lock, waiting up to `timeout` for earlier requests.
     ///
     /// # Errors
-    /// [`NameFault::Locked`] in [`Error::Monitor`] says who held it all the time.
+    /// [`NameFault::Locked`] in [`Error::Monitor`] with the holder, if it was not released in time.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard, Error> {
         self.acquisition(timeout).wait()
     }
 
-    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no lock:
-    /// if it was given it meanwhile, it goes to the next.
+    /// Async [`acquire`](Self::acquire). Dropping the future cancels the request; a lock that was granted
+    /// meanwhile goes to the next request.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub async fn acquire_async(&self, timeout: Duration) -> Result<LockGuard, Error> {
         self.acquisition(timeout).answer().await
     }
@@ -61,10 +61,10 @@ impl Lock {
         question.that_waits(timeout)
     }
 
-    /// Takes it if it is free.
+    /// Acquires the lock if it is free.
     ///
     /// # Errors
-    /// [`Error::Monitor`], but not for being held: that is `None`.
+    /// [`Error::Monitor`], except that a held lock is `None`.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         match self.acquire(Duration::ZERO) {
             Ok(guard) => Ok(Some(guard)),
@@ -74,13 +74,13 @@ impl Lock {
     }
 }
 
-/// A lock that this program holds, until this is dropped or the program ends.
+/// Acquired lock, held until this is dropped or the program ends.
 ///
-/// **What it does not promise:** that no other program acts at the same time on what it guards. A program
-/// that is stopped for a while, or cut off with its node, may be held dead and the lock be given on before it
-/// acts. So what is guarded should be shown the [fencing token](Self::fencing_token), and refuse one that is
-/// smaller than the largest it has seen; records do that by themselves with
-/// [`Condition::Fenced`](super::Condition::Fenced).
+/// **No mutual exclusion guarantee:** another program may act on the protected resource at the same time. A
+/// program that is stopped for a while, or whose node is disconnected, can be considered dead, and the lock
+/// granted to another one before it acts. Pass the [fencing token](Self::fencing_token) to the protected
+/// resource, and have it refuse any token smaller than the largest that it has seen. Records do this
+/// themselves with [`Condition::Fenced`](super::Condition::Fenced).
 #[derive(Debug)]
 pub struct LockGuard {
     lock: Lock,
@@ -89,26 +89,25 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// A number that is larger than that of everybody who held the lock before, for as long as the machine is
-    /// up.
+    /// Fencing token: larger than that of every earlier holder of the lock, while the machine is up.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// Gives it back, and says whether that worked; dropping does the same and says nothing.
+    /// Releases the lock and reports errors; dropping the guard ignores them.
     ///
     /// # Errors
-    /// [`NameFault::NotHeld`] in [`Error::Monitor`] when it was lost meanwhile: its node was started again.
+    /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the lock was lost because its node was restarted.
     pub fn release(mut self) -> Result<(), Error> {
         self.held = false;
         self.lock.names.question(&self.lock.scope, self.unlock(), done).wait()
     }
 
-    /// [`release`](Self::release) as a future. One that is dropped has given it back, too.
+    /// Async [`release`](Self::release). The lock is released even if the future is dropped.
     ///
     /// # Errors
-    /// As [`release`](Self::release).
+    /// Same as [`release`](Self::release).
     pub async fn release_async(mut self) -> Result<(), Error> {
         self.held = false;
         self.lock.names.question(&self.lock.scope, self.unlock(), done).answer().await

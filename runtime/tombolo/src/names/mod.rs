@@ -18,13 +18,12 @@
 //! }
 //! ```
 //!
-//! Each operation that asks a monitor has a future beside it, such as [`Lock::acquire_async`], which waits
-//! without blocking a thread and on any executor. What such a future was to be given goes back when it is
-//! dropped.
+//! Each operation that sends a request to a monitor has an async variant, such as [`Lock::acquire_async`],
+//! which works on any executor. If the future is dropped, what it acquired is released.
 //!
-//! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is
-//! served there, and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of
-//! it promises when a domain ends is in `docs/specs/names.md`.
+//! A plain name belongs to the machine. `@/NAME` is a name on the node that this program runs on, which
+//! serves it, and `@NODE/NAME` one on the given node. `docs/specs/names.md` specifies records, queries, and
+//! the guarantees when a domain ends.
 
 mod barrier;
 mod events;
@@ -54,17 +53,17 @@ use crate::domain::Domain;
 use crate::error::Error;
 use question::{Asks, Question};
 
-/// How many records one answer may hold; there are others behind it.
+/// Maximum number of records per reply; further records need further requests.
 const PAGE: u32 = 1024;
 
-/// The names that a domain can reach. From [`Domain::names`].
+/// Access to the names that a domain can reach. Created by [`Domain::names`].
 #[derive(Clone, Debug)]
 pub struct Names {
     domain: Domain,
 }
 
 impl Domain {
-    /// Names: records, locks, events.
+    /// Returns access to names: records, locks, events.
     #[must_use]
     pub fn names(&self) -> Names {
         Names { domain: self.clone() }
@@ -72,14 +71,14 @@ impl Domain {
 }
 
 impl Names {
-    /// What is asked for, and of whom.
+    /// Parses a query and its scope.
     fn query(&self, text: &str) -> Result<(Scope, Query), Error> {
         let (scope, rest) = split_scope(text);
         let query = parse_query(rest).map_err(|error| placed(text, rest, error))?;
         Ok((self.scope(scope), query))
     }
 
-    /// A name, and whose it is.
+    /// Validates a name and resolves its scope.
     fn name(&self, text: &str) -> Result<(Scope, String), Error> {
         let (scope, name) = split_scope(text);
         if !tombolo_naming::is_name(name) {
@@ -92,21 +91,21 @@ impl Names {
         self.domain.own_or(scope)
     }
 
-    /// A question that is answered at once.
+    /// Creates a question that the monitor answers immediately.
     fn question<T, F: Asks<T>>(&self, scope: &Scope, operation: Operation, make: F) -> Question<F> {
         let link = std::sync::Arc::clone(&self.domain.link);
         Question { link, scope: scope.clone(), operation, waits: Duration::ZERO, make }
     }
 
     fn tell(&self, scope: &Scope, operation: Operation) {
-        // Where the monitor is gone, so is whatever this was about.
+        // If the monitor is gone, so is the subject of the message.
         let _ = self.domain.link.tell_names(scope, operation);
     }
 
-    /// The first record that a query matches, in natural order of names.
+    /// Returns the first record that a query matches, in natural order of names.
     ///
     /// # Errors
-    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] when there is none; [`Error::Text`].
+    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] if there is none; [`Error::Text`].
     pub fn get(&self, query: &str) -> Result<Record, Error> {
         let (scope, parsed) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, parsed, 1);
@@ -119,10 +118,10 @@ impl Names {
         Err(NameFault::NoSuchName { name: query.to_owned() }.into())
     }
 
-    /// [`get`](Self::get) as a future.
+    /// Async version of [`get`](Self::get).
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Same as [`get`](Self::get).
     pub async fn get_async(&self, query: &str) -> Result<Record, Error> {
         let (scope, parsed) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, parsed, 1);
@@ -135,8 +134,8 @@ impl Names {
         Err(NameFault::NoSuchName { name: query.to_owned() }.into())
     }
 
-    /// All records that a query matches, in natural order of names. With more of them than fit one answer
-    /// they are not all of one moment.
+    /// Returns all records that a query matches, in natural order of names. If they exceed one reply, the
+    /// result is not an atomic snapshot.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
@@ -151,10 +150,10 @@ impl Names {
         Ok(all)
     }
 
-    /// [`find`](Self::find) as a future.
+    /// Async version of [`find`](Self::find).
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Same as [`find`](Self::find).
     pub async fn find_async(&self, query: &str) -> Result<Vec<Record>, Error> {
         let (scope, query) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, query, PAGE);
@@ -166,7 +165,7 @@ impl Names {
         Ok(all)
     }
 
-    /// Whether a query matches anything.
+    /// Whether a query matches any record.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
@@ -174,26 +173,26 @@ impl Names {
         there(self.get(query))
     }
 
-    /// [`exists`](Self::exists) as a future.
+    /// Async version of [`exists`](Self::exists).
     ///
     /// # Errors
-    /// As [`exists`](Self::exists).
+    /// Same as [`exists`](Self::exists).
     pub async fn exists_async(&self, query: &str) -> Result<bool, Error> {
         there(self.get_async(query).await)
     }
 
-    /// Waits up to `timeout` until a query matches something, and returns the first record that it does.
+    /// Waits up to `timeout` until a query matches a record, and returns the first match.
     ///
     /// # Errors
-    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] when nothing did in time; [`Error::Text`].
+    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] if nothing matched in time; [`Error::Text`].
     pub fn wait_for(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
         self.appearance(query, timeout)?.wait()
     }
 
-    /// [`wait_for`](Self::wait_for) as a future.
+    /// Async version of [`wait_for`](Self::wait_for).
     ///
     /// # Errors
-    /// As [`wait_for`](Self::wait_for).
+    /// Same as [`wait_for`](Self::wait_for).
     pub async fn wait_for_async(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
         self.appearance(query, timeout)?.answer().await
     }
@@ -207,7 +206,7 @@ impl Names {
         Ok(question.that_waits(timeout))
     }
 
-    /// Deletes a record, and returns what it was.
+    /// Deletes a record and returns its last state.
     ///
     /// # Errors
     /// [`NameFault::NoSuchName`], [`NameFault::NotYours`] in [`Error::Monitor`].
@@ -215,10 +214,10 @@ impl Names {
         self.deletion(name)?.wait()
     }
 
-    /// [`delete`](Self::delete) as a future. One that is dropped may have deleted it.
+    /// Async [`delete`](Self::delete). If the future is dropped, the record may have been deleted.
     ///
     /// # Errors
-    /// As [`delete`](Self::delete).
+    /// Same as [`delete`](Self::delete).
     pub async fn delete_async(&self, name: &str) -> Result<Record, Error> {
         self.deletion(name)?.answer().await
     }
@@ -233,7 +232,7 @@ impl Names {
     }
 }
 
-/// Whether a look found something.
+/// Converts the result of a query to whether it found a record.
 fn there(found: Result<Record, Error>) -> Result<bool, Error> {
     match found {
         Ok(_) => Ok(true),
@@ -242,10 +241,10 @@ fn there(found: Result<Record, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Some records, and the name after which there may be others.
+/// Records of one reply, and the name after which there may be more.
 type Page = (Vec<Record>, Option<String>);
 
-/// Records, page by page.
+/// Iterator over the pages of a query's result.
 struct Pages<'a> {
     names: &'a Names,
     scope: &'a Scope,
@@ -260,7 +259,7 @@ impl<'a> Pages<'a> {
         Pages { names, scope, query, after: String::new(), limit, over: false }
     }
 
-    /// What comes after a page that is known.
+    /// Continues after a page that is known already.
     fn after(mut self, next: Option<String>) -> Self {
         self.over = next.is_none();
         self.after = next.unwrap_or_default();
@@ -276,9 +275,9 @@ impl<'a> Pages<'a> {
         })
     }
 
-    /// Goes on behind a page, and has its records.
+    /// Advances behind a page and returns its records.
     fn turn(&mut self, (records, next): Page) -> Vec<Record> {
-        // A monitor that goes back or stands still would keep us here for ever.
+        // A monitor that repeats a page would cause an infinite loop.
         self.over = next.as_ref().is_none_or(|next| *next == self.after);
         self.after = next.unwrap_or_default();
         records
@@ -289,7 +288,7 @@ fn unexpected(answer: &Answer) -> Error {
     Error::MonitorProtocol(format!("it answered with {answer:?}"))
 }
 
-/// An error of a part of a text, as one of all of it.
+/// Converts an error in a part of a text to one in the whole text.
 fn placed(text: &str, part: &str, error: TextError) -> TextError {
     TextError { text: text.to_owned(), offset: error.offset + text.len() - part.len(), ..error }
 }
@@ -301,7 +300,7 @@ impl From<NameFault> for Error {
 }
 
 impl Error {
-    /// Why a request about names was refused, if that is what this is.
+    /// Returns the fault if this is an error of a request about names.
     #[must_use]
     pub fn name_fault(&self) -> Option<&NameFault> {
         match self {

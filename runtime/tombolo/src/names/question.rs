@@ -1,4 +1,4 @@
-//! One question to a scope, to be waited for in two ways.
+//! Request to a scope, with a blocking and an async way to wait for the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use crate::error::Error;
 use crate::future::ask_names;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 
-/// What is asked of a scope, and what is made of the answer.
+/// Request to a scope, with the conversion of its answer.
 #[must_use]
 pub(super) struct Question<F> {
     pub(super) link: Arc<MonitorLink>,
     pub(super) scope: Scope,
     pub(super) operation: Operation,
-    /// How long the answer may be held back by design.
+    /// Time for which the monitor may delay the answer by design.
     pub(super) waits: Duration,
     pub(super) make: F,
 }
 
 impl<T, F: FnOnce(Option<NodeId>, Answer) -> Result<T, Error>> Question<F> {
-    /// One whose answer may be held back so long by design.
+    /// Sets the time for which the monitor may delay the answer by design.
     pub(super) fn that_waits(self, waits: Duration) -> Self {
         Question { waits, ..self }
     }
 
-    /// Blocks until the answer is there.
+    /// Sends the request and blocks until the answer arrives.
     pub(super) fn wait(self) -> Result<T, Error> {
         let timeout = self.waits.saturating_add(ANSWER_TIMEOUT);
         let (origin, answer) = self.link.ask_names(&self.scope, self.operation, timeout)?;
         (self.make)(origin, answer)
     }
 
-    /// The answer as a future. Nothing is asked before it is polled; if it is dropped, the request is taken
-    /// back, and with it what it was given meanwhile.
+    /// Async version of [`wait`](Self::wait). The request is sent when the future is first polled; if it is
+    /// dropped, the request is cancelled and what it acquired is released.
     pub(super) async fn answer(self) -> Result<T, Error> {
         let timeout = self.waits.saturating_add(ANSWER_TIMEOUT);
         let (origin, answer) = ask_names(&self.link, self.scope, self.operation, timeout).await?;
@@ -43,7 +43,7 @@ impl<T, F: FnOnce(Option<NodeId>, Answer) -> Result<T, Error>> Question<F> {
     }
 }
 
-/// That it is done is all that is to be known.
+/// Converts an answer that carries no data.
 pub(super) fn done(_: Option<NodeId>, answer: Answer) -> Result<(), Error> {
     match answer {
         Answer::Done => Ok(()),
@@ -51,7 +51,7 @@ pub(super) fn done(_: Option<NodeId>, answer: Answer) -> Result<(), Error> {
     }
 }
 
-/// Makes a `T` of an answer and of whose names gave it.
+/// Conversion of an answer, and the node that gave it, to a `T`.
 pub(super) trait Asks<T>: FnOnce(Option<NodeId>, Answer) -> Result<T, Error> + Send + 'static {}
 
 impl<T, F: FnOnce(Option<NodeId>, Answer) -> Result<T, Error> + Send + 'static> Asks<T> for F {}

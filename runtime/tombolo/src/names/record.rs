@@ -1,4 +1,4 @@
-//! Setting records.
+//! Creation and modification of records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,8 @@ use super::question::{Asks, Question};
 use super::{Names, placed, unexpected};
 use crate::error::Error;
 
-/// A record to be set. It lives as long as this program, unless it is made [`persistent`](Self::persistent).
+/// Record to be set. The record exists as long as this program, unless it is
+/// [`persistent`](Self::persistent).
 ///
 /// ```
 /// use tombolo::names::NewRecord;
@@ -30,7 +31,7 @@ pub struct NewRecord {
 }
 
 impl NewRecord {
-    /// A record without attributes.
+    /// Creates a record without attributes.
     #[must_use]
     pub fn new(name: &str) -> NewRecord {
         NewRecord {
@@ -50,35 +51,37 @@ impl NewRecord {
         self
     }
 
-    /// Merged: without an attribute that it may have.
+    /// Removes an attribute of the existing record; implies [`merged`](Self::merged).
     #[must_use]
     pub fn without(mut self, attribute: &str) -> NewRecord {
         self.remove.push(attribute.to_owned());
         self.merged()
     }
 
-    /// Beside the attributes that it has, in place of them.
+    /// Merges the attributes into those of the existing record instead of replacing them all.
     #[must_use]
     pub fn merged(mut self) -> NewRecord {
         self.mode = SetMode::Merge;
         self
     }
 
-    /// Under a fresh name: this one and a number. Later numbers are larger, and none comes twice.
+    /// Sets the record under a new name: this one with a number appended. Numbers increase and are never
+    /// reused.
     #[must_use]
     pub fn sequential(mut self) -> NewRecord {
         self.mode = SetMode::Sequential;
         self
     }
 
-    /// It outlives this program: it stays until a program deletes it, or its machine or node goes.
+    /// Lets the record outlive this program: it stays until a program deletes it, or its machine or node
+    /// ends.
     #[must_use]
     pub fn persistent(mut self) -> NewRecord {
         self.lifetime = Lifetime::Persistent;
         self
     }
 
-    /// Only if this holds when it is set.
+    /// Sets the record only if this condition holds at that moment.
     #[must_use]
     pub fn only_if(mut self, condition: Condition) -> NewRecord {
         self.condition = condition;
@@ -89,7 +92,7 @@ impl NewRecord {
 impl FromStr for NewRecord {
     type Err = Error;
 
-    /// As it is written: `name { attribute: value, … }`, with its scope before it.
+    /// Parses the text form `name { attribute: value, … }`, with an optional scope in front.
     fn from_str(text: &str) -> Result<NewRecord, Error> {
         let (_, rest) = split_scope(text);
         let (name, attributes) = parse_record(rest).map_err(|error| placed(text, rest, error))?;
@@ -98,44 +101,45 @@ impl FromStr for NewRecord {
     }
 }
 
-/// What became of a record.
+/// Result of setting a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// Its name, in its scope.
+    /// Name of the record in its scope.
     pub name: String,
-    /// Its version, which no other state of it ever has.
+    /// New version of the record, which no other state of it ever has.
     pub version: u64,
 }
 
 impl Names {
-    /// Sets a record, if its condition holds.
+    /// Sets a record if its condition holds.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: what its condition says, a limit, or a name that is another's export.
+    /// [`Error::Monitor`] if the condition does not hold, a limit is exceeded, or another domain exports the
+    /// name.
     pub fn set(&self, record: &NewRecord) -> Result<Changed, Error> {
         self.change(record, false)?.wait().map(|(changed, _)| changed)
     }
 
-    /// [`set`](Self::set) as a future. One that is dropped may have set it.
+    /// Async [`set`](Self::set). If the future is dropped, the record may have been set.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub async fn set_async(&self, record: &NewRecord) -> Result<Changed, Error> {
         self.change(record, false)?.answer().await.map(|(changed, _)| changed)
     }
 
-    /// Sets a record and returns what was there before, in one step.
+    /// Sets a record and returns its previous state, atomically.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn get_and_set(&self, record: &NewRecord) -> Result<Option<Record>, Error> {
         self.change(record, true)?.wait().map(|(_, previous)| previous)
     }
 
-    /// [`get_and_set`](Self::get_and_set) as a future. One that is dropped may have set it.
+    /// Async [`get_and_set`](Self::get_and_set). If the future is dropped, the record may have been set.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub async fn get_and_set_async(&self, record: &NewRecord) -> Result<Option<Record>, Error> {
         self.change(record, true)?.answer().await.map(|(_, previous)| previous)
     }
@@ -156,7 +160,7 @@ impl Names {
 }
 
 impl NewRecord {
-    /// With attributes that are there already.
+    /// Creates a record from existing attributes.
     #[must_use]
     pub fn from_parts(name: &str, attributes: Attributes) -> NewRecord {
         NewRecord { attributes, ..NewRecord::new(name) }
@@ -167,7 +171,7 @@ impl NewRecord {
     }
 }
 
-/// As it is written.
+/// Formats the record in its text form.
 impl fmt::Display for NewRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NewRecord { name, attributes, .. } = self.clone();

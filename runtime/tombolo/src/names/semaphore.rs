@@ -1,4 +1,4 @@
-//! Semaphores.
+//! Semaphores with names.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
-/// A semaphore by its name. Permits are given in the order in which they are asked for, and those of a
-/// program that dies come back.
+/// Named semaphore. Permits are granted in the order of the requests, and those of a program that dies are
+/// returned.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     names: Names,
@@ -18,19 +18,19 @@ pub struct Semaphore {
 }
 
 impl Names {
-    /// The semaphore with this name. The first program that asks for it makes it, with `permits` permits; it
-    /// stays until it is [removed](Semaphore::remove).
+    /// Returns the semaphore with this name. The first program that asks for it creates it with `permits`
+    /// permits; it exists until it is [removed](Semaphore::remove).
     ///
     /// # Errors
-    /// [`Error::Monitor`]: a bad name, a limit.
+    /// [`Error::Monitor`] if the name is invalid or a limit is exceeded.
     pub fn semaphore(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
         self.making(name, permits)?.wait()
     }
 
-    /// [`semaphore`](Self::semaphore) as a future. One that is dropped may have made it.
+    /// Async [`semaphore`](Self::semaphore). If the future is dropped, the semaphore may have been created.
     ///
     /// # Errors
-    /// As [`semaphore`](Self::semaphore).
+    /// Same as [`semaphore`](Self::semaphore).
     pub async fn semaphore_async(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
         self.making(name, permits)?.answer().await
     }
@@ -44,26 +44,26 @@ impl Names {
 }
 
 impl Semaphore {
-    /// Its name, in its scope.
+    /// Name of the semaphore in its scope.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes permits, waiting up to `timeout` for those who have asked before and for enough of them.
+    /// Acquires permits, waiting up to `timeout` for earlier requests and for enough permits.
     ///
     /// # Errors
-    /// [`NameFault::NoPermits`] in [`Error::Monitor`] when there were not enough in time,
-    /// [`NameFault::NoSuchSemaphore`] when it is removed.
+    /// [`NameFault::NoPermits`] in [`Error::Monitor`] if there were not enough in time,
+    /// [`NameFault::NoSuchSemaphore`] if the semaphore is removed.
     pub fn acquire(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
         self.acquisition(permits, timeout).wait()
     }
 
-    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no
-    /// permits: if it was given them meanwhile, they come back.
+    /// Async [`acquire`](Self::acquire). Dropping the future cancels the request; permits granted meanwhile
+    /// are returned.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub async fn acquire_async(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
         self.acquisition(permits, timeout).answer().await
     }
@@ -78,10 +78,10 @@ impl Semaphore {
         question.that_waits(timeout)
     }
 
-    /// Takes permits if there are enough and no other request waits.
+    /// Acquires permits if there are enough and no other request is waiting.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but that there are not enough is `None`.
+    /// Same as [`acquire`](Self::acquire), except that too few permits are `None`.
     pub fn try_acquire(&self, permits: u32) -> Result<Option<Permit>, Error> {
         match self.acquire(permits, Duration::ZERO) {
             Ok(permit) => Ok(Some(permit)),
@@ -98,10 +98,10 @@ impl Semaphore {
         self.posting(permits).wait()
     }
 
-    /// [`post`](Self::post) as a future. One that is dropped may have added them.
+    /// Async [`post`](Self::post). If the future is dropped, the permits may have been added.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Same as [`post`](Self::post).
     pub async fn post_async(&self, permits: u32) -> Result<(), Error> {
         self.posting(permits).answer().await
     }
@@ -110,7 +110,7 @@ impl Semaphore {
         self.names.question(&self.scope, Operation::Post { name: self.name.clone(), permits }, done)
     }
 
-    /// Removes it. Requests that wait end with an error, and permits that are held have no effect any more.
+    /// Removes the semaphore. Waiting requests fail, and permits that are held lose their effect.
     ///
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`] in [`Error::Monitor`].
@@ -119,7 +119,7 @@ impl Semaphore {
     }
 }
 
-/// Permits that this program holds, until this is dropped or the program ends.
+/// Permits held by this program, until this is dropped or the program ends.
 #[derive(Debug)]
 pub struct Permit {
     semaphore: Semaphore,
@@ -128,19 +128,21 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Takes them out of the semaphore for good: they come back by [`Semaphore::post`] if at all, also when
-    /// this program dies. What a semaphore that counts things needs, in place of one that guards them.
+    /// Removes the permits from the semaphore permanently: only [`Semaphore::post`] adds them again, and the
+    /// death of this program does not return them. For semaphores that count items, rather than protect a
+    /// resource.
     ///
     /// # Errors
-    /// [`NameFault::NotHeld`] in [`Error::Monitor`] when the semaphore's node was started again.
+    /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the semaphore's node was restarted.
     pub fn forget(mut self) -> Result<(), Error> {
         self.forgetting().wait()
     }
 
-    /// [`forget`](Self::forget) as a future. One that is dropped after it was polled has taken them out, too.
+    /// Async [`forget`](Self::forget). Once it was polled, the permits are removed even if the future is
+    /// dropped.
     ///
     /// # Errors
-    /// As [`forget`](Self::forget).
+    /// Same as [`forget`](Self::forget).
     pub async fn forget_async(mut self) -> Result<(), Error> {
         self.forgetting().answer().await
     }

@@ -1,4 +1,4 @@
-//! Watches: what changes is told.
+//! Watches: notifications about changes of records.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -14,68 +14,69 @@ use crate::error::Error;
 use crate::future::Arrival;
 use crate::monitor::Arrived;
 
-/// What a watch is told, as it comes.
+/// Notice as received from the monitor.
 type Told = tombolo_naming::Notice;
 
-/// What is waited for, in errors.
+/// Description of the awaited event, for errors.
 const AWAITED: &str = "a change of what is watched";
 
-/// What a watch is told, and how.
+/// Options of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchOptions {
-    /// What it is told.
+    /// Events that the watch reports.
     pub events: EventMask,
-    /// Whether it ends with the first.
+    /// Whether the watch ends after the first notice.
     pub once: bool,
-    /// How many notices may wait for this program, 1 to 4096. Further ones are lost, and counted.
+    /// Number of notices that may be queued for this program, 1 to 4096. Further ones are lost and counted.
     pub capacity: u32,
 }
 
 impl Default for WatchOptions {
-    /// Whatever happens to records, again and again; 256 notices may wait.
+    /// All changes of records, repeatedly, with up to 256 queued notices.
     fn default() -> Self {
         WatchOptions { events: EventMask::RECORDS, once: false, capacity: 256 }
     }
 }
 
-/// What a watch reports: a change of a record, or an event.
+/// Change that a watch reports: of a record, or an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Change {
     /// A record was set.
     Set(Record),
-    /// A record is gone, for this reason.
+    /// A record was deleted, for this reason.
     Deleted(Record, DeleteCause),
     /// An event was published.
     Published {
-        /// Its name.
+        /// Name of the event.
         name: String,
-        /// More about it.
+        /// Attributes of the event.
         attributes: Attributes,
-        /// By whom.
+        /// Domain that published it.
         publisher: DomainId,
     },
-    /// Nothing but that notices were lost.
+    /// Nothing changed, but notices were lost.
     Lost,
     /// The watch has ended.
     Ended(EndCause),
 }
 
-/// What a watch is told.
+/// Notification from a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// Notices lost before this one, because too many waited for this program.
+    /// Number of notices lost before this one, because the queue was full.
     pub lost: u64,
-    /// No other will come.
+    /// Whether this is the last notice of the watch.
     pub last: bool,
-    /// What happened.
+    /// Change that the notice reports.
     pub change: Change,
 }
 
-/// A watch, until this is dropped, its last notice came, or the program ends.
+/// Watch on the records that match a query, until it is dropped, its last notice arrived, or the program
+/// ends.
 ///
-/// Changes are told in the order in which they happened, and from the moment of [`current`](Self::current) on
-/// none is left out without being counted.
+/// Changes are reported in the order in which they happened. Starting from the state in
+/// [`current`](Self::current), every change is reported or counted as lost.
 #[derive(Debug)]
 pub struct Watch {
     names: Names,
@@ -83,14 +84,14 @@ pub struct Watch {
     origin: Option<NodeId>,
     watch: u64,
     current: Vec<Record>,
-    /// Notices that were taken and not yet acknowledged.
+    /// Notices that were taken and not acknowledged yet.
     taken: u32,
     acknowledge_after: u32,
     over: bool,
 }
 
 impl Names {
-    /// Watches what a query matches, from what it matches now.
+    /// Watches the records that a query matches, starting with their current state.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
@@ -105,10 +106,10 @@ impl Names {
         Ok(watch)
     }
 
-    /// [`watch`](Self::watch) as a future. One that is dropped watches nothing.
+    /// Async [`watch`](Self::watch). Dropping the future leaves no watch.
     ///
     /// # Errors
-    /// As [`watch`](Self::watch).
+    /// Same as [`watch`](Self::watch).
     pub async fn watch_async(&self, query: &str, options: WatchOptions) -> Result<Watch, Error> {
         let (scope, query) = self.query(query)?;
         let (mut watch, next) = self.watching(&scope, &query, options).answer().await?;
@@ -120,7 +121,8 @@ impl Names {
         Ok(watch)
     }
 
-    /// Begins a watch; some of what matches comes with it, and the name after which there may be more.
+    /// Starts a watch. The answer includes the first matching records, and the name after which there may be
+    /// more.
     fn watching(
         &self,
         scope: &Scope,
@@ -133,7 +135,7 @@ impl Names {
             let Answer::Watching { watch, records: current, next } = answer else {
                 return Err(unexpected(&answer));
             };
-            // Not each one alone, and early enough that others can follow meanwhile.
+            // Acknowledge in groups, and early enough that further notices can follow meanwhile.
             let acknowledge_after = (capacity / 2).clamp(1, 64);
             let watch =
                 Watch { names, scope: of, origin, watch, current, taken: 0, acknowledge_after, over: false };
@@ -143,7 +145,7 @@ impl Names {
 }
 
 impl Watch {
-    /// What matched when the watch began.
+    /// Records that matched when the watch began.
     #[must_use]
     pub fn current(&self) -> &[Record] {
         &self.current
@@ -152,27 +154,27 @@ impl Watch {
     /// Waits up to `timeout` for the next notice.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nothing happened; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] after the
-    /// last.
+    /// [`Error::TimedOut`] if nothing happened; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] after the
+    /// last notice.
     pub fn next(&mut self, timeout: Duration) -> Result<Notice, Error> {
         let take = self.next_notice()?;
         let notice = self.names.domain.link.wait(timeout, AWAITED, take)?;
         Ok(self.take_note(notice))
     }
 
-    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No notice is lost with
-    /// one that is dropped.
+    /// Async [`next`](Self::next): awaited repeatedly, it forms a stream. Dropping the future loses no
+    /// notice.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Same as [`next`](Self::next).
     pub async fn next_async(&mut self, timeout: Duration) -> Result<Notice, Error> {
         let take = self.next_notice()?;
         let notice = Arrival::new(&self.names.domain.link, AWAITED.to_owned(), timeout, take).await?;
-        // Without a pause in between, in which it could be dropped.
+        // No await point in between, at which the notice could be dropped.
         Ok(self.take_note(notice))
     }
 
-    /// Finds the next notice among what arrived, if there can be one.
+    /// Returns a function that takes the next notice from the arrived messages; fails after the last notice.
     fn next_notice(&self) -> Result<impl FnMut(&mut Arrived) -> Option<Told> + use<>, Error> {
         if self.over {
             return Err(NameFault::NoSuchWatch { watch: self.watch }.into());
@@ -200,10 +202,10 @@ impl Watch {
         Notice { lost: notice.lost, last: notice.last, change }
     }
 
-    /// The next notice, if there is one.
+    /// Returns the next notice, if one has arrived.
     ///
     /// # Errors
-    /// As [`next`](Self::next), but that nothing happened is `None`.
+    /// Same as [`next`](Self::next), except that no notice is `None`.
     pub fn try_next(&mut self) -> Result<Option<Notice>, Error> {
         while self.names.domain.link.read_now()? {}
         match self.next(Duration::ZERO) {
@@ -213,18 +215,18 @@ impl Watch {
         }
     }
 
-    /// Ends it. Notices that are on their way can still be taken; the last says that it ended.
+    /// Ends the watch. Notices already queued can still be taken; the last one reports the end.
     ///
     /// # Errors
-    /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when it has ended already.
+    /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] if it has already ended.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.unwatching().wait()
     }
 
-    /// [`stop`](Self::stop) as a future. One that is dropped after it was polled has ended it, too.
+    /// Async [`stop`](Self::stop). Once it was polled, the watch ends even if the future is dropped.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop).
+    /// Same as [`stop`](Self::stop).
     pub async fn stop_async(&mut self) -> Result<(), Error> {
         self.unwatching().answer().await
     }
@@ -234,8 +236,8 @@ impl Watch {
     }
 }
 
-/// Readable when there may be something for [`try_next`](Watch::try_next), which has to be asked once before
-/// the first wait: another thread may have taken in what is for this one.
+/// Readable when there may be a notice for [`try_next`](Watch::try_next). Call that once before the first
+/// wait: another thread may already have read the notice from the socket.
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.names.domain.link.descriptor()

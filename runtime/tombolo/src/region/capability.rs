@@ -1,4 +1,4 @@
-//! Rights to regions.
+//! Capabilities: rights to regions and services.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,15 @@ use crate::error::Error;
 use crate::monitor::unexpected;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 
-/// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone
-/// and the last [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
+/// Right of this program to a part of a region, or to a service. Clones refer to the same capability; it is
+/// released when the last clone and the last [`Mapping`] made with it are dropped. Capabilities derived from
+/// it remain.
 #[derive(Clone, Debug)]
 pub struct Capability {
     held: Arc<Held>,
 }
 
-/// What is let go with the last who needs it.
+/// State shared by clones and mappings; dropping the last one releases the capability.
 #[derive(Debug)]
 pub(super) struct Held {
     link: Arc<MonitorLink>,
@@ -45,14 +46,14 @@ impl Drop for Held {
     }
 }
 
-/// What a capability is to, as the machine has it now.
+/// Current state of a capability and its region, from [`Capability::show`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// The capability.
+    /// The capability itself.
     pub capability: CapabilityInfo,
-    /// The region.
+    /// The region that it refers to.
     pub region: RegionInfo,
-    /// Where its bytes are, if they are in memory of a program on the host, for one that runs there too.
+    /// Location of the bytes, if they are memory of a program on the host and the caller runs there too.
     pub foreign: Option<ForeignPlace>,
 }
 
@@ -61,31 +62,32 @@ impl Capability {
         Capability { held: Arc::new(Held { link, info, kept: false.into() }) }
     }
 
-    /// Its id, which may travel in any message. It says nothing to those who do not hold it.
+    /// Id of the capability, which can be sent in any message. It is useless to domains that do not hold the
+    /// capability.
     #[must_use]
     pub fn id(&self) -> CapabilityId {
         self.held.info.id
     }
 
-    /// The region that it gives rights to.
+    /// Region that it gives rights to.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.held.info.region
     }
 
-    /// Which part of the region.
+    /// Part of the region that it covers.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.held.info.extent
     }
 
-    /// What may be done.
+    /// Rights that it gives.
     #[must_use]
     pub fn rights(&self) -> Rights {
         self.held.info.rights
     }
 
-    /// What it is to: memory, a part of memory that is for one use, or a service.
+    /// Kind of its object: memory, a part of memory for one use, or a service.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.held.info.kind
@@ -95,25 +97,25 @@ impl Capability {
         Ok(self.held.link.ask(request, ANSWER_TIMEOUT)?.0)
     }
 
-    /// Derives another for this program: to `extent`, counted from the start of this one's part, or to all of
-    /// that, with those of the rights.
+    /// Derives a capability for this program with a subset of the rights: to `extent`, relative to the start
+    /// of this one's part, or to all of that part.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it does not lie inside, does not begin and end between pages, or the rights are
-    /// not there.
+    /// [`Error::Monitor`] if the extent is not inside or not aligned to pages, or this capability lacks the
+    /// rights.
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
         let info = self.derived(extent, rights, None)?;
         Ok(Capability::held(self.held.link.clone(), info))
     }
 
-    /// Splits the memory into parts that do not overlap, each for one use: [`Kind::Frame`] is mapped,
-    /// [`Kind::Pool`] is mapped by a [pool](crate::Domain::create_pool_in) alone, [`Kind::Memory`] can be
-    /// split again. Extents are counted from the start of this one's part. Takes the rights to read and
+    /// Splits the memory into parts that do not overlap, each for one use: a [`Kind::Frame`] is mapped, a
+    /// [`Kind::Pool`] is mapped only as a [pool](crate::Domain::create_pool_in), a [`Kind::Memory`] can be
+    /// split again. Extents are relative to the start of this capability's part. Needs the rights to read and
     /// write.
     ///
-    /// As long as a domain holds a capability to a part, or has it mapped, its bytes can be reached by that
-    /// part alone: this capability, and others to the same memory, can neither be mapped where they contain
-    /// bytes of it nor split again there. [Revoking](Self::revoke) takes all parts back.
+    /// While a domain holds a capability to a part, or has it mapped, its bytes can be reached only through
+    /// that part: this capability and others to the same memory cannot be mapped or split where they include
+    /// bytes of it. [Revoking](Self::revoke) this capability takes all parts back.
     ///
     /// ```no_run
     /// # use tombolo::{Domain, Error};
@@ -128,8 +130,8 @@ impl Capability {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](tombolo_capability::CapabilityFault) that names the
-    /// bytes in conflict: `Split` if they overlap a part that is there, `InUse` if a domain has them mapped.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](tombolo_capability::CapabilityFault) that contains the
+    /// bytes in conflict: `Split` if they overlap an existing part, `InUse` if a domain has them mapped.
     /// Nothing has changed then.
     pub fn split(&self, kind: Kind, parts: &[Extent]) -> Result<Vec<Capability>, Error> {
         let (capability, parts) = (self.id(), parts.to_vec());
@@ -142,19 +144,20 @@ impl Capability {
         }
     }
 
-    /// Derives another for `domain`, which takes it up by its id
+    /// Derives a capability for `domain`, which takes it up by its id
     /// ([`Domain::capability`](crate::Domain::capability)).
     ///
     /// # Errors
-    /// As [`derive`](Self::derive); this one does not give the right to grant, or there is no such domain.
+    /// Same as [`derive`](Self::derive); also if this capability lacks the right to grant, or the domain does
+    /// not exist.
     pub fn grant(&self, domain: DomainId, rights: Rights) -> Result<CapabilityInfo, Error> {
         self.derived(None, rights, Some(domain))
     }
 
-    /// As [`grant`](Self::grant), to a part, counted from the start of this one's.
+    /// Like [`grant`](Self::grant), for a part relative to the start of this capability's own.
     ///
     /// # Errors
-    /// As [`derive`](Self::derive) and [`grant`](Self::grant).
+    /// Same as [`derive`](Self::derive) and [`grant`](Self::grant).
     pub fn grant_part(
         &self,
         domain: DomainId,
@@ -187,11 +190,11 @@ impl Capability {
         }
     }
 
-    /// Hands it over: `domain` holds it from now on, and what was derived from it stays so. Where this
-    /// program has it mapped it is let go. What comes back is its id, which has not changed.
+    /// Transfers the capability to `domain`. Capabilities derived from it stay derived. This program's
+    /// mappings of it are removed. Returns the id, which does not change.
     ///
     /// # Errors
-    /// As [`grant`](Self::grant); it is still this program's then.
+    /// Same as [`grant`](Self::grant); the capability then still belongs to this program.
     pub fn give(&self, domain: DomainId) -> Result<CapabilityId, Error> {
         self.give_over(domain, ChannelId(0))
     }
@@ -201,17 +204,17 @@ impl Capability {
         Ok(self.keep())
     }
 
-    /// It is not let go when the last clone is dropped, but with this program. Others of this program may
-    /// take it up by its id, which comes back.
+    /// Keeps the capability until this program ends, even if all clones are dropped. Returns the id, with
+    /// which other code of this program can take it up.
     pub fn keep(&self) -> CapabilityId {
         self.held.kept.store(true, Ordering::Relaxed);
         self.id()
     }
 
-    /// What it is to, as the machine has it now.
+    /// Queries the current state of the capability and its region.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it was revoked.
+    /// [`Error::Monitor`] if it was revoked.
     pub fn show(&self) -> Result<Shown, Error> {
         match self.ask(Request::CapabilityShow { capability: self.id() })? {
             Reply::CapabilityShow { capability, region, foreign } => {
@@ -221,24 +224,24 @@ impl Capability {
         }
     }
 
-    /// Maps its part of the region: with [`Rights::READ`], or with [`Rights::READ_WRITE`].
+    /// Maps its part of the region, with [`Rights::READ`] or [`Rights::READ_WRITE`].
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the rights are not there, the region is sealed, it was revoked, or its bytes are
-    /// not reachable from this node, so that they have to be copied.
+    /// [`Error::Monitor`] if the rights are missing, the region is sealed, the capability was revoked, or the
+    /// bytes are not reachable from this node and have to be copied.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
         self.map_with(rights, MapOptions::default())
     }
 
-    /// As [`map`](Self::map), at an address or with all pages there from the start.
+    /// Like [`map`](Self::map), at a given address or with all pages populated.
     ///
     /// # Errors
-    /// As [`map`](Self::map); something is mapped at that address.
+    /// Same as [`map`](Self::map); also if the address range is occupied.
     pub fn map_with(&self, rights: Rights, options: MapOptions) -> Result<Mapping, Error> {
         self.map_as(rights, options, false)
     }
 
-    /// As [`map_with`](Self::map_with), as the buffers of a pool or as plain bytes.
+    /// Like [`map_with`](Self::map_with), as the buffers of a pool or as plain bytes.
     pub(crate) fn map_as(&self, rights: Rights, options: MapOptions, pool: bool) -> Result<Mapping, Error> {
         let request = Request::RegionMap { capability: self.id(), rights, pool };
         match self.held.link.ask(request, ANSWER_TIMEOUT)? {
@@ -247,19 +250,19 @@ impl Capability {
         }
     }
 
-    /// As [`map`](Self::map), whatever kind of memory it is, the buffers of a pool too: for a program that
-    /// copies there for others, and knows nothing of what is there.
+    /// Like [`map`](Self::map), for any kind of memory, including the buffers of a pool. For programs that
+    /// copy on behalf of others and do not interpret the contents.
     ///
     /// # Errors
-    /// As [`map`](Self::map).
+    /// Same as [`map`](Self::map).
     pub fn map_to_copy(&self, rights: Rights) -> Result<Mapping, Error> {
         self.map_as(rights, MapOptions::default(), self.kind() == Kind::Pool)
     }
 
-    /// Its part of the region as a file that this program maps by itself.
+    /// Returns its part of the region as a file that the program maps itself.
     ///
     /// # Errors
-    /// As [`map`](Self::map).
+    /// Same as [`map`](Self::map).
     pub fn file(&self, rights: Rights) -> Result<RegionFile, Error> {
         let request = Request::RegionMap { capability: self.id(), rights, pool: false };
         match self.held.link.ask(request, ANSWER_TIMEOUT)? {
@@ -268,24 +271,24 @@ impl Capability {
         }
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until no domain can reach
-    /// the memory by that any more. Domains that have it mapped are told to let go, which those that stand on
-    /// this crate do by themselves, whatever they are doing; one that does not in time (`revoke_ms` in the
-    /// machine file) is killed if the machine started it.
+    /// Revokes everything that was derived from this capability, in every domain, and waits until no domain
+    /// can reach the memory through it. Domains that have it mapped are told to unmap it; programs that use
+    /// this crate do so automatically, at any time. A domain that has not unmapped it after `revoke_ms` (in
+    /// the machine file) is killed if the machine started it.
     ///
     /// # Errors
     /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`](tombolo_capability::CapabilityFault::StillHeld)
-    /// when some have not let go even so: a virtual machine that does not answer, or a program that the
-    /// machine did not start. Their rights are gone, and the memory is not given out again until they let go
-    /// or are dead. [`Error::TimedOut`] when `timeout` is shorter than that takes; the revocation goes on.
+    /// if a domain still has the memory mapped: a virtual machine that does not respond, or a program that
+    /// the machine did not start. Its rights are revoked, and the memory is not reused until it unmaps the
+    /// memory or is dead. [`Error::TimedOut`] if `timeout` is too short; the revocation continues.
     pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
         self.revoked(false, timeout)
     }
 
-    /// As [`revoke`](Self::revoke), and this one too.
+    /// Like [`revoke`](Self::revoke), and revokes this capability as well.
     ///
     /// # Errors
-    /// As [`revoke`](Self::revoke).
+    /// Same as [`revoke`](Self::revoke).
     pub fn revoke_all(&self, timeout: Duration) -> Result<Revoked, Error> {
         let revoked = self.revoked(true, timeout)?;
         self.keep();
@@ -300,21 +303,21 @@ impl Capability {
         }
     }
 
-    /// Keeps all domains from writing to the region, whatever rights they hold, this program included. The
-    /// kernel checks and keeps that. Takes a capability to all of the region, with the right to write.
+    /// Prevents all domains, including this one, from writing to the region, with any rights. The kernel
+    /// checks and enforces this. Needs a capability to the whole region with the right to write.
     ///
     /// # Errors
-    /// [`Error::Monitor`] while a domain has it mapped for writing, and for a region that is not in memory of
-    /// a kernel.
+    /// [`Error::Monitor`] while a domain has the region mapped for writing, or if it is not in memory of a
+    /// kernel.
     pub fn freeze(&self) -> Result<(), Error> {
         self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::Frozen }).map(|_| ())
     }
 
-    /// Keeps all domains from mapping the region for writing. A mapping for writing that exists, which only
-    /// this program may have, stays.
+    /// Prevents all domains from mapping the region for writing. An existing writable mapping, which only
+    /// this program may have, remains.
     ///
     /// # Errors
-    /// As [`freeze`](Self::freeze); another has it mapped for writing.
+    /// Same as [`freeze`](Self::freeze); also if another domain has it mapped for writing.
     pub fn seal_to_sole_writer(&self) -> Result<(), Error> {
         self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::SoleWriter }).map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! Memory of regions as a program works in it.
+//! Mappings of regions into the address space of a program.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,46 +19,46 @@ use crate::error::Error;
 use crate::reactor::Registration;
 use tombolo_engine::Location;
 
-/// How a region is mapped.
+/// Options for mapping a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MapOptions {
-    /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
+    /// Address to map at, where nothing may be mapped yet; any if `None`. A multiple of the page size.
     pub address: Option<usize>,
-    /// At a multiple of this, a power of two, as a device or huge pages may want it; 0 for any page. Not with
-    /// an address.
+    /// Alignment of the address, a power of two, for example for a device or huge pages; 0 for a page. Cannot
+    /// be combined with an address.
     pub alignment_bytes: usize,
-    /// All pages are there from the start, rather than when they are first used.
+    /// Whether to populate all pages now, rather than at their first use.
     pub populate: bool,
 }
 
-/// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in;
-/// what an access returned was the region's.
+/// Mapped part of a region. Other domains may write to it at any time, so bytes are copied in and out; a
+/// successful access has accessed the region.
 ///
-/// When the right to it is taken back, a thread of this crate replaces the pages by zeros of this program
-/// alone, whatever the program is doing; from then on every access here ends in [`Error::Revoked`].
+/// When the right is revoked, a thread of this crate replaces the pages by private zero pages, regardless of
+/// what the program is doing. From then on, every access returns [`Error::Revoked`].
 #[derive(Debug)]
 pub struct Mapping {
     region: RegionId,
     extent: Extent,
     mapped: Arc<Revocable>,
-    /// What bytes are read from and written to, where the memory could become shorter.
+    /// File to read and write, for memory that could become shorter, and the offset in it.
     file: Option<(File, u64)>,
-    /// How its lines reach others, where the memory is not coherent.
+    /// Cache maintenance operations, for memory that is not coherent.
     caches: Option<Caches>,
     held: Arc<Held>,
 }
 
-/// A part of a region as a file, for code that maps it by itself: at addresses where memory of its own was,
-/// so that others reach what the program has there.
+/// Part of a region as a file, for code that maps it itself: for example over existing memory of the program,
+/// so that other domains reach what the program stores there.
 ///
-/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So
-/// it is for the holder of the first capability to a region, which no other domain can revoke.
+/// A revocation waits until this is dropped; memory mapped with it by hand must be unmapped before. So it is
+/// meant for the holder of the first capability to a region, which no other domain can revoke.
 #[derive(Debug)]
 pub struct RegionFile {
     file: OwnedFd,
     offset_bytes: u64,
     length_bytes: u64,
-    // In this order: the monitor hears by the lifeline that the memory is not in use any more.
+    // In this order: closing the lifeline tells the monitor that the memory is no longer in use.
     _lifeline: OwnedFd,
     _held: Arc<Held>,
 }
@@ -77,13 +77,13 @@ impl RegionFile {
         Ok(RegionFile { file, offset_bytes, length_bytes, _lifeline: lifeline, _held: held })
     }
 
-    /// From where on it lies in the file, in bytes: a multiple of the page size.
+    /// Offset of the part in the file, in bytes: a multiple of the page size.
     #[must_use]
     pub fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// How many bytes belong to it.
+    /// Length of the part, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
@@ -96,13 +96,14 @@ impl AsFd for RegionFile {
     }
 }
 
-/// Lets memory go when its lifeline is hung up.
+/// Waker that unmaps memory when its lifeline is hung up.
 struct LetGo(Weak<Revocable>);
 
 impl Wake for LetGo {
     fn wake(self: Arc<Self>) {
         if let Some(mapped) = self.0.upgrade() {
-            // If that fails the lifeline stays, and revoking finds that this program has not let go.
+            // If this fails, the lifeline stays open, and the revocation reports that this program still has
+            // the memory.
             let _ = mapped.let_go_if_told();
         }
     }
@@ -132,59 +133,60 @@ impl Mapping {
         let mut registration = Registration::new()?;
         let waker = Waker::from(Arc::new(LetGo(Arc::downgrade(&mapped))));
         mapped.with_lifeline(|lifeline| registration.watch(lifeline, waker)).transpose()?;
-        // Also what keeps only the memory keeps the right to it.
+        // A clone that keeps only the memory also keeps the capability.
         mapped.keep(Box::new((registration, held.clone())));
         let file = (backing == Backing::File).then(|| (File::from(file), file_offset_bytes));
         Ok(Mapping { region, extent, mapped, file, caches, held })
     }
 
-    /// The region that is mapped here.
+    /// Region that is mapped.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.region
     }
 
-    /// Which part of the region.
+    /// Part of the region that is mapped.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Where in the region a byte lies that is mapped here at that address: what is said of it to others, in
-    /// whose address spaces it is elsewhere. `None` for an address outside.
+    /// Converts an address in this mapping to an offset in the region, which is meaningful to other domains,
+    /// where the region has other addresses. `None` for an address outside of the mapping.
     #[must_use]
     pub fn offset_of(&self, address: *const u8) -> Option<u64> {
         let within = address.addr().checked_sub(self.as_ptr().addr())?;
         (within < self.length_bytes()).then(|| self.extent.offset_bytes + within as u64)
     }
 
-    /// Where here that byte of the region is mapped, which others say the offset of. `None` for one outside.
+    /// Converts an offset in the region, as other domains know it, to an address in this mapping. `None` for
+    /// an offset outside of the mapping.
     #[must_use]
     pub fn address_of(&self, offset_bytes: u64) -> Option<*mut u8> {
         let within = usize::try_from(offset_bytes.checked_sub(self.extent.offset_bytes)?).ok()?;
         (within < self.length_bytes()).then(|| self.as_ptr().wrapping_add(within))
     }
 
-    /// How many bytes are mapped.
+    /// Length of the mapping, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.mapped.length_bytes()
     }
 
-    /// Whether it can be written to.
+    /// Whether the mapping is writable.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.mapped.is_writable()
     }
 
-    /// Whether the right to it has been taken back.
+    /// Whether the right to it was revoked.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.mapped.is_let_go()
     }
 
-    /// That it has not been taken back: what was read before is the region's, what was written before has
-    /// arrived.
+    /// Fails if the right was revoked. If it returns `Ok`, earlier reads returned bytes of the region, and
+    /// earlier writes have reached it.
     ///
     /// # Errors
     /// [`Error::Revoked`].
@@ -196,10 +198,10 @@ impl Mapping {
         OutOfRange { offset_bytes, length_bytes, available_bytes: self.length_bytes() }
     }
 
-    /// Copies bytes out, from `offset_bytes` of what is mapped on.
+    /// Copies bytes from `offset_bytes` within the mapping into `target`.
     ///
     /// # Errors
-    /// [`Error::Revoked`], [`Error::OutOfRange`]. What `target` holds then means nothing.
+    /// [`Error::Revoked`], [`Error::OutOfRange`]. The contents of `target` are then undefined.
     pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), Error> {
         match &self.file {
             None => self.mapped.read(offset_bytes, target)?,
@@ -219,11 +221,12 @@ impl Mapping {
         }
     }
 
-    /// Copies bytes in, and touches no other: two may write next to each other at once.
+    /// Copies `source` to `offset_bytes` within the mapping. No other bytes are touched: two writers may
+    /// write adjacent bytes concurrently.
     ///
     /// # Errors
-    /// [`Error::Revoked`]: what was written reaches no other domain. [`Error::OutOfRange`].
-    /// [`Error::Monitor`] where it is not mapped for writing.
+    /// [`Error::Revoked`]: the bytes reach no other domain. [`Error::OutOfRange`]. [`Error::Monitor`] if it
+    /// is not mapped for writing.
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
         if !self.is_writable() {
             let capability = self.held.id();
@@ -236,7 +239,7 @@ impl Mapping {
             None => self.mapped.write(offset_bytes, source)?,
             Some((file, start_bytes)) => {
                 self.is_inside(offset_bytes, source.len())?;
-                // Not after it was taken back: it would reach the file.
+                // Not after a revocation: the write would still reach the file.
                 self.check()?;
                 file.write_all_at(source, start_bytes + offset_bytes as u64)
                     .context("write the file of a region")?;
@@ -245,16 +248,16 @@ impl Mapping {
         self.check()
     }
 
-    /// The memory in words, of what is mapped for writing and is no file. It keeps the mapping, and the right
-    /// to it. After the right has been taken back it is zeros of this program alone: [`check`](Self::check)
-    /// says whether that is so.
+    /// Returns the memory as words, if it is mapped for writing and not a file. It keeps the mapping and the
+    /// right to it. After a revocation it consists of private zeros; [`check`](Self::check) detects that.
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         if self.file.is_some() { None } else { self.mapped.memory() }
     }
 
-    /// A byte of it, for an engine of `tombolo-copies`: what was mapped for reading alone can be copied from.
-    /// Requests keep the mapping, and the right to it. `None` of a file, and where memory is not coherent.
+    /// Location of a byte in the mapping, for an engine of `tombolo-copies`; a read-only mapping can only be
+    /// copied from. Copy requests keep the mapping and the right to it. `None` for a file, and for memory
+    /// that is not coherent.
     #[must_use]
     pub fn location(&self, offset_bytes: usize) -> Option<Location> {
         if self.file.is_some() || self.caches.is_some() {
@@ -266,21 +269,22 @@ impl Mapping {
         })
     }
 
-    /// This program's view of memory that is not coherent, whose loads and stores take write-backs and
-    /// invalidations; `None` where the memory is coherent, and where [`memory`](Self::memory) has none. The
-    /// view is made by each call, and lives as `memory` does. Who has one works in nothing else.
+    /// Returns this program's view of memory that is not coherent, whose loads and stores need write-backs
+    /// and invalidations; `None` if the memory is coherent, or [`memory`](Self::memory) returns `None`. Each
+    /// call creates a view; it keeps the mapping like `memory`. A program that uses a view must access the
+    /// memory only through it.
     ///
     /// # Errors
-    /// [`Error::Monitor`] where this processor has no instructions for it.
+    /// [`Error::Monitor`] if this processor lacks the instructions for it.
     pub fn flushed_memory(&self) -> Result<Option<SharedMemory<Flushed>>, Error> {
         let (Some(caches), Some(memory)) = (self.caches, self.memory()) else { return Ok(None) };
         let view = caches.view(memory);
         view.map(Some).map_err(|error| Fault::Refused { why: error.to_string() }.into())
     }
 
-    /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became
-    /// shorter the pages at its end are not there, and who reads them is ended by a signal. It stays mapped
-    /// until this is dropped.
+    /// Address of the mapping, for code that takes addresses. Other domains may write to it at any time. If
+    /// it is a file that became shorter, accessing the missing pages at its end raises a signal. It stays
+    /// mapped until this is dropped.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.mapped.address().as_ptr()

@@ -1,10 +1,10 @@
-//! Regions: memory with an owner, and the rights to it.
+//! Regions: memory with an owner, and capabilities to it.
 //!
-//! The domain that makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are
-//! derived, with fewer rights or to a part, and granted to other domains, of whatever node; their ids travel
-//! in any message. The holder of one maps the memory, and works in it through a [`Mapping`], until that is
-//! dropped, or the right is taken back: then the next access ends in [`Error::Revoked`], and never in what
-//! others have there.
+//! The domain that creates a [`Region`] holds a capability to all of it. Further capabilities, with fewer
+//! rights or to a part, are derived from a [`Capability`] and granted to domains on any node; their ids can
+//! be sent in any message. The holder of a capability maps the memory and accesses it through a [`Mapping`],
+//! until that is dropped or the right is revoked. After a revocation the next access returns
+//! [`Error::Revoked`]; it never reaches memory that belongs to others.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -51,27 +51,27 @@ pub use capability::{Capability, Shown};
 pub use mapping::{MapOptions, Mapping, RegionFile};
 pub use passing::{FarEnd, Granted, Right};
 
-/// A region that this program made: the capability to all of it.
+/// Region created by this program, with the capability to all of it.
 #[derive(Clone, Debug)]
 pub struct Region {
     capability: Capability,
 }
 
 impl Region {
-    /// The capability to all of it.
+    /// Returns the capability to all of it.
     #[must_use]
     pub fn into_capability(self) -> Capability {
         self.capability
     }
 
-    /// How many bytes it has: what was asked for, rounded up to pages.
+    /// Length of the region in bytes: the requested length, rounded up to pages.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         self.capability.extent().length_bytes
     }
 }
 
-/// What can be done with a region is what can be done with the capability to all of it.
+/// A region has the operations of the capability to all of it.
 impl std::ops::Deref for Region {
     type Target = Capability;
 
@@ -80,7 +80,7 @@ impl std::ops::Deref for Region {
     }
 }
 
-/// What a region is to be.
+/// Options for creating a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionOptions {
     length_bytes: u64,
@@ -92,56 +92,56 @@ pub struct RegionOptions {
 }
 
 impl RegionOptions {
-    /// A region of `length_bytes`, rounded up to pages, in memory of the node of this program.
+    /// Options for a region of `length_bytes` bytes, rounded up to pages, in memory of this program's node.
     #[must_use]
     pub fn new(length_bytes: u64) -> Self {
         let memory = MemoryOptions { huge_page_bytes: 0, numa_node: None };
         RegionOptions { length_bytes, node: None, window: false, alignment_bytes: 0, coherent: false, memory }
     }
 
-    /// In memory of that node. Only programs that run on its kernel reach that: for foreign programs on the
-    /// host's kernel it is the host's.
+    /// Allocates the region in memory of this node. Only programs on the node's kernel can reach it; foreign
+    /// programs on the host's kernel share the memory of the host.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), false);
         self
     }
 
-    /// In the window through which this program's node and that one reach each other, or else in that
-    /// between the host and that node: programs of both reach it. The name of a `[[window]]` is that window,
-    /// which all its nodes reach. Programs on the host's kernel reach what the host does.
+    /// Allocates the region in the window between this program's node and the given one, or else in that
+    /// between the host and the given node; programs of both can reach it. The name of a `[[window]]` selects
+    /// that window, which all its nodes can reach. Programs on the host's kernel can reach what the host can.
     #[must_use]
     pub fn in_window_of(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), true);
         self
     }
 
-    /// From an offset in the window that is a multiple of this, a power of two, as a device may want it; 0
-    /// for any page. Memory of a kernel has no offset that anybody sees: [`MapOptions::alignment_bytes`]
-    /// aligns where a program has it.
+    /// Sets the alignment of the offset in the window, a power of two, for example for a device; 0 for a
+    /// page. Memory of a kernel has no visible offset: [`MapOptions::alignment_bytes`] aligns the address in
+    /// a program.
     #[must_use]
     pub fn alignment_bytes(mut self, alignment_bytes: u64) -> Self {
         self.alignment_bytes = alignment_bytes;
         self
     }
 
-    /// Only where programs on both sides of the window see each other's stores without flushing caches:
-    /// refused elsewhere. Those on one kernel always do.
+    /// Requires that programs on both sides of the window see each other's stores without flushing caches;
+    /// fails where they do not. Programs on one kernel always do.
     #[must_use]
     pub fn coherent(mut self) -> Self {
         self.coherent = true;
         self
     }
 
-    /// In pages of that length, a power of two that the node's processor has and its kernel has reserved. Not
-    /// in a window.
+    /// Sets the page size, a power of two that the node's processor supports and its kernel has reserved. Not
+    /// for windows.
     #[must_use]
     pub fn huge_pages(mut self, page_bytes: u64) -> Self {
         self.memory.huge_page_bytes = page_bytes;
         self
     }
 
-    /// In the memory of that NUMA node of the node. Not in a window.
+    /// Allocates the region on this NUMA node of the node. Not for windows.
     #[must_use]
     pub fn numa_node(mut self, numa_node: u16) -> Self {
         self.memory.numa_node = Some(numa_node);
@@ -160,33 +160,34 @@ impl RegionOptions {
 }
 
 impl Domain {
-    /// Makes a region. It exists for as long as a domain holds a capability to it or has it mapped.
+    /// Creates a region. It exists while a domain holds a capability to it or has it mapped.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, no room in its window, a limit of the machine, memory that cannot be
-    /// had.
+    /// [`Error::Monitor`] if the node does not exist, its window is full, a limit of the machine is exceeded,
+    /// or the memory cannot be allocated.
     pub fn create_region(&self, options: &RegionOptions) -> Result<Region, Error> {
         self.make_region(options.place(self.node_name()), options.length_bytes, &[])
     }
 
-    /// Makes a region of the first `length_bytes` of a file of the host, which other programs on the host's
-    /// kernel may map: for reading, and for writing if the file was opened for both.
+    /// Creates a region from the first `length_bytes` bytes of a file of the host. Other programs on the
+    /// host's kernel can map it for reading, and for writing if the file was opened for both.
     ///
-    /// What is read of it is read from the file, so that a file that becomes shorter is an error and no
-    /// fault.
+    /// Reads access the file rather than mapped memory, so that a file that becomes shorter causes an error
+    /// instead of a fault.
     ///
     /// # Errors
-    /// As [`create_region`](Self::create_region); a file that is shorter, or no file.
+    /// Same as [`create_region`](Self::create_region); also for a file that is shorter, or not a regular
+    /// file.
     pub fn region_of_file(&self, file: impl AsFd, length_bytes: u64) -> Result<Region, Error> {
         self.make_region(RegionPlace::File, length_bytes, &[file.as_fd()])
     }
 
-    /// Registers memory that this program has already, from `address` on, as a region. Others cannot map it:
-    /// who is granted a capability learns where it is ([`Capability::show`]), for an engine that copies
-    /// between processes. What lies there is this program's to keep there, for as long as the region is.
+    /// Registers existing memory of this program, starting at `address`, as a region. Other domains cannot
+    /// map it, but a domain with a capability learns its location ([`Capability::show`]), for an engine that
+    /// copies between processes. This program must keep the memory mapped while the region exists.
     ///
     /// # Errors
-    /// As [`create_region`](Self::create_region).
+    /// Same as [`create_region`](Self::create_region).
     pub fn register_memory(&self, address: *const u8, length_bytes: u64) -> Result<Region, Error> {
         self.make_region(RegionPlace::Foreign { address: address.addr() as u64 }, length_bytes, &[])
     }
@@ -206,18 +207,18 @@ impl Domain {
         }
     }
 
-    /// A capability that this program was granted or given, by its id, from any domain; what came in a
-    /// message is better [accepted](Self::accept). To be taken up once: when the last copy of what is
-    /// returned is dropped, the capability is let go.
+    /// Takes up a capability that any domain granted or gave to this program, by its id. For one that arrived
+    /// in a message, prefer [`accept`](Self::accept). Take it up only once: dropping the last clone of the
+    /// returned value releases the capability.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it is another domain's, or not there any more.
+    /// [`Error::Monitor`] if it belongs to another domain or no longer exists.
     pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
         let accept = Request::CapabilityAccept { capability: id, granter: None, whole: false };
         self.accept_any(accept)
     }
 
-    /// All capabilities that this program holds.
+    /// Returns all capabilities that this program holds.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].

@@ -1,5 +1,5 @@
-//! Rights as parameters of interfaces: how they go to the other end of a channel, and what is taken up of
-//! what comes.
+//! Rights as parameters of interfaces: sends them to the other end of a channel, and takes up those that
+//! arrive.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::error::{BulkError, Error};
 use crate::monitor::ANSWER_TIMEOUT;
 use crate::monitor::unexpected;
 
-/// The other end of a channel, as the party that rights are passed to or come from. It can be kept beside a
-/// server that has the channel. Made from a [`DomainId`], it stands for that domain, whatever brings it the
-/// handle. What the domain never takes up is then released only by its end, or by [taking it
-/// back](Domain::take_back).
+/// Other end of a channel, as the recipient or the source of rights. It can be stored separately from the
+/// channel, for example if a server owns that. Converted from a [`DomainId`], it refers to that domain,
+/// independent of the channel that carries the handle. A right that the domain never takes up is then
+/// released only when the domain ends, or by [taking it back](Domain::take_back).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FarEnd {
     domain: DomainId,
@@ -26,14 +26,14 @@ pub struct FarEnd {
 }
 
 impl FarEnd {
-    /// The other end of a channel of which nothing else is at hand. What came over it is let go with the
-    /// channel if an interface that passes rights was bound to that.
+    /// Refers to the other end of a channel by its id. Rights that arrived over it and were not taken up are
+    /// released with the channel if an interface that passes rights was bound to it.
     #[must_use]
     pub fn new(domain: DomainId, channel: ChannelId) -> FarEnd {
         FarEnd { domain, channel }
     }
 
-    /// The domain at the other end.
+    /// Domain at the other end.
     #[must_use]
     pub fn domain(self) -> DomainId {
         self.domain
@@ -59,15 +59,15 @@ impl From<DomainId> for FarEnd {
     }
 }
 
-/// A handle that came with a message.
+/// Handle that arrived in a message.
 pub trait Right: sealed::Right {
-    /// What it is taken up as.
+    /// Type that the handle is taken up as.
     type Taken;
     #[doc(hidden)]
     fn accept(self, domain: &Domain, from: FarEnd) -> Result<Self::Taken, Error>;
 }
 
-/// A handle to a region or a part of one, which can be taken back until the receiver has taken it up.
+/// Handle to a region or a part of one, which can be taken back until the receiver has taken it up.
 pub trait Granted: Right {
     #[doc(hidden)]
     fn number(self) -> CapabilityId;
@@ -107,13 +107,13 @@ impl<const MOVED: bool> Granted for interface::Region<MOVED> {
 }
 
 impl Capability {
-    /// Derives another with those of the rights for the domain at the other end of a channel, which
-    /// [accepts](Domain::accept) the handle that a message brings. A handle that was not sent is [taken
+    /// Derives a capability with a subset of the rights for the domain at the other end of a channel, which
+    /// [accepts](Domain::accept) the handle from a message. A handle that was not sent can be [taken
     /// back](Domain::take_back).
     ///
     /// # Errors
-    /// [`Error::Monitor`]: this one does not give the right to grant, or those rights; there is no such
-    /// domain any more.
+    /// [`Error::Monitor`] if this capability lacks the right to grant or those rights, or the domain no
+    /// longer exists.
     pub fn copy_to(
         &self,
         to: impl Into<FarEnd>,
@@ -124,12 +124,12 @@ impl Capability {
         Ok(Handle { object: info.id.0 })
     }
 
-    /// Hands it over to the domain at the other end of a channel, which [accepts](Domain::accept) the handle
-    /// that a message brings. Where this program has it mapped it is let go. A handle that was not sent is
-    /// [taken back](Domain::take_back).
+    /// Transfers the capability to the domain at the other end of a channel, which [accepts](Domain::accept)
+    /// the handle from a message. This program's mappings of it are removed. A handle that was not sent can
+    /// be [taken back](Domain::take_back).
     ///
     /// # Errors
-    /// As [`copy_to`](Self::copy_to); it is still this program's then.
+    /// Same as [`copy_to`](Self::copy_to); the capability then still belongs to this program.
     pub fn move_to(&self, to: impl Into<FarEnd>) -> Result<interface::Capability<true>, Error> {
         let to = to.into();
         Ok(Handle { object: self.give_over(to.domain, to.channel)?.0 })
@@ -137,40 +137,40 @@ impl Capability {
 }
 
 impl Region {
-    /// As [`Capability::copy_to`], for parameters that are to be all of a region.
+    /// Like [`Capability::copy_to`], for parameters that must be a whole region.
     ///
     /// # Errors
-    /// As [`Capability::copy_to`].
+    /// Same as [`Capability::copy_to`].
     pub fn copy_to(&self, to: impl Into<FarEnd>, rights: Rights) -> Result<interface::Region<false>, Error> {
         self.capability.copy_to(to, rights).map(|handle| Handle { object: handle.object })
     }
 
-    /// As [`Capability::move_to`], for parameters that are to be all of a region.
+    /// Like [`Capability::move_to`], for parameters that must be a whole region.
     ///
     /// # Errors
-    /// As [`Capability::move_to`].
+    /// Same as [`Capability::move_to`].
     pub fn move_to(&self, to: impl Into<FarEnd>) -> Result<interface::Region<true>, Error> {
         self.capability.move_to(to).map(|handle| Handle { object: handle.object })
     }
 }
 
 impl Domain {
-    /// Takes up a right that came with a message: `from` is the channel that brought it, or its [`FarEnd`].
+    /// Takes up a right that arrived in a message; `from` is the channel that carried it, or its [`FarEnd`].
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): the domain there did
-    /// not grant it to this program, it was taken up before, is not to all of a region where it has to be, or
-    /// is gone. In the handler of a server `?` makes that the answer of this call.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault) if that domain did not
+    /// grant it to this program, it was taken up before, it does not cover a whole region although it must,
+    /// or it no longer exists. In the handler of a server, `?` turns this into the answer of the call.
     pub fn accept<R: Right>(&self, from: impl Into<FarEnd>, right: R) -> Result<R::Taken, Error> {
         right.accept(self, from.into())
     }
 
-    /// Takes back what was copied or moved for a message that was not sent, or was not received: the right to
-    /// it is this program's from then on. Of a copy that is dropped nothing is left.
+    /// Takes back a right that was copied or moved for a message that was not sent or not received: it
+    /// belongs to this program again. Dropping a copy that was taken back releases it.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): it was taken up, or is
-    /// gone.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault) if it was taken up, or
+    /// no longer exists.
     pub fn take_back(&self, granted: impl Granted) -> Result<Capability, Error> {
         let request = Request::CapabilityTakeBack { capability: granted.number() };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
@@ -179,7 +179,7 @@ impl Domain {
         }
     }
 
-    /// Takes up what a domain granted.
+    /// Takes up a right that a domain granted.
     pub(crate) fn take_up(
         &self,
         capability: CapabilityId,
@@ -189,11 +189,11 @@ impl Domain {
         self.accept_any(Request::CapabilityAccept { capability, granter: Some(from.domain), whole })
     }
 
-    /// Takes up what this program was started with under a name. May be asked again.
+    /// Takes up a capability that this program was given at its start, by its name. Can be called repeatedly.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with [`Fault::NotGiven`] names what there is; with `Fault::Capability` it was
-    /// revoked.
+    /// [`Error::Monitor`] with [`Fault::NotGiven`], which lists the available names; with `Fault::Capability`
+    /// if it was revoked.
     pub fn given(&self, name: &str) -> Result<Capability, Error> {
         match self.link.ask(Request::Given { name: name.to_owned() }, ANSWER_TIMEOUT)?.0 {
             Reply::Given { capability, .. } => Ok(self.holds(capability)),
@@ -213,15 +213,15 @@ impl Domain {
     }
 }
 
-/// What is wrong with a message that brought a right which this program does not get.
+/// Error of a message with a right that this program cannot take up.
 impl From<Error> for Malformed {
     fn from(_: Error) -> Self {
         Malformed::Right
     }
 }
 
-/// What a call is answered with: one that brought a right or a buffer which this program does not get is
-/// refused; what else went wrong is not the caller's, and the call is not served.
+/// Answer of a server to a call: a call whose right or buffer cannot be taken up is refused; for other
+/// errors, which are not the caller's, the call is not served.
 impl<E> From<Error> for interface::Decline<E> {
     fn from(error: Error) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Capabilities to services: the right to open channels to a listener, with or without a name.
+//! Capabilities for services: the right to open channels to a listener, with or without a name.
 
 use tombolo_control::{Reply, Request};
 
@@ -11,7 +11,8 @@ use crate::monitor::{ANSWER_TIMEOUT, unexpected};
 use crate::options::{BulkOptions, ChannelOptions};
 
 impl Domain {
-    /// Listens without a name: who wants to connect needs a [capability](Listener::capability) to it.
+    /// Listens without a name: domains that want to connect need a [capability](Listener::capability) for the
+    /// listener.
     ///
     /// ```no_run
     /// # use tombolo::{Domain, Error, SpawnOptions};
@@ -27,7 +28,7 @@ impl Domain {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Monitor`] when a limit is met.
+    /// [`Error::Monitor`] if a limit is exceeded.
     pub fn serve(&self) -> Result<(Listener, Capability), Error> {
         ChannelOptions::default().serve(self)
     }
@@ -43,32 +44,32 @@ impl Domain {
 }
 
 impl<T: Accepted> Listener<T> {
-    /// A new capability to this listener, with the rights to connect and to grant that. It is good for as
-    /// long as the listener is there. To revoke it keeps others from opening channels; those that are open
-    /// stay.
+    /// Creates a capability for this listener, with the rights to connect and to grant that right. It is
+    /// valid while the listener exists. Revoking it prevents other domains from opening channels; existing
+    /// channels stay open.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when a limit is met.
+    /// [`Error::Monitor`] if a limit is exceeded.
     pub fn capability(&self) -> Result<Capability, Error> {
         self.domain().service(Some(self.number())).map(|(capability, _)| capability)
     }
 }
 
 impl ChannelOptions {
-    /// As [`Domain::serve`], with these options.
+    /// Like [`Domain::serve`], with these options.
     ///
     /// # Errors
-    /// As [`Domain::serve`].
+    /// Same as [`Domain::serve`].
     pub fn serve(&self, domain: &Domain) -> Result<(Listener, Capability), Error> {
         serve(domain, self.clone(), ())
     }
 }
 
 impl BulkOptions {
-    /// As [`Domain::serve`], for [bulk channels](crate::bulk).
+    /// Like [`Domain::serve`], for [bulk channels](crate::bulk).
     ///
     /// # Errors
-    /// As [`Domain::serve`].
+    /// Same as [`Domain::serve`].
     pub fn serve(&self, domain: &Domain) -> Result<(Listener<BulkChannel>, Capability), Error> {
         serve(domain, self.underneath(), self.clone())
     }

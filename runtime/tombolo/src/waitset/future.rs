@@ -1,4 +1,4 @@
-//! A wait as a future.
+//! Async waits of a waitset.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::reactor::Registration;
 
 impl<T: Waited> WaitSet<T> {
-    /// [`wait`](Self::wait) as a future. Nothing that is ready is lost with a future that is dropped.
+    /// Async [`wait`](Self::wait). Dropping the future loses no event.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub fn wait_async(&mut self, timeout: Duration) -> impl Future<Output = Result<Ready, Error>> + Send + '_
     where
         T: Send,
@@ -24,12 +24,12 @@ impl<T: Waited> WaitSet<T> {
         Waiting { set: self, timeout, deadline: None }
     }
 
-    /// Says what is ready. If nothing is, the task of `context` is woken when something may be, and after
-    /// `timeout` at the latest. Of several tasks that poll, the last is woken: for programs that wait for
-    /// several things by futures and have one set beneath.
+    /// Returns a ready member. If there is none, the task of `context` is woken when there may be one, and
+    /// after `timeout` at the latest. If several tasks poll, only the last one is woken. For programs that
+    /// build their own futures on a set.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait): [`Error::TimedOut`] when nothing is ready and `timeout` is zero.
+    /// Same as [`wait`](Self::wait); [`Error::TimedOut`] if nothing is ready and `timeout` is zero.
     pub fn poll_wait(&mut self, context: &mut Context<'_>, timeout: Duration) -> Poll<Result<Ready, Error>> {
         match self.wait(Duration::ZERO) {
             Err(Error::TimedOut { .. }) if !timeout.is_zero() => {}
@@ -39,7 +39,7 @@ impl<T: Waited> WaitSet<T> {
             Ok(registration) => registration,
             Err(error) => return Poll::Ready(Err(error.into())),
         };
-        // Everything in the set is armed now: its descriptor tells.
+        // Every member is armed now, so the set's descriptor signals the next event.
         let sources = [(std::os::fd::AsFd::as_fd(self), Interest::Read)];
         let armed = registration.arm(&sources, Deadline::after(timeout), context.waker());
         self.registration = Some(registration);
@@ -73,7 +73,7 @@ impl<T: Waited> Future for Waiting<'_, T> {
 
 impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
-        // With the last of them ends the thread that wakes futures.
+        // When the last registration is dropped, the thread that wakes futures ends.
         if let Some(registration) = self.set.registration.take() {
             registration.forget(&*self.set);
         }

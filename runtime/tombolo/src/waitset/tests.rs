@@ -64,7 +64,7 @@ fn news_that_another_thread_reads_is_told_too() {
     assert!(nothing(&mut set));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Reads what comes and drops it.
+        // Reads and drops what arrives.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let _ = domain.next_exit(Duration::from_millis(2));
@@ -117,7 +117,7 @@ fn errors_name_the_channel_and_the_peer() {
     assert!(error.to_string().contains("waitset"), "{error}");
 }
 
-/// What a server knows of a client.
+/// State of a server for one client.
 struct Client {
     channel: Channel,
     name: &'static str,
@@ -149,7 +149,7 @@ fn a_set_holds_what_the_program_keeps_and_gives_it_back() {
     drop(set);
     client.channel.send(b"still open").unwrap();
     far.recv_into(&mut Vec::new()).unwrap();
-    // It can be added again, to another set too.
+    // It can be added again, also to another set.
     let mut set = WaitSet::new().unwrap();
     let token = set.add(client).unwrap();
     drop(far);

@@ -1,4 +1,4 @@
-//! The node that uses the disk: requests of the kernel or of a program become requests to the server.
+//! Attaching node of a disk: forwards requests of the kernel or of a program to the server.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::net::UnixListener;
@@ -20,52 +20,52 @@ use crate::failure::Failure;
 use crate::queue::{DEPTH, Event, Queue};
 use crate::say;
 
-/// How long to wait for the server of a name at first.
+/// Initial time to wait for the server of a name.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often requests are looked at for their deadlines.
+/// Polling period for the deadlines of requests.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Beyond the time limit for an answer, after which the kernel gives a disk up whose program hangs.
+/// Margin beyond the reply timeout, after which the kernel disconnects a disk whose program hangs.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// Where a disk is provided.
+/// Form in which a disk is provided.
 pub(crate) enum Place {
-    /// As the first block device that is free.
+    /// The first free block device.
     FreeDevice,
-    /// As this one.
+    /// This block device.
     Device(PathBuf),
-    /// On a socket: a path, or `@` and an abstract name.
+    /// A socket: a path, or `@` and an abstract name.
     Socket(String),
 }
 
 /// A request of the client that is not answered yet.
 struct Transaction {
     cookie: u64,
-    /// How many of its parts are not answered.
+    /// Number of its parts that are not answered.
     parts: usize,
     status: Status,
-    /// What is written, or was read so far.
+    /// Data to write, or data read so far.
     data: Vec<u8>,
-    /// The range, in the device.
+    /// Start of the range in the device.
     offset_bytes: u64,
     operation: Operation,
     durable: bool,
 }
 
-/// A part of a transaction that fits a buffer.
+/// Part of a transaction that fits a buffer.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     transaction: u64,
-    /// Where in the transaction.
+    /// Offset in the transaction.
     at_bytes: u64,
     length_bytes: u64,
 }
 
-/// The connection to the server.
+/// Connection to the server.
 enum Link {
     Up(Token),
-    /// A thread looks for it.
+    /// Disconnected; a thread searches for the server.
     Down(Receiver<Result<Queue<Part>, Failure>>),
 }
 
@@ -79,19 +79,19 @@ struct Attached<'a> {
     front: Option<(Front, Token)>,
     transactions: HashMap<u64, Transaction>,
     last: u64,
-    /// Parts that found no room.
+    /// Parts waiting for room in the queue.
     waiting: VecDeque<Part>,
 }
 
-/// A part that goes with the first request, which is about nothing.
+/// Context of the first request, which belongs to no transaction.
 const NO_PART: Part = Part { transaction: 0, at_bytes: 0, length_bytes: 0 };
 
 fn connect(domain: &Domain, name: &str, patience: Duration) -> Result<Queue<Part>, Failure> {
     Queue::connect(domain, name, patience, (None, BUFFER_BYTES), NO_PART)
 }
 
-/// Provides the disk that is served as `name`. Each answer takes up to `timeout`; then, and when the server
-/// dies, what was asked fails, and so does everything else until it is back.
+/// Provides the disk that is served as `name`. Each reply may take up to `timeout`. After a timeout, or when
+/// the server dies, pending requests fail, and so do new ones until it is back.
 pub(crate) fn attach(domain: &Domain, name: &str, timeout: Duration, place: &Place) -> Result<(), Failure> {
     let queue = connect(domain, name, PATIENCE)?;
     let configuration = queue.configuration().ok_or(Failure::Overdue)?;
@@ -128,7 +128,7 @@ pub(crate) fn attach(domain: &Domain, name: &str, timeout: Duration, place: &Pla
     }
 }
 
-/// Makes the disk, and has a thread run it, which ends with the stream that this gives.
+/// Creates the disk and starts a thread that runs it until the returned stream is closed.
 fn run_device(
     path: Option<&Path>,
     configuration: &Configuration,
@@ -150,7 +150,7 @@ fn run_device(
     };
     let started = std::thread::Builder::new().name("kernel".into()).spawn(run);
     started.map_err(|error| OsError::from_io("start a thread that runs a disk", &error))?;
-    // It is a disk once the kernel says which process runs it.
+    // The disk is ready once the kernel reports the process that runs it.
     let runs = format!("/sys/block/{}/pid", device.name());
     let until = Instant::now() + Duration::from_secs(5);
     while !Path::new(&runs).exists() && Instant::now() < until {
@@ -188,21 +188,21 @@ impl<'a> Attached<'a> {
         self.arm()
     }
 
-    /// Takes the next client, if there is none now.
+    /// Accepts the next client, if there is none now.
     fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
-        // The one before may have ended, and that be told after this.
+        // The previous one may have ended without being noticed yet.
         if let Some((_, token)) = self.front {
             self.read_front(token);
         }
         match Front::program(stream)? {
-            // One at a time: caches of two would not know of each other.
+            // One at a time: two clients would have incoherent caches.
             Some(front) if self.front.is_none() => self.use_front(front),
             _ => Ok(()),
         }
     }
 
-    /// Waits for what happens next and handles it.
+    /// Waits for the next event and handles it.
     fn step(&mut self) -> Result<(), Failure> {
         match self.set.wait(2 * LOOK)? {
             Ready::Channel(_) => {
@@ -227,7 +227,7 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// Reads what the client sent, if it is the one of this descriptor.
+    /// Reads requests of the client, if the descriptor is its own.
     fn read_front(&mut self, token: Token) {
         if let Some((front, of)) = &mut self.front
             && *of == token
@@ -237,7 +237,7 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// Looks for answers that are overdue, and for a server that is back.
+    /// Checks for overdue replies, and for a reconnected server.
     fn look(&mut self) -> Result<(), Failure> {
         match &self.link {
             Link::Up(token) if self.set.get(*token).is_some_and(Queue::is_overdue) => {
@@ -260,8 +260,8 @@ impl<'a> Attached<'a> {
         Ok(())
     }
 
-    /// The server is gone, or not to be used any more: all that was asked fails, and a thread looks for the
-    /// next one. Buffers that the server had come back with the end of the channel.
+    /// Disconnects a server that is gone or unusable: all pending requests fail, and a thread searches for
+    /// the next one. Buffers that the server held return with the end of the channel.
     fn lose(&mut self, why: &Failure) -> Result<(), Failure> {
         let Link::Up(token) = self.link else { return Ok(()) };
         say(&format!("connection lost: {why}; requests fail until '{}' is served again", self.name));
@@ -276,7 +276,7 @@ impl<'a> Attached<'a> {
             loop {
                 let queue = connect(&domain, &name, PATIENCE);
                 if queue.is_ok() || queue.as_ref().is_err_and(Failure::is_final) {
-                    // Received by the next look.
+                    // Received by the next check.
                     let _ = sender.send(queue);
                     return;
                 }
@@ -298,9 +298,9 @@ impl<'a> Attached<'a> {
         Ok(())
     }
 
-    /// Takes note of an answer to a part, with what was read.
+    /// Handles the reply to a part, with the data read.
     fn finish(&mut self, part: Part, status: Status, content: Option<&tombolo::Buffer>) {
-        // The client of one that is not known has gone.
+        // The client of an unknown one has gone.
         let Some(transaction) = self.transactions.get_mut(&part.transaction) else { return };
         let mut status = status;
         if let Some(buffer) = content {
@@ -324,7 +324,7 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// Takes requests of the client, while they are not too many, and says how many it took.
+    /// Parses requests of the client up to the limit. Returns their number.
     fn take_requests(&mut self) -> Result<usize, nbd::Malformed> {
         let mut taken = 0;
         while self.wants_requests()
@@ -345,7 +345,7 @@ impl<'a> Attached<'a> {
         self.waiting.len() < 4 * usize::from(DEPTH)
     }
 
-    /// Cuts a request into parts.
+    /// Splits a request into parts.
     fn begin(&mut self, operation: Operation, asked: Asked) {
         let length_bytes = u64::from(asked.length_bytes);
         let moves_data = matches!(operation, Operation::Read | Operation::Write);
@@ -369,7 +369,7 @@ impl<'a> Attached<'a> {
         self.transactions.insert(transaction, begun);
     }
 
-    /// Asks the server for as much as there is room for; without one it fails.
+    /// Sends waiting parts to the server as long as there is room; without a server they fail.
     fn send_waiting(&mut self) -> Result<(), Failure> {
         while let Some(part) = self.waiting.pop_front() {
             let Link::Up(token) = self.link else {
@@ -397,7 +397,7 @@ impl<'a> Attached<'a> {
         Ok(())
     }
 
-    /// Sends answers, and waits for what comes next.
+    /// Sends replies, and updates the events to wait for.
     fn arm(&mut self) -> Result<(), Failure> {
         let wants_requests = self.wants_requests();
         let Some((front, token)) = &mut self.front else { return Ok(()) };
@@ -416,7 +416,7 @@ impl<'a> Attached<'a> {
         if let Some((_, token)) = self.front.take() {
             self.set.remove(token);
         }
-        // Answers to what it asked find no transaction.
+        // Replies to its requests will find no transaction.
         self.transactions.clear();
         self.waiting.clear();
     }

@@ -1,4 +1,4 @@
-//! A file or disk that is served.
+//! File or disk to be served.
 
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom};
@@ -14,18 +14,17 @@ use tombolo_virtqueue::{Configuration, Device, Features, Operation, Request, Sta
 use crate::failure::Failure;
 use crate::queue::device;
 
-/// Bytes of a block, as programs expect of a disk.
+/// Block size in bytes, as programs expect of a disk.
 const BLOCK_BYTES: u32 = 512;
 
-/// A file or disk. While it is open for writing no other server has it.
+/// File or disk. A writable one is locked against other servers.
 pub(crate) struct Disk {
     file: File,
     configuration: Configuration,
 }
 
 impl Disk {
-    /// Opens a file or disk, or creates a file of this many bytes, all zeros and without room on its disk
-    /// yet.
+    /// Opens a file or disk, or creates a sparse file of this many bytes.
     pub(crate) fn open(path: &Path, is_read_only: bool, create_bytes: Option<u64>) -> Result<Disk, Failure> {
         let failed = |what: &str, error: &std::io::Error| {
             OsError::from_io(format!("{what} {}", path.display()), error)
@@ -64,18 +63,18 @@ impl Disk {
         self.configuration
     }
 
-    /// Returns whether doing it takes as long as a disk takes, and not as long as memory.
+    /// Returns whether the request waits for the disk, rather than only for the page cache.
     pub(crate) fn is_slow(request: &Request) -> bool {
         request.durable || !matches!(request.operation, Operation::Read | Operation::Write)
     }
 
-    /// Does what is asked, which has been checked. What a read finds is in the buffer then.
+    /// Executes a validated request. Data read is placed in the buffer.
     pub(crate) fn execute(&self, request: &Request, buffer: &mut Buffer) -> Status {
         let &Request { operation, offset_bytes, length_bytes, .. } = request;
         let done: Result<(), Errno> = match operation {
             Operation::Read => match self.file.read_into(buffer, offset_bytes, length_bytes) {
                 Ok(read) if read == length_bytes => Ok(()),
-                // The file was cut since.
+                // The file has been truncated since.
                 Ok(_) => Err(Errno::IO),
                 Err(error) => Err(errno_of(&error)),
             },

@@ -1,4 +1,4 @@
-//! A client of the disk: the kernel's block layer, or a program on a local socket.
+//! Client of the disk: the kernel's block layer, or a program on a local socket.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,24 +15,24 @@ use tombolo_virtqueue::{Configuration, Status};
 use super::nbd::{self, Asked, Handshake, Malformed};
 use crate::failure::Failure;
 
-/// How much is read at least, where that much has come.
+/// Minimum number of bytes requested per read.
 const READ_BYTES: usize = 4096;
 
-/// Bytes of answers at which no further request is read until the client has taken some.
+/// Number of queued reply bytes at which no further request is read until the client has received some.
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
 
-/// A stream of requests and answers.
+/// Stream of requests and replies.
 pub(super) struct Front {
     stream: UnixStream,
     handshake: Handshake,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// How much of the output was taken.
+    /// Number of output bytes already sent.
     taken: usize,
 }
 
 impl Front {
-    /// The kernel, which needs no handshake.
+    /// Creates the client for the kernel, which needs no handshake.
     pub(super) fn kernel(stream: OwnedFd) -> Front {
         Front {
             stream: stream.into(),
@@ -43,7 +43,7 @@ impl Front {
         }
     }
 
-    /// A program that connected. None of another user.
+    /// Creates the client for a connected program; `None` if it belongs to another user.
     pub(super) fn program(stream: UnixStream) -> Result<Option<Front>, OsError> {
         if socket::peer_credentials(&stream)?.uid != rustix::process::geteuid().as_raw() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Front {
         Ok(Some(front))
     }
 
-    /// What is to be waited for; `None` while no more requests are wanted and nothing is left to send.
+    /// Returns the events to wait for; `None` if no more requests are wanted and nothing is left to send.
     pub(super) fn interest(&self, wants_requests: bool) -> Option<Interest> {
         let left = self.output.len() - self.taken;
         match (wants_requests && left < MAX_OUTPUT_BYTES, left > 0) {
@@ -65,7 +65,7 @@ impl Front {
         }
     }
 
-    /// Reads what has come. False at the end of the stream.
+    /// Reads available bytes. Returns false at the end of the stream.
     pub(super) fn read(&mut self) -> bool {
         let have = self.input.len();
         let missing = nbd::wanted_bytes(&self.input).saturating_sub(have).max(READ_BYTES);
@@ -78,7 +78,7 @@ impl Front {
         }
     }
 
-    /// Returns the next request that has come; `None` where there is none. The handshake is handled here.
+    /// Returns the next complete request, if any. Handles the handshake internally.
     pub(super) fn next(&mut self, disk: (&str, &Configuration)) -> Result<Option<Asked>, Malformed> {
         while self.handshake != Handshake::Over {
             let used = self.handshake.step(&self.input, disk, &mut self.output)?;
@@ -95,12 +95,12 @@ impl Front {
         Ok(Some(asked))
     }
 
-    /// Adds an answer; [`send`](Self::send) sends it.
+    /// Queues a reply for [`send`](Self::send).
     pub(super) fn answer(&mut self, cookie: u64, status: Status, data: &[u8]) {
         nbd::answer(&mut self.output, cookie, status, data);
     }
 
-    /// Sends what the client takes now. False when it is gone.
+    /// Sends as many bytes as the client accepts. Returns false if it is gone.
     pub(super) fn send(&mut self) -> bool {
         while self.taken < self.output.len() {
             match self.stream.write(&self.output[self.taken..]) {
@@ -124,8 +124,8 @@ impl AsFd for Front {
     }
 }
 
-/// Listens on a path, for this user alone, or on an abstract name: `@name`. A socket that a program left
-/// behind that was killed is replaced.
+/// Listens on a path, for this user only, or on an abstract name: `@name`. Replaces the stale socket of a
+/// killed program.
 pub(super) fn listen(place: &str) -> Result<UnixListener, Failure> {
     let failed = |error: &io::Error| OsError::from_io(format!("listen on {place}"), error);
     if let Some(name) = place.strip_prefix('@') {

@@ -10,5 +10,5 @@ pub(crate) use attach::{Place, attach};
 pub(crate) use disk::Disk;
 pub(crate) use serve::serve;
 
-/// Bytes of a buffer: longer requests are cut into several.
+/// Size of a buffer: longer requests are split.
 const BUFFER_BYTES: u64 = 128 << 10;

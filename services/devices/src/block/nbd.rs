@@ -1,4 +1,4 @@
-//! The protocol of network block devices, byte by byte: what the kernel, `nbd-client` and QEMU speak. After
+//! Encoding of the network block device protocol, as used by the kernel, `nbd-client` and QEMU. After
 //! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>; numbers are big-endian.
 
 use tombolo_virtqueue::{Configuration, Features, Operation, Status};
@@ -8,16 +8,16 @@ const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const ANSWER_MAGIC: u32 = 0x6744_6698;
 
-/// Bytes of a request before what it brings.
+/// Length of a request header, in bytes.
 const REQUEST_BYTES: usize = 28;
 
-/// The longest read or write, which the protocol lets clients expect.
+/// Maximum length of a read or write that the protocol guarantees to clients.
 pub(super) const MAX_LENGTH_BYTES: u32 = 32 << 20;
 
-/// The most bytes that come with an option.
+/// Maximum length of an option's data.
 const MAX_OPTION_BYTES: usize = 4096;
 
-/// Flags of a disk: `HAS_FLAGS`, and what it can do.
+/// Returns the flags of a disk: `HAS_FLAGS`, and its features.
 pub(super) fn flags(configuration: &Configuration) -> u16 {
     let features = configuration.features;
     let flag = |feature, bits| if features.has(feature) { bits } else { 0 };
@@ -26,29 +26,29 @@ pub(super) fn flags(configuration: &Configuration) -> u16 {
     1 | read_only | flush | flag(Features::DISCARD, 1 << 5) | flag(Features::ZERO, 1 << 6)
 }
 
-/// What a client asked for.
+/// Request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
-    /// The client's name for it.
+    /// Client's identifier of the request.
     pub(super) cookie: u64,
     pub(super) what: What,
     pub(super) durable: bool,
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u32,
-    /// What is to be written.
+    /// Data to write.
     pub(super) data: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Operation(Operation),
-    /// It goes.
+    /// The client disconnects.
     Disconnect,
-    /// What this protocol does not have.
+    /// The operation is unknown.
     Unknown,
 }
 
-/// The client sent what is not the protocol; it is disconnected.
+/// The client violated the protocol; it is disconnected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Malformed;
 
@@ -60,7 +60,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
-/// Returns the first request in `input`, and how many bytes of it that was; `None` where it is not all there.
+/// Parses the first request in `input`, and returns it with its length; `None` if it is incomplete.
 pub(super) fn request(input: &[u8]) -> Result<Option<(Asked, usize)>, Malformed> {
     if input.len() < REQUEST_BYTES {
         return Ok(None);
@@ -95,15 +95,16 @@ pub(super) fn request(input: &[u8]) -> Result<Option<(Asked, usize)>, Malformed>
     Ok(Some((asked, end)))
 }
 
-/// How long the request at the beginning of `input` is, as far as that is known yet: how much to read.
+/// Returns the length of the request at the beginning of `input`, as far as it is known: the number of bytes
+/// to read.
 pub(super) fn wanted_bytes(input: &[u8]) -> usize {
     let is_write = input.len() >= REQUEST_BYTES && word(input, 4) & 0xffff == 1;
     REQUEST_BYTES + if is_write { word(input, 24).min(MAX_LENGTH_BYTES) as usize } else { 0 }
 }
 
-/// Appends the answer to a request: an error, or what was read.
+/// Appends the reply to a request: an error, or the data read.
 pub(super) fn answer(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[u8]) {
-    // Numbers of Linux's errors, as the protocol has them.
+    // Linux error numbers as used by the protocol.
     let error: u32 = match status {
         Status::Done => 0,
         Status::Failed => 5,
@@ -120,29 +121,28 @@ pub(super) fn answer(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[
     }
 }
 
-/// What the server says first: the newstyle handshake, with its fixed options.
+/// Appends the server's greeting: the fixed newstyle handshake.
 pub(super) fn greet(output: &mut Vec<u8>) {
     output.extend(b"NBDMAGIC");
     output.extend(OPTION_MAGIC);
     output.extend(3_u16.to_be_bytes());
 }
 
-/// Where a handshake is.
+/// State of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handshake {
-    /// The client's flags are expected.
+    /// Waiting for the client's flags.
     Flags,
-    /// Its next option is, and whether 124 zeros follow the oldest of them.
+    /// Waiting for its next option; `zeros` tells whether 124 zeros follow the reply to the oldest one.
     Options { zeros: bool },
-    /// Requests are.
+    /// Completed: requests follow.
     Over,
-    /// The client goes.
+    /// Aborted by the client.
     Aborted,
 }
 
 impl Handshake {
-    /// Handles what is whole at the beginning of `input`, and says how many bytes that was; 0 where nothing
-    /// is.
+    /// Handles a complete message at the beginning of `input` and returns its length; 0 if it is incomplete.
     pub(super) fn step(
         &mut self,
         input: &[u8],
@@ -196,7 +196,7 @@ impl Handshake {
         let (size, flags) = (disk.capacity_bytes.to_be_bytes(), flags(disk).to_be_bytes());
         let is_this = |wanted: &[u8]| wanted.is_empty() || wanted == name.as_bytes();
         match option {
-            // NBD_OPT_EXPORT_NAME, which has no reply.
+            // NBD_OPT_EXPORT_NAME, which has no option reply.
             1 if is_this(data) => {
                 output.extend(size.into_iter().chain(flags));
                 output.extend(&[0; 124][..if zeros { 124 } else { 0 }]);
@@ -214,7 +214,7 @@ impl Handshake {
                 reply(SERVER, &[&length[..], name.as_bytes()].concat());
                 reply(ACK, &[]);
             }
-            // NBD_OPT_INFO and NBD_OPT_GO: a name, and what else is wanted.
+            // NBD_OPT_INFO and NBD_OPT_GO: a name, and the requested information.
             6 | 7 => {
                 let wanted = (data.len() >= 4).then(|| data[4..].get(..word(data, 0) as usize)).flatten();
                 match wanted {
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(request(&[0; 28]), Err(Malformed));
     }
 
-    /// What a client sends as an option.
+    /// Encodes an option as sent by a client.
     fn option(number: u32, data: &[u8]) -> Vec<u8> {
         [&OPTION_MAGIC[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
     }
@@ -301,7 +301,7 @@ mod tests {
         };
         assert_eq!(step(&[0, 0, 0]).0, Ok(0));
         assert_eq!(step(&[0, 0, 0, 3]).0, Ok(4));
-        // Structured replies, which this server has not.
+        // Structured replies, which this server does not support.
         let (used, _, reply) = step(&option(8, &[]));
         assert_eq!((used, word(&reply, 12)), (Ok(16), 0x8000_0001));
         let wrong = option(7, &[0, 0, 0, 2, b'd', b'9', 0, 0]);

@@ -1,4 +1,4 @@
-//! The node that has the disk.
+//! The node that serves the disk.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,17 +14,17 @@ use crate::failure::Failure;
 use crate::queue::{Acceptor, Event, Queue};
 use crate::say;
 
-/// How long to wait at a time for something to happen.
+/// Timeout of a single wait for events.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// The most clients of a disk that none of them can write. One that can be written has one.
+/// Maximum number of clients of a read-only disk. A writable one has a single client.
 const MAX_CLIENTS: usize = 16;
 
-/// Serves a disk to those who attach it, until this node's monitor ends.
+/// Serves a disk to attaching nodes, until this node's monitor ends.
 pub(crate) fn serve(domain: &Domain, name: &str, disk: &Arc<Disk>) -> Result<(), Failure> {
     let configuration = disk.configuration();
     let max_clients = if configuration.features.has(Features::READ_ONLY) { MAX_CLIENTS } else { 1 };
-    // It has no channels; the acceptor wakes it.
+    // The set has no channels; the acceptor wakes it.
     let mut set: WaitSet<Channel> = WaitSet::new()?;
     let acceptor = Acceptor::start(domain, name, (configuration, 0), set.waker(), ())?;
     say(&format!("ready: '{name}' on {}, {} bytes", domain.node_name(), configuration.capacity_bytes));
@@ -58,7 +58,7 @@ pub(crate) fn serve(domain: &Domain, name: &str, disk: &Arc<Disk>) -> Result<(),
 /// A request with its buffer.
 type Job = (Request, Buffer);
 
-/// Serves one client, until its channel ends.
+/// Serves one client until its channel ends.
 fn serve_client(queue: Queue<()>, disk: &Arc<Disk>) -> Result<(), Failure> {
     let mut set = WaitSet::new()?;
     let waker = set.waker();
@@ -72,13 +72,13 @@ fn serve_client(queue: Queue<()>, disk: &Arc<Disk>) -> Result<(), Failure> {
     let started = std::thread::Builder::new().name("disk".into()).spawn(worker);
     let worker = started.map_err(|error| tombolo_platform::OsError::from_io("start a thread", &error))?;
     let served = serve_requests(&mut set, token, disk, (&slow, &done));
-    // Ends the worker, which finishes what it has begun.
+    // Ends the worker, after the requests that it has begun.
     drop((slow, set));
     let _ = worker.join();
     served
 }
 
-/// Does what takes long, so that reads need not wait for it: answers overtake one another.
+/// Executes slow requests, so that reads need not wait for them: replies may overtake one another.
 fn work(disk: &Disk, jobs: &Receiver<Job>, done: &Sender<(Job, Status)>, waker: &Waker) {
     for (request, mut buffer) in jobs {
         let status = disk.execute(&request, &mut buffer);
@@ -97,12 +97,12 @@ fn serve_requests(
 ) -> Result<(), Failure> {
     loop {
         while let Some(event) = set[token].next()? {
-            // This side asks for nothing.
+            // This side makes no requests.
             let Event::Asked(request, allowed, mut buffer) = event else { continue };
             match allowed {
                 Err(status) => set[token].answer(&request, status, buffer)?,
                 Ok(()) if Disk::is_slow(&request) => {
-                    // The worker ends with this.
+                    // The worker ends together with this function.
                     let _ = slow.send((request, buffer));
                 }
                 Ok(()) => {

@@ -15,22 +15,23 @@ use crate::queue::{Acceptor, Event, Queue, device};
 use crate::say;
 use table::{Addresses, Port, Table};
 
-/// Buffers for the longest frame, in cache lines.
+/// Size of a buffer for the longest frame, in whole cache lines.
 const BUFFER_BYTES: u64 = (MAX_FRAME_BYTES as u64).next_multiple_of(64);
 
-/// How many frames are taken from one side before looking at the others.
+/// Maximum number of frames taken from one side before the others are served.
 const BATCH: usize = 32;
 
-/// The most peers of a switch. Each has its buffers in memory that both reach.
+/// Maximum number of peers of a switch. Each has its buffers in memory shared with it.
 const MAX_PEERS: usize = 64;
 
-/// How long a peer may keep a frame. A card that takes none for so long has a kernel that does not run.
+/// Time that a peer may keep a frame. A card that accepts none for so long belongs to a kernel that is not
+/// running.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often frames are looked at for that.
+/// Polling period for that timeout.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A card of this node.
+/// Network card of this node.
 pub(crate) struct Card {
     tap: Tap,
     described: String,
@@ -63,8 +64,8 @@ fn parse_address(text: &str) -> Result<(Ipv4Addr, u8), Failure> {
         .ok_or_else(|| Failure::Usage(format!("invalid address '{text}'; give one such as 10.77.0.1/24")))
 }
 
-/// Returns an address that a card keeps when its program is started again, so that what others remember of it
-/// stays true: locally administered, from the names of device and node.
+/// Returns an address that stays the same when the card's program is restarted, so that entries in other
+/// tables stay valid: locally administered, derived from the names of device and node.
 fn hardware_address(device: &str, node: &str) -> [u8; 6] {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in device.bytes().chain([0]).chain(node.bytes()) {
@@ -78,7 +79,7 @@ fn configuration() -> Configuration {
     device(Device::Network, MAX_FRAME_BYTES as u64, 1, Features::OFFLOAD)
 }
 
-/// Frames between the card of this node and those of peers.
+/// Switch between the card of this node and those of peers.
 struct Switch {
     set: WaitSet<Queue<()>>,
     tap: Tap,
@@ -119,7 +120,7 @@ impl Switch {
         let token = self.set.add(queue)?;
         self.peers.push(token);
         self.tap.set_carrier(true)?;
-        // What came with the handshake is not reported by the waitset.
+        // Messages that arrived during the handshake are not reported by the waitset.
         self.serve(token, usize::MAX)
     }
 
@@ -136,7 +137,7 @@ impl Switch {
         self.resume()
     }
 
-    /// Waits for what happens next and handles it.
+    /// Waits for the next event and handles it.
     fn step(&mut self) -> Result<(), Failure> {
         match self.set.wait(2 * LOOK)? {
             Ready::Channel(token) => self.serve(token, BATCH),
@@ -154,7 +155,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Handles what a peer did, up to `max_messages`: then it is the card's turn.
+    /// Handles up to `max_messages` of a peer, before the card gets its turn.
     fn serve(&mut self, token: Token, max_messages: usize) -> Result<(), Failure> {
         for _ in 0..max_messages {
             let Some(queue) = self.set.get_mut(token) else { return Ok(()) };
@@ -182,10 +183,11 @@ impl Switch {
         self.resume()
     }
 
-    /// Takes what programs of this node sent.
+    /// Reads frames sent by programs of this node.
     fn read_card(&mut self) -> Result<(), Failure> {
         for _ in 0..BATCH {
-            // A switch of several drops what one of them has no room for; a cable makes the sender wait.
+            // A switch with several peers drops frames for one without room; with a single peer the sender
+            // waits.
             if let [only] = self.peers[..]
                 && self.set.get(only).is_some_and(|queue| !queue.has_room())
             {
@@ -205,7 +207,7 @@ impl Switch {
         if std::mem::take(&mut self.is_paused) { self.read_card() } else { Ok(()) }
     }
 
-    /// Sends the frame to where its address is, or everywhere else.
+    /// Sends the frame to the port of its address, or to all others.
     fn deliver(&mut self, from: Port, length: usize) -> Result<(), Failure> {
         let Some(addresses) = Addresses::of(self.frame[..length].get(HEADER_BYTES..).unwrap_or_default())
         else {
@@ -224,9 +226,9 @@ impl Switch {
             let Some(queue) = self.set.get_mut(token) else { continue };
             let what = (Operation::Frame, false);
             let frame = &self.frame[..length];
-            // Without room it is dropped, as every network may.
+            // Without room it is dropped, as any network may do.
             if let Err(failure) = queue.ask(what, (0, length as u64), FRAME_TIMEOUT, Some(frame), ()) {
-                // It ends with what its peer did last, which the waitset reports.
+                // It ends with its peer's last event, which the waitset reports.
                 if failure.is_final() {
                     return Err(failure);
                 }
@@ -236,7 +238,7 @@ impl Switch {
     }
 }
 
-/// Has a card of this node, and the switch that others connect to.
+/// Runs a card of this node, and the switch that others connect to.
 pub(crate) fn switch(domain: &Domain, name: &str, card: Card) -> Result<(), Failure> {
     let described = card.described.clone();
     let mut switch = Switch::new(card)?;
@@ -250,7 +252,7 @@ pub(crate) fn switch(domain: &Domain, name: &str, card: Card) -> Result<(), Fail
     }
 }
 
-/// Has a card of this node, and connects it to the switch whenever there is one.
+/// Runs a card of this node, and connects it to the switch whenever there is one.
 pub(crate) fn port(domain: &Domain, name: &str, card: Card) -> Result<(), Failure> {
     say(&format!("ready: {}", card.described));
     let mut port = Switch::new(card)?;
@@ -259,7 +261,7 @@ pub(crate) fn port(domain: &Domain, name: &str, card: Card) -> Result<(), Failur
         {
             Ok(queue) => port.add(queue)?,
             Err(failure) if failure.is_final() => return Err(failure),
-            // It died while it was connected to, or there is none yet.
+            // It died during connecting, or does not exist yet.
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
         while !port.peers.is_empty() {

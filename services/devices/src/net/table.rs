@@ -1,17 +1,17 @@
-//! Which hardware addresses are behind which port: what a switch learns.
+//! Forwarding table of a switch: hardware addresses learned per port.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tombolo::Token;
 
-/// How long an address is remembered after its last frame.
+/// Time that an address is retained after its last frame.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// The most addresses that are remembered; frames to others go to all ports.
+/// Maximum number of retained addresses; frames to others go to all ports.
 const MAX_ADDRESSES: usize = 1024;
 
-/// Where frames come from and go to.
+/// Source and destination of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Port {
     /// The card of this node.
@@ -19,7 +19,7 @@ pub(super) enum Port {
     Peer(Token),
 }
 
-/// The addresses of a frame.
+/// Addresses of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Addresses {
     to: [u8; 6],
@@ -27,7 +27,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Those of an Ethernet frame; `None` where it is too short for its own header.
+    /// Returns the addresses of an Ethernet frame; `None` if it is shorter than its header.
     pub(super) fn of(frame: &[u8]) -> Option<Addresses> {
         let (to, rest) = frame.split_first_chunk()?;
         let (from, rest) = rest.split_first_chunk()?;
@@ -35,20 +35,20 @@ impl Addresses {
     }
 }
 
-/// The address of a group, all included.
+/// Returns whether it is a group address, including broadcast.
 fn is_group(address: [u8; 6]) -> bool {
     address[0] & 1 != 0
 }
 
-/// What was learnt.
+/// Learned addresses.
 #[derive(Default)]
 pub(super) struct Table {
     known: HashMap<[u8; 6], (Port, Instant)>,
 }
 
 impl Table {
-    /// Learns from a frame, and says which port it is for; `None` for all others. A frame for an address
-    /// behind the port that it came from is for that one, which has it already.
+    /// Learns from a frame, and returns the port that it is for; `None` for all others. For an address behind
+    /// the source port it returns that port, which already has the frame.
     pub(super) fn route(&mut self, at: Port, addresses: Addresses, now: Instant) -> Option<Port> {
         let is_new = !self.known.contains_key(&addresses.from);
         if is_new && self.known.len() >= MAX_ADDRESSES {
@@ -61,7 +61,7 @@ impl Table {
         (now.saturating_duration_since(*last) < REMEMBERED).then_some(*port)
     }
 
-    /// A port is gone, and what was behind it may come back at another.
+    /// Removes a port; its addresses may reappear at another one.
     pub(super) fn forget(&mut self, gone: Port) {
         self.known.retain(|_, (port, _)| *port != gone);
     }
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ports.
+    /// Returns two ports.
     fn ports() -> (Port, Port) {
         let mut set: WaitSet<Channel> = WaitSet::new().unwrap();
         let mut port = || Port::Peer(set.add_timer(Duration::from_secs(60)).unwrap());
@@ -117,7 +117,7 @@ mod tests {
             table.route(a, flood, now);
         }
         assert_eq!(table.known.len(), MAX_ADDRESSES);
-        // What is old makes room.
+        // An expired entry makes room.
         table.route(b, frame(7, 8), now + REMEMBERED);
         assert_eq!(table.route(a, frame(8, 7), now + REMEMBERED), Some(b));
     }

@@ -1,4 +1,4 @@
-//! The transports of this workspace, one file each.
+//! Transports of this workspace, one file each.
 
 mod relayed;
 mod shm;
@@ -16,7 +16,7 @@ pub use wrapped::{Captured, Late, LateRing, Mute, Polled, Stormy, TracedAll, Wra
 
 use std::os::fd::OwnedFd;
 
-/// The descriptor of an end that has exactly one.
+/// Returns the descriptor of an end that has exactly one.
 fn only(end: Vec<OwnedFd>) -> OwnedFd {
     let [descriptor] = end.try_into().expect("an end of one descriptor");
     descriptor

@@ -17,12 +17,12 @@ use crate::carrier::{Carrier, Hostile, Rig, Watch};
 use crate::patience::patience;
 use crate::peer::{self, Doomed, Order};
 
-/// A transport that both hops use.
+/// Transport that both hops use.
 pub trait Medium: Carrier<End = Vec<OwnedFd>> {
-    /// The name of channels that are relayed over it.
+    /// Name of channels that are relayed over it.
     const RELAYED: &'static str;
 
-    /// What the relay joins by its end.
+    /// Converts an end to the form that the relay joins.
     fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint;
 }
 
@@ -58,10 +58,10 @@ impl Medium for UnixStream {
     }
 }
 
-/// Channels through a relay in this process, whose two hops are channels of `M`.
+/// Carrier of channels through a relay in this process, whose two hops are channels of `M`.
 pub struct Relayed<M>(PhantomData<M>);
 
-/// Routes for the thread that forwards.
+/// Routes of the forwarding thread.
 struct Relay {
     routes: Mutex<Sender<Joined>>,
     waker: Waker,
@@ -87,7 +87,7 @@ fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
     }
 }
 
-/// One end, which shows what a relay adds as the suite expects it of any channel.
+/// Channel end that hides the differences of relayed channels from the suite.
 pub struct RelayedEnd<T>(T);
 
 impl<T: Transport> Transport for RelayedEnd<T> {

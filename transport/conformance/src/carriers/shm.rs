@@ -1,4 +1,4 @@
-//! Shared memory within a kernel.
+//! Shared memory within one kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::carrier::{Carrier, Hostile, Rig};
 use crate::patience::deadline;
 use crate::peer::{self, Doomed, Order};
 
-/// Shared memory within a kernel.
+/// Carrier of shared memory within one kernel.
 pub struct Shm;
 
 impl Carrier for Shm {
@@ -59,7 +59,7 @@ impl Carrier for Shm {
         let socket = only(end);
         socket::send(&socket, &hello.to_bytes(), &[file.as_fd()]).expect("a proposal");
         let memory = map(&file, 0, length_bytes).expect("memory that can be mapped");
-        // Many at once: faster sent than read.
+        // Many bytes at once: sending is faster than reading.
         let ring = move || {
             let _full_or_gone = socket::send(&socket, &[0x55; 16 * 1024], &[]);
         };

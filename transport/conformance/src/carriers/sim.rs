@@ -13,17 +13,17 @@ use crate::messages::send;
 use crate::patience::deadline;
 use crate::peer::{self, Doomed, Order, Role};
 
-/// Simulated links, each with its own clock and seed.
+/// Carrier of simulated links, each with its own clock and seed.
 pub struct Sim;
 
 static SEED: AtomicU64 = AtomicU64::new(1);
 
-/// A peer in this process.
+/// Peer that runs in this process.
 struct Inmate {
     killer: Killer,
-    /// Runs its role until it is killed.
+    /// Thread that runs its role until it is killed.
     thread: Option<JoinHandle<()>>,
-    /// Its channel, when its role is to be idle.
+    /// Channel of a peer whose role is to be idle.
     idle: Option<SimChannel>,
 }
 

@@ -12,7 +12,7 @@ use super::only;
 use crate::carrier::{Carrier, Rig};
 use crate::peer::{self, Doomed, Order};
 
-/// A byte stream within a kernel.
+/// Carrier of byte streams within one kernel.
 pub struct UnixStream;
 
 impl Carrier for UnixStream {
@@ -49,7 +49,7 @@ impl Carrier for UnixStream {
     }
 }
 
-/// TCP over the loopback.
+/// Carrier of TCP over the loopback.
 pub struct Tcp;
 
 impl Carrier for Tcp {

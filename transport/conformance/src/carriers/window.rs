@@ -1,4 +1,4 @@
-//! A window with both ends on the host: two mappings, two event counters, two lifelines.
+//! Window with both ends on the host: two mappings, two event counters, two lifelines.
 
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -16,13 +16,13 @@ use tombolo_transport::{Capabilities, ChannelError};
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{self, Doomed, Order};
 
-/// The offset of the channel in the window.
+/// Offset of the channel in the window, in bytes.
 pub const WINDOW_OFFSET_BYTES: u64 = 8192;
 
-/// What a monitor would hand out for an end.
+/// Returns the resources that a monitor would hand out for an end.
 ///
 /// # Panics
-/// When `end` was not created by a carrier of this file.
+/// Panics if `end` was not created by a carrier of this file.
 #[must_use]
 pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig, caches: Option<Caches>) -> window::Lent {
     let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
@@ -95,7 +95,7 @@ macro_rules! in_a_window {
     };
 }
 
-/// A window with both ends on the host.
+/// Carrier of a window with both ends on the host.
 pub struct Window;
 
 impl Carrier for Window {
@@ -104,12 +104,12 @@ impl Carrier for Window {
     in_a_window!(None);
 }
 
-/// A window that is not coherent, with both ends on the host, each behind an emulated cache that evicts a
-/// line at one in `ONE_IN` operations; never with 0.
+/// Carrier of an incoherent window with both ends on the host, each behind an emulated cache that evicts a
+/// line in one of `ONE_IN` operations, or never if that is 0.
 pub struct FlushedWindow<const ONE_IN: u32>;
 
 impl<const ONE_IN: u32> FlushedWindow<ONE_IN> {
-    /// Each end evicts other lines at other times.
+    /// Returns a cache for an end. Each end evicts different lines at different times.
     pub(super) fn caches() -> Option<Caches> {
         static ENDS: AtomicU64 = AtomicU64::new(0);
         let seed = ENDS.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Any carrier in a wrapper: wrappers must keep the contract too.
+//! Carriers with wrapped channels, because wrappers must keep the contract too.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,20 +23,20 @@ use crate::peer::{Doomed, Order};
 
 /// A kind of wrapper.
 pub trait Wrapper: 'static {
-    /// The type of a wrapped channel.
+    /// Type of a wrapped channel.
     type Around<T: Transport + Send + 'static>: Transport + Send + 'static;
-    /// The prefix for the name of the wrapped carrier.
+    /// Prefix for the name of the wrapped carrier.
     const NAME: &'static str;
-    /// The abilities that a channel loses in it.
+    /// Capabilities that a wrapped channel loses.
     const LACKS: Capabilities;
-    /// Whether rings may arrive late in it.
+    /// Whether rings may arrive late in a wrapped channel.
     const FORWARDS_RINGS: bool = false;
 
     /// Wraps a channel.
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T>;
 }
 
-/// The carrier `C` with each channel in a wrapper `W`.
+/// Carrier `C` with each channel in a wrapper `W`.
 pub struct Wrapped<C, W>(PhantomData<(C, W)>);
 
 impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
@@ -89,7 +89,7 @@ impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
     }
 }
 
-/// In [`Faulty`] with frequent faults.
+/// Wraps channels in [`Faulty`] with frequent faults.
 pub struct Stormy;
 
 impl Wrapper for Stormy {
@@ -102,7 +102,7 @@ impl Wrapper for Stormy {
     }
 }
 
-/// In [`Capture`], whose records are discarded.
+/// Wraps channels in [`Capture`], whose records are discarded.
 pub struct Captured;
 
 impl Wrapper for Captured {
@@ -116,10 +116,10 @@ impl Wrapper for Captured {
     }
 }
 
-/// In [`Traced`], while tracing is on.
+/// Wraps channels in [`Traced`], while tracing is on.
 pub struct TracedAll;
 
-/// Small, so that it is full most of the time.
+/// Shape of a small trace page, which is full most of the time.
 const TRACE: Shape = Shape { lanes: 2, lane_events: 1 << 10, rows: 4, text_bytes: 64 };
 
 fn recorder() -> &'static Arc<Recorder> {
@@ -142,7 +142,7 @@ impl Wrapper for TracedAll {
     }
 }
 
-/// A channel without descriptors, as on a link that can only be polled.
+/// Channel without descriptors, as on a link that can only be polled.
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
@@ -156,7 +156,7 @@ impl<T: Transport> Transport for Mute<T> {
     fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
 }
 
-/// In [`Mute`]: waits must poll.
+/// Wraps channels in [`Mute`], so that waits must poll.
 pub struct Polled;
 
 impl Wrapper for Polled {
@@ -169,7 +169,7 @@ impl Wrapper for Polled {
     }
 }
 
-/// A channel whose last ring of the handshake arrives during its first sleep, as where a monitor forwards it.
+/// Channel whose last ring of the handshake arrives during its first sleep, as if a monitor forwarded it.
 pub struct Late<T> {
     inner: T,
     ring: OwnedFd,
@@ -204,7 +204,7 @@ impl<T: Transport> Transport for Late<T> {
     }
 }
 
-/// In [`Late`]: sleepers must look again.
+/// Wraps channels in [`Late`], so that sleepers must poll again.
 pub struct LateRing;
 
 impl Wrapper for LateRing {

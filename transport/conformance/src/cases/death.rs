@@ -1,5 +1,5 @@
-//! A peer is killed at any moment: what it sent is received, then its death is reported, however this side
-//! waits.
+//! A peer is killed at any moment: everything that it sent is received, then its death is reported, in every
+//! kind of wait of this side.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::patience::{deadline, in_time, patience};
 use crate::peer::{Doomed, Order, Role};
 use crate::subject::Subject;
 
-/// A live peer, and this side's end of the channel to it.
+/// Returns a live peer, and this side's end of the channel to it.
 fn with_peer(subject: &Subject, role: Role, round: u64) -> (Box<dyn Doomed>, Checked<AnyChannel>) {
     let (channel, peer) = subject.doomed(Order { role, round });
     (peer, channel)
@@ -78,7 +78,7 @@ pub(crate) fn seen_by_a_poller(subject: &Subject) {
     }
 }
 
-/// The death of a receiver, and of a peer that does not receive, so that the sender soon sleeps for room.
+/// Kills a receiver, and a peer that does not receive, so that the sender soon sleeps for room.
 pub(crate) fn of_a_receiver(subject: &Subject) {
     let mut random = Random::new(0xdead);
     for round in 0..subject.effort(ROUNDS) {

@@ -1,4 +1,4 @@
-//! A transport's description of itself is true.
+//! The description of a transport is true.
 
 use tombolo_link::{ChannelConfig, CostOrigin};
 use tombolo_transport::cost::{Effort, measure, reflect};
@@ -8,7 +8,7 @@ use crate::messages::{check, message, recv_awake, send};
 use crate::patience::patience;
 use crate::subject::Subject;
 
-/// Both ends report what the suite was told, also after the channel has ended.
+/// Both ends report the capabilities known to the suite, also after the channel has ended.
 pub(crate) fn capabilities_are_those_of_the_carrier(subject: &Subject) {
     let (mut a, b) = subject.pair(ChannelConfig::default());
     let said = a.describe();
@@ -22,7 +22,7 @@ pub(crate) fn capabilities_are_those_of_the_carrier(subject: &Subject) {
     assert_eq!(a.describe(), said);
 }
 
-/// With round trips, from either end; the channel works as before afterwards.
+/// Uses round trips, from either end; the channel still works afterwards.
 pub(crate) fn its_cost_can_be_measured(subject: &Subject) {
     let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let rounds = subject.effort(30);

@@ -23,7 +23,7 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     }
 }
 
-/// A channel whose rings of the handshake have been read, as far as they have arrived.
+/// Returns a channel whose handshake rings have been read, as far as they have arrived.
 fn channel(subject: &Subject, variant: Variant) -> Pair {
     let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
     a.woken(true);
@@ -31,8 +31,8 @@ fn channel(subject: &Subject, variant: Variant) -> Pair {
     (a, b)
 }
 
-/// Whether `channel` has been rung without cause. Always false where rings are forwarded: a ring of the
-/// handshake may arrive at any time there, and the peer's counters must show that it did not ring.
+/// Whether `channel` has been rung without a reason. Always false if rings are forwarded: a ring of the
+/// handshake may then arrive at any time, and the peer's counters must show that it did not ring.
 fn rung_without_cause(subject: &Subject, channel: &Checked<AnyChannel>, awaited: Interest) -> bool {
     !subject.forwards_rings && subject.rung(channel, awaited, Duration::ZERO)
 }
@@ -41,7 +41,7 @@ pub(crate) fn the_last_poll_sees_earlier_messages(subject: &Subject) {
     for variant in subject.variants() {
         let (mut a, mut b) = channel(subject, variant);
         a.try_send(b"early").unwrap();
-        // No side was asleep, so none was rung; over TCP the message may be in transit.
+        // Neither side was asleep, so neither was rung. Over TCP the message may still be in transit.
         until_readable(&mut b);
         announce(&mut b, Interest::Read);
         assert!(!b.may_sleep(Interest::Read));
@@ -75,7 +75,7 @@ pub(crate) fn a_sleeper_is_rung_for_a_message(subject: &Subject) {
     }
 }
 
-/// For any number of messages, also when it sleeps for room as well.
+/// Holds for any number of messages, also if the sleeper waits for room as well.
 pub(crate) fn a_sleeper_is_rung_once(subject: &Subject) {
     for awaited in [Interest::Read, Interest::ReadWrite] {
         let (mut a, mut b) = channel(subject, Variant::EpochCredit);
@@ -105,7 +105,7 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
         loop {
             announce(&mut a, Interest::Write);
             if !subject.counts_slots() && !a.may_sleep(Interest::Write) {
-                // The kernel has moved its bytes on, and found room of its own.
+                // The kernel has moved its bytes on, and made room by itself.
                 return;
             }
             assert!(a.may_sleep(Interest::Write));
@@ -119,7 +119,7 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
             }
             a.woken(true);
             match a.try_send(&message(expected, length_bytes)) {
-                // The ring was one of the handshake: the sleep begins anew.
+                // The ring belonged to the handshake, so the sleep starts anew.
                 Err(EndError::Full) if subject.forwards_rings && b.stats().rings == 0 => {}
                 sent => break sent.unwrap(),
             }
@@ -158,8 +158,8 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
     }
 }
 
-/// One side is about to sleep while the other sends. In whatever order the processors execute this, the
-/// last poll finds the message, or the bell is rung, or both.
+/// One side is about to sleep while the other sends. In any execution order, the last poll finds the message,
+/// or the bell is rung, or both.
 pub(crate) fn no_wake_up_is_lost_in_a_race(subject: &Subject) {
     let (mut a, mut b) = channel(subject, Variant::EpochCredit);
     let (round, sent) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -168,7 +168,7 @@ pub(crate) fn no_wake_up_is_lost_in_a_race(subject: &Subject) {
         let (mut spins, deadline) = (0_u32, deadline());
         while number.load(Ordering::Acquire) < value {
             spins += 1;
-            // The other may need this processor.
+            // The other side may need this processor.
             if spins.is_multiple_of(1_000) {
                 assert!(!deadline.passed(), "the other side has failed");
                 std::thread::yield_now();

@@ -42,7 +42,7 @@ pub(crate) fn close_drains_then_reports_the_close(subject: &Subject) {
     }
 }
 
-/// Both have sent and neither has received: whichever closes first, the other receives what was sent
+/// Both sides have sent and neither has received. Whichever closes first, the other receives everything sent
 /// before.
 pub(crate) fn both_close_in_either_order(subject: &Subject) {
     for a_first in [true, false] {
@@ -65,7 +65,7 @@ pub(crate) fn both_close_in_either_order(subject: &Subject) {
     }
 }
 
-/// Also when the closing end has messages that it never received, for which TCP would discard what it sent.
+/// Holds even if the closing end has unreceived messages, for which TCP would discard its sent bytes.
 pub(crate) fn drop_closes(subject: &Subject) {
     for config in subject.shapes(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
@@ -79,7 +79,7 @@ pub(crate) fn drop_closes(subject: &Subject) {
     }
 }
 
-/// Everything accepted arrives, although the kernel had not taken all of it when the channel was dropped.
+/// Everything accepted arrives, even if the kernel had not taken all of it when the channel was dropped.
 pub(crate) fn what_was_accepted_outlives_the_sender(subject: &Subject) {
     let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let length_bytes = a.max_message_bytes();
@@ -114,7 +114,7 @@ pub(crate) fn close_wakes_a_sleeping_sender(subject: &Subject) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let end = loop {
-                    // The kernel may have room for more first.
+                    // The kernel may still have room for more.
                     match in_time(|| {
                         wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience())
                     }) {
@@ -134,7 +134,7 @@ pub(crate) fn close_wakes_a_sleeping_sender(subject: &Subject) {
     }
 }
 
-/// For a program that only sends, never sleeps and never fills the channel.
+/// Covers a program that only sends, never sleeps and never fills the channel.
 pub(crate) fn a_sender_that_never_polls_notices(subject: &Subject) {
     for close in [false, true] {
         let (mut a, mut b) = subject.pair(ChannelConfig::default());
@@ -152,8 +152,7 @@ pub(crate) fn a_sender_that_never_polls_notices(subject: &Subject) {
                 Err(error) => break error,
             }
             assert!(started.elapsed() < patience());
-            // A stream to a peer that still exists must be full first, which takes a while in steps of
-            // five.
+            // A stream to a peer that still exists must be full first, which takes a while in steps of five.
             if subject.counts_slots() {
                 assert!(accepted <= 2, "{accepted} messages were accepted after the peer had closed");
             }

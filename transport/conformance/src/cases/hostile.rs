@@ -34,8 +34,8 @@ fn victim(subject: &Subject, hello: Hello) -> (Hostile, AnyChannel) {
     })
 }
 
-/// Sets a stop flag when it goes out of scope, also after a failed assertion, because the threads it stops
-/// are joined.
+/// Sets a stop flag when dropped, also after a failed assertion, because the threads that it stops are
+/// joined.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -44,7 +44,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// How the hostile side chooses what to write.
+/// Strategy of the hostile side for its writes.
 #[derive(Clone, Copy)]
 enum Taste {
     /// Any word at any offset.
@@ -112,7 +112,7 @@ fn use_it(channel: &mut AnyChannel, random: &mut Random, operations: u32) -> Opt
         match result {
             Ok(()) | Err(ChannelError::WouldBlock | ChannelError::TimedOut(_)) => {}
             Err(error @ (ChannelError::Violation(_) | ChannelError::Closed)) => return Some(error),
-            // So a relay passes it on.
+            // A relay reports it in this way.
             Err(error @ ChannelError::FarEnd(FarEnd::Broken)) => return Some(error),
             Err(error) => panic!("{error}"),
         }
@@ -164,7 +164,7 @@ pub(crate) fn scribbling_during_the_handshake(subject: &Subject) {
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
             match subject.open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
-                // One bit in the word of the verdict says that the peer withdrew.
+                // A single bit in the verdict word means that the peer withdrew.
                 Err(ChannelError::Closed | ChannelError::FarEnd(FarEnd::Broken)) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -10,7 +10,7 @@ use crate::subject::{Pair, Subject};
 
 const SLOTS: u32 = 8;
 
-/// A channel of each variant.
+/// Returns a channel of each variant.
 fn channels(subject: &Subject) -> impl Iterator<Item = Pair> {
     subject.variants().map(|variant| subject.pair(shape(SlotSize::B64, SLOTS, variant)))
 }
@@ -59,7 +59,7 @@ pub(crate) fn a_batch_arrives_whole_and_in_order(subject: &Subject) {
                 for number in start..start + 3_u64 {
                     batch.push(&number.to_le_bytes()).unwrap();
                 }
-                // The same as words: one, an even number, as many as a slot has.
+                // The same as words: one, an even number, and as many as fit in a slot.
                 batch.push_words([start + 3]).unwrap();
                 batch.push_words([start + 4, 1, 2, 3]).unwrap();
                 batch.push_words([start + 5, 1, 2, 3, 4, 5, 6]).unwrap();
@@ -116,7 +116,7 @@ pub(crate) fn errors_leave_the_closures_alone(subject: &Subject) {
         let wait = wait::recv_in_place(&mut b, &mut Spin::default(), patience(), |_| panic!("no message"));
         assert_eq!(wait, Err::<(), _>(ChannelError::Closed));
         assert_eq!(b.try_recv_batch(3, |_| panic!("no message")), Err(EndError::Closed));
-        // A stream closes in one direction; the other learns of it when it polls.
+        // A stream closes in one direction; the other direction detects it when it polls.
         let sent = b.try_send_in_place(1, |_| ()).and_then(|()| b.try_send(b"."));
         assert_eq!(sent, Err(EndError::Closed));
         let batch = b.try_send_batch(|batch| assert!(batch.push(b"too late").is_err()));
@@ -124,7 +124,7 @@ pub(crate) fn errors_leave_the_closures_alone(subject: &Subject) {
     }
 }
 
-/// Only rings promise this: a batch becomes visible all at once, and ends where the ring is full.
+/// Promised only by rings: a batch becomes visible all at once, and ends where the ring is full.
 pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond(subject: &Subject) {
     for (mut a, mut b) in channels(subject) {
         let sent = a.try_send_batch(|batch| {
@@ -136,7 +136,7 @@ pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond(subject: &Subject) {
         });
         assert_eq!(sent, Ok(u64::from(SLOTS)));
         assert_eq!(b.try_recv_batch(usize::MAX, |message| assert_eq!(message.len(), 1)), Ok(SLOTS as usize));
-        // A sleep for room would end: the refused message fits again.
+        // A sleep for room would end, because the refused message now fits.
         assert!(!wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Write));
         a.woken(true);
         b.close();

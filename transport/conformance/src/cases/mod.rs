@@ -1,4 +1,4 @@
-//! The cases and their requirements.
+//! Cases and their requirements.
 
 mod death;
 mod declared;
@@ -17,12 +17,12 @@ use tombolo_transport::Capabilities;
 use crate::carrier::Rig;
 use crate::subject::Subject;
 
-/// A requirement of a case.
+/// Requirement of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
-    /// An ability of the transport.
+    /// Capability of the transport.
     Able(Capabilities),
-    /// Something that the suite must be able to do to the transport.
+    /// Operation that the suite must be able to perform on the transport.
     Rig(Rig),
 }
 
@@ -44,29 +44,29 @@ impl fmt::Display for Need {
     }
 }
 
-/// One case for one carrier.
+/// Case for one carrier.
 pub struct Case {
-    /// The subject, which is the module's name.
+    /// Name of the module, which is the topic of the case.
     pub group: &'static str,
-    /// The property that must hold.
+    /// Property that must hold.
     pub name: &'static str,
-    /// The requirement that the carrier lacks, if any.
+    /// Requirement that the carrier lacks, if any.
     pub lacks: Option<String>,
     subject: Subject,
     test: fn(&Subject),
 }
 
 impl Case {
-    /// Tries the property on the subject.
+    /// Tests the property on the subject.
     ///
     /// # Panics
-    /// When the property does not hold.
+    /// Panics if the property does not hold.
     pub fn run(&self) {
         (self.test)(&self.subject);
     }
 }
 
-/// The requirements behind the words in the table below.
+/// Requirements behind the words in the table below.
 mod needs {
     use super::{Capabilities, Need};
     use crate::carrier::Rig;
@@ -86,7 +86,7 @@ mod needs {
 
 macro_rules! table {
     ($($group:ident { $($case:ident $([$($need:ident),+])?),* $(,)? })*) => {
-        /// Every case for `subject`.
+        /// Returns every case for `subject`.
         #[must_use]
         pub fn all(subject: Subject) -> Vec<Case> {
             let case = |group, name, needs: &[Need], test| {

@@ -1,4 +1,4 @@
-//! Two sides that do not agree both learn why; a side that waits without success learns that too.
+//! Two sides that disagree both learn the reason, and so does a side that waits in vain.
 
 use std::time::Duration;
 
@@ -108,18 +108,18 @@ pub(crate) fn silence_is_a_timeout(subject: &Subject) {
     }
 }
 
-/// A peer that gave up is reported as having closed the channel at whatever stage, not as dead.
+/// A peer that gave up at any stage is reported as having closed the channel, not as dead.
 pub(crate) fn a_side_that_gives_up_has_not_died(subject: &Subject) {
     let hello = hello(ChannelConfig::default());
     for round in 0..24 {
         let side = if round % 2 == 0 { Side::A } else { Side::B };
         let (ends_a, ends_b) = subject.ends(hello.config);
         let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
-        // At once, or after the peer's hello or verdict has arrived, or when the channel is open.
+        // Gives up at once, after the peer's hello or verdict has arrived, or when the channel is open.
         let given = Duration::from_micros(round / 2 * 20);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| subject.open(theirs, side.other(), hello, deadline()));
-            // A channel that opened after all is closed.
+            // Closes a channel that opened after all.
             drop(subject.open(ours, side, hello, Deadline::after(given)));
             let ended = other.join().unwrap().and_then(|mut channel| {
                 let mut buffer = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages arrive whole, unchanged, in order, once.
+//! Messages arrive complete, unchanged, in order, and once.
 
 use tombolo_link::ChannelConfig;
 use tombolo_platform::event::Interest;
@@ -126,7 +126,7 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing(subject: &Subject) {
     for config in [2, 16, 256].into_iter().flat_map(|slots| subject.shapes(slots)) {
         let (mut a, mut b) = subject.pair(config);
         let single = config.slot.payload_bytes();
-        // A stream takes far more than its shape says: long messages fill it sooner.
+        // A stream takes far more than its configuration implies, but long messages fill it sooner.
         let lengths = if subject.counts_slots() { vec![0, 1, single] } else { vec![a.max_message_bytes()] };
         for length_bytes in lengths {
             for _ in 0..subject.effort(3) {
@@ -134,7 +134,7 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing(subject: &Subject) {
                 assert!(count > 0);
                 if subject.counts_slots() {
                     assert_eq!(count, u64::from(config.slots));
-                    // Elsewhere the kernel may have moved some bytes on since, and made room.
+                    // On other transports the kernel may have moved some bytes on meanwhile, and made room.
                     assert_eq!(a.try_send(&message(9, length_bytes)), Err(EndError::Full));
                 }
                 drain(&mut a, &mut b, count, length_bytes);
@@ -161,12 +161,13 @@ pub(crate) fn stats_count_what_passed(subject: &Subject) {
     assert_eq!((b.messages_sent, b.bytes_sent, b.messages_received, b.bytes_received), (1, 4, count, bytes));
 }
 
-/// One slot fewer than the ring has, all of them, and one more; with messages of one slot and of several.
+/// Fills one slot fewer than the ring has, all of them, and one more, with messages of one slot and of
+/// several.
 pub(crate) fn room_around_the_number_of_slots(subject: &Subject) {
     for config in [2, 16, 256].into_iter().flat_map(|slots| subject.shapes(slots)) {
         let (mut a, mut b) = subject.pair(config);
         let (slots, payload_bytes) = (u64::from(config.slots), config.slot.payload_bytes());
-        // All but one, one, none.
+        // Leaves one slot free, and then none.
         (0..slots - 1).for_each(|number| a.try_send(&message(number, 8)).unwrap());
         assert_eq!(a.try_send(&message(0, payload_bytes + 1)), Err(EndError::Full));
         a.try_send(&message(slots - 1, payload_bytes)).unwrap();
@@ -186,7 +187,7 @@ pub(crate) fn room_around_the_number_of_slots(subject: &Subject) {
     }
 }
 
-/// Two slots, and the most there may be. Counts beyond these are invalid.
+/// Tests two slots, and the maximum. Counts beyond these are invalid.
 pub(crate) fn the_smallest_and_the_largest_shape(subject: &Subject) {
     for slots in [0, 1, 3, 65_535, 65_537, 131_072, u32::MAX] {
         assert!(ChannelConfig::new(SlotSize::B64, slots, Variant::EpochCredit).is_err(), "{slots} slots");
@@ -207,14 +208,14 @@ pub(crate) fn the_smallest_and_the_largest_shape(subject: &Subject) {
     }
 }
 
-/// Readiness to send is true: there is room for a message as long as the last that found none, or an end.
+/// Readiness to send is true: there is room for a message as long as the last refused one, or an end.
 pub(crate) fn readiness_to_send_means_room(subject: &Subject) {
     for config in subject.shapes(16) {
         let (mut a, mut b) = subject.pair(config);
         let length_bytes = a.max_message_bytes();
         let mut sent = 0;
         let deadline = a_deadline();
-        // It concerns a message as long as the last that found no room, so one must be refused first.
+        // It concerns a message as long as the last refused one, so one must be refused first.
         let mut showed = false;
         loop {
             match a.try_send(&message(sent, length_bytes)) {
@@ -243,7 +244,7 @@ pub(crate) fn readiness_to_send_means_room(subject: &Subject) {
         }
         b.close();
         let end = loop {
-            // The kernel may have room for more first.
+            // The kernel may still have room for more.
             let sent =
                 in_time(|| wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()));
             if let Err(error) = sent {

@@ -1,4 +1,4 @@
-//! A sleeper is woken, and a wait that takes too long is reported.
+//! A sleeper is woken, and a wait that takes too long times out.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) fn ping_pong_asleep(subject: &Subject) {
     }
 }
 
-/// One side spins for just so long that it is often about to sleep when the message arrives.
+/// One side spins for a time that makes it often about to sleep when the message arrives.
 pub(crate) fn ping_pong_about_to_sleep(subject: &Subject) {
     let count = subject.effort(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
@@ -60,7 +60,7 @@ pub(crate) fn ping_pong_about_to_sleep(subject: &Subject) {
     }
 }
 
-/// Through the smallest rings, so that both sides sleep all the time: one for room, one for messages.
+/// Uses the smallest rings, so that both sides sleep all the time: one for room, one for messages.
 pub(crate) fn streaming_asleep(subject: &Subject) {
     let count = subject.effort(2_000);
     for config in subject.shapes(2) {
@@ -79,7 +79,7 @@ pub(crate) fn a_blocked_sender_is_woken_by_room(subject: &Subject) {
     for config in subject.shapes(16) {
         let (mut a, mut b) = subject.pair(config);
         let short = 8;
-        // A message that takes most of the ring waits while only some slots are free.
+        // A message that takes most of the ring must wait while only some slots are free.
         let long = a.max_message_bytes() - config.slot.payload_bytes();
         let first = if subject.counts_slots() { short } else { a.max_message_bytes() };
         for blocked in [short, long] {
@@ -114,8 +114,7 @@ pub(crate) fn timeouts_leave_the_channel_usable(subject: &Subject) {
                 let timed_out = loop {
                     let more = if subject.counts_slots() { vec![7] } else { message(count, length_bytes) };
                     match wait::send(&mut a, &mut spin, &more, timeout) {
-                        // A kernel moves its bytes on over time, which makes room, until everything is
-                        // full.
+                        // A kernel moves its bytes on over time, which makes room, until everything is full.
                         Ok(()) if !subject.counts_slots() => count += 1,
                         result => break result,
                     }
@@ -132,7 +131,7 @@ pub(crate) fn timeouts_leave_the_channel_usable(subject: &Subject) {
     }
 }
 
-/// Returned slots and arriving messages wake those that wait for them, whatever the other side does.
+/// Returned slots and arriving messages wake the sides that wait for them, whatever the other side does.
 pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
     let (mut a, mut b) = subject.pair(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = subject.effort(300);
@@ -142,7 +141,8 @@ pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
         let (mut sent, mut received) = (0, 0);
         while sent < count || received < count {
             if sent < count {
-                // Gives up often and receives instead, as a program that communicates both ways must.
+                // Often gives up and receives instead, as a program that communicates in both directions
+                // must.
                 let patience = Duration::from_micros(100 * (sent % 4));
                 match wait::send(channel, &mut spin, &message(sent, max_bytes), patience) {
                     Ok(()) => sent += 1,
@@ -196,7 +196,7 @@ pub(crate) fn any_serves_all_in_turn(subject: &Subject) {
     let mut start = 0;
     for number in 0..10 {
         for expected in 0..3 {
-            // Over TCP the message may still be in transit, and a later channel ready before.
+            // Over TCP the message may still be in transit while a later channel is already ready.
             until_readable(&mut near[expected]);
             let index = any(&mut near, 0, start, patience()).unwrap();
             assert_eq!(index, expected);

@@ -1,4 +1,4 @@
-//! A transport that works except for one defect.
+//! Transport that works except for one defect.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -16,13 +16,13 @@ use tombolo_transport::{
     Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, TransportExt,
 };
 
-/// The defect. Methods that are not implemented behave correctly.
+/// Defect of a transport. Methods that are not implemented behave correctly.
 pub(crate) trait Mutation: Default + Send + 'static {
-    /// The transport with the defect.
+    /// Transport that gets the defect.
     type Base: Carrier<End = Vec<OwnedFd>>;
-    /// The case that must find the defect.
+    /// Case that must find the defect.
     const CAUGHT_BY: &'static str;
-    /// The abilities that it claims.
+    /// Capabilities that it claims.
     const CAPABILITIES: Capabilities = <Self::Base as Carrier>::CAPABILITIES;
     /// Whether dropping it does not close it.
     const FORGETS_ITSELF: bool = false;
@@ -35,7 +35,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
         Self::Base::decline(end, hello, reason)
     }
 
-    /// The message limit that it claims.
+    /// Returns the message limit that it claims.
     fn max_message_bytes(inner: &impl Transport) -> usize {
         inner.describe().max_message_bytes
     }
@@ -83,7 +83,7 @@ pub(crate) type Opened<M> = Result<<<M as Mutation>::Base as Carrier>::Channel, 
 /// Ends that stay open although they were dropped.
 static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
-/// A channel end with the defect.
+/// Channel end with the defect.
 pub(crate) struct Mutant<M: Mutation> {
     mutation: M,
     /// `Some` until it is dropped.
@@ -176,7 +176,7 @@ impl<M: Mutation> Transport for Mutant<M> {
     }
 }
 
-/// The carrier for a defect. Its channels are not checked: the cases must find the defect.
+/// Carrier for a defect. Its channels are not checked: the cases must find the defect.
 pub(crate) struct Broken<M>(PhantomData<M>);
 
 impl<M: Mutation> Carrier for Broken<M> {

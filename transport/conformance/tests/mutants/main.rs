@@ -14,8 +14,8 @@ use tombolo_conformance::{Case, Subject, all};
 
 use carrier::{Broken, Mutation};
 
-/// How long a failing wait takes. Successful waits must take less, or the mutant is caught without cause:
-/// the suite itself runs the same case without the mutation and with full patience.
+/// Duration of a failing wait. Successful waits must be shorter, or the mutant is caught for the wrong
+/// reason: the suite itself runs the same case without the mutation and with full patience.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn case(subject: Subject, name: &str) -> Case {
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         return tombolo_conformance::run(&[Subject::of::<Shm>(), Subject::of::<UnixStream>()]);
     }
     let mut arguments = Arguments::from_args();
-    // They wait for what does not come, and hardly compute.
+    // The cases wait for events that do not come, and hardly compute.
     arguments.test_threads.get_or_insert(8);
     tombolo_conformance::set_patience(PATIENCE);
     // Failures are expected here, and their messages would hide others.

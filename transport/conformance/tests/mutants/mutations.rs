@@ -1,4 +1,4 @@
-//! The defects.
+//! Defects of the mutants.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use crate::trial;
 type Sent = Result<(), EndError>;
 type Received = Result<Option<usize>, EndError>;
 
-/// Makes a trial of each mutation.
+/// Creates a trial for each mutation.
 macro_rules! mutations {
     ($($mutation:ty),* $(,)?) => {
         pub(crate) fn trials() -> Vec<Trial> {
@@ -67,7 +67,7 @@ impl Mutation for RepeatsAMessage {
     }
 }
 
-/// Now and then, of two messages that are there together, the second is received first.
+/// Occasionally, of two messages available at the same time, the second is received first.
 #[derive(Default)]
 struct SwapsTwoMessages {
     received: u64,
@@ -170,7 +170,7 @@ impl Mutation for RefusesTheLongest {
     }
 }
 
-/// After its first lack of room it never has any again.
+/// After its first lack of room it never has room again.
 #[derive(Default)]
 struct FindsNoMoreRoom(bool);
 
@@ -381,7 +381,7 @@ impl Mutation for ComparesNothing {
     }
 }
 
-/// Declines without telling the peer.
+/// Declines without notifying the peer.
 #[derive(Default)]
 struct DeclinesInSilence;
 

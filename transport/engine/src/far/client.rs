@@ -1,4 +1,4 @@
-//! The side that has the engine.
+//! Side that has the engine.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// The time limit for one command of a request without a deadline.
+/// Time limit for one command of a request without a deadline.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Commands in progress at a time: enough that neither side waits for the other's answer, and few enough
-/// that the answers have room while this side does not read them.
+/// Number of commands in flight: enough that neither side waits for the other's answer, and few enough that
+/// there is room for the answers while this side does not read them.
 const AHEAD: usize = 4;
 
-/// The far side of a channel, where a [`Server`](super::Server) runs, as an engine.
+/// Engine at the far side of a channel, where a [`Server`](super::Server) runs.
 pub struct Far {
     name: String,
     queue: Queue,
@@ -30,12 +30,11 @@ impl Far {
     const ABILITIES: Abilities =
         Abilities::FAR.with(Abilities::FAR_ALONE).with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Starts the thread that uses this end of the channel; the engine accepts `limit` requests. `name` is
+    /// Starts the thread that uses this end of the channel. The engine accepts `limit` requests. `name` is
     /// for tables.
     ///
     /// # Errors
-    /// `ENOBUFS` when the channel's messages are too short to carry data; or the thread cannot be
-    /// started.
+    /// `ENOBUFS` when the channel's messages are too short to carry data, or an error of starting the thread.
     pub fn start<T: Transport + Send + 'static>(
         name: &str,
         channel: T,
@@ -51,7 +50,7 @@ impl Far {
         }
         let commander = Commander {
             channel,
-            // A multiple of eight, so that words stay whole.
+            // A multiple of eight, so that words are not split.
             carries: (carries as u64).min(MAX_PIECE_BYTES) / 8 * 8,
             message: Vec::new(),
             // Short rings may lack room for several answers.
@@ -71,13 +70,14 @@ queued!(Far);
 
 struct Commander<T> {
     channel: T,
-    /// The most bytes that one message carries.
+    /// Maximum number of bytes that one message carries.
     carries: u64,
     message: Vec<u8>,
     ahead: usize,
-    /// For each unanswered command, where the bytes it reads go, as an offset from the start of the target.
+    /// For each unanswered command, the destination of the bytes that it reads, as an offset from the start
+    /// of the target.
     under_way: VecDeque<(u64, u64)>,
-    /// How many of these belong to a request that is over: their answers are ignored.
+    /// Number of these that belong to a request that is over. Their answers are ignored.
     stale: usize,
 }
 
@@ -90,7 +90,7 @@ impl<T: Transport + Send + 'static> Mover for Commander<T> {
         let patience = request.deadline.unwrap_or_else(|| Deadline::after(PATIENCE));
         self.stale = self.under_way.len();
         self.carry_out(request, at, length, patience).map_err(|failure| match failure {
-            // The channel still works, and the outstanding answers are known.
+            // The channel still works, and the outstanding answers are accounted for.
             Failure::Channel(ChannelError::TimedOut(_)) if request.deadline.is_some() => {
                 Failure::DeadlinePassed
             }
@@ -109,7 +109,7 @@ impl<T: Transport> Commander<T> {
     ) -> Result<(), Failure> {
         let step = if carries_bytes(&request.operation) { self.carries } else { MAX_PIECE_BYTES };
         if at == 0 && step < request.length_bytes {
-            // Have the whole request refused before anything is written.
+            // Lets the far side refuse the whole request before anything is written.
             self.order(request, 0, request.length_bytes, true, deadline)?;
             while !self.under_way.is_empty() {
                 self.await_answer(request, deadline)?;
@@ -122,7 +122,7 @@ impl<T: Transport> Commander<T> {
             if more && self.under_way.len() < self.ahead {
                 let piece = step.min(at + length - next);
                 self.order(request, next, piece, false, deadline)?;
-                // A request of no bytes is one command.
+                // A request of no bytes still takes one command.
                 next += piece.max(u64::from(length == 0));
             } else if !self.under_way.is_empty() {
                 // Unless the deadline passes, every command is answered before this returns.

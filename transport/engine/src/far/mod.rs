@@ -1,9 +1,9 @@
-//! The engine at the far side of a channel, and the server there.
+//! Engine at the far side of a channel, and the server there.
 //!
 //! One side [offers](Offers::offer) memories under ids and serves; the other has a [`Far`] engine. Bytes
 //! between the two travel in messages of the channel, the only way over a byte stream between nodes that
-//! share no memory. When the far side reaches both ends of a copy, it is only sent a command and copies
-//! with its own processor: it pulls what this side would have to push.
+//! share no memory. If the far side reaches both ends of a copy, it only receives a command and copies with
+//! its own processor, so that a push from this side becomes a pull by the far side.
 //!
 //! The messages are specified in `docs/specs/far-copy.md`.
 

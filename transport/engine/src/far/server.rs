@@ -1,4 +1,4 @@
-//! The side that offers memory.
+//! Side that offers memory.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use super::wire::{ANSWER_BYTES, Answer, Command, FarRange, FarRefusal, MemoryId, Order};
 
-/// The time limit for the other side to make room for an answer that it requested.
+/// Time limit for the other side to make room for an answer that it requested.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the other side may do with a memory.
+/// Access of the other side to an offered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Copy from it.
+    /// Copying from it.
     Read,
-    /// Copy to it and fill it.
+    /// Copying to it and filling it.
     Write,
-    /// Copy from it, copy to it and fill it.
+    /// Copying from it, copying to it and filling it.
     Both,
 }
 
@@ -31,7 +31,7 @@ impl Access {
     }
 }
 
-/// The memories that one side offers to the other.
+/// Memories that one side offers to the other.
 #[derive(Debug, Default)]
 pub struct Offers {
     slots: Vec<Slot>,
@@ -43,17 +43,17 @@ struct Slot {
     memory: Option<(SharedMemory, Access)>,
 }
 
-/// The most memories offered at a time.
+/// Maximum number of memories offered at a time.
 pub const MAX_OFFERS: usize = 4096;
 
 impl Offers {
-    /// Offers no memory.
+    /// Creates an empty set of offers.
     #[must_use]
     pub fn new() -> Offers {
         Offers::default()
     }
 
-    /// Offers a memory and keeps it mapped; `None` when 4096 are offered already.
+    /// Offers a memory and keeps it mapped. Returns `None` if 4096 are already offered.
     pub fn offer(&mut self, memory: SharedMemory, access: Access) -> Option<MemoryId> {
         // A slot with exhausted generations stays empty: ids are never reused.
         let free = |slot: &Slot| slot.memory.is_none() && slot.generation < u32::MAX;
@@ -71,7 +71,7 @@ impl Offers {
         Some(MemoryId { index: index as u32, generation: slot.generation })
     }
 
-    /// Withdraws an offer: later commands about it are refused. False when it was not offered.
+    /// Withdraws an offer. Later commands on it are refused. Returns false if it was not offered.
     pub fn withdraw(&mut self, id: MemoryId) -> bool {
         let slot = self.slots.get_mut(id.index as usize);
         slot.filter(|slot| slot.generation == id.generation).is_some_and(|slot| slot.memory.take().is_some())
@@ -83,7 +83,7 @@ impl Offers {
         if access.allows(wanted) { Ok(memory) } else { Err(FarRefusal::NotAllowed) }
     }
 
-    /// The memory of a range, and the offset in it. Offsets beyond `usize` are out of range.
+    /// Returns the memory of a range, and the offset in it. Offsets beyond `usize` are out of range.
     fn at(&self, range: FarRange, wanted: Access) -> Result<(&SharedMemory, usize), FarRefusal> {
         let memory = self.find(range.memory, wanted)?;
         Ok((memory, usize::try_from(range.offset_bytes).map_err(|_| FarRefusal::OutOfRange)?))
@@ -146,7 +146,7 @@ fn refusal(error: CopyError) -> FarRefusal {
     }
 }
 
-/// One end of a channel at which memory is offered.
+/// Server at one end of a channel, which offers memory.
 #[derive(Debug)]
 pub struct Server<T> {
     channel: T,
@@ -161,21 +161,21 @@ impl<T: Transport> Server<T> {
         Server { channel, offers, message: Vec::new(), answer: Vec::new() }
     }
 
-    /// The offers, for adding and withdrawing memory.
+    /// Returns the offers, for adding and withdrawing memory.
     pub fn offers(&mut self) -> &mut Offers {
         &mut self.offers
     }
 
-    /// The channel, for waiting for the next command in a waitset.
+    /// Returns the channel, for waiting for the next command in a waitset.
     pub fn channel(&mut self) -> &mut T {
         &mut self.channel
     }
 
-    /// Waits for a command, executes and answers it.
+    /// Waits for a command, executes it and sends the answer.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`] while waiting for a message: no command came. Any other error is final
-    /// for the channel, including a malformed command and a peer that took no answer for ten seconds.
+    /// [`ChannelError::TimedOut`] while waiting for a message: no command arrived. Any other error is final
+    /// for the channel, including a malformed command and a peer that accepted no answer for ten seconds.
     pub fn serve_one(&mut self, timeout: Duration) -> Result<(), ChannelError> {
         wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, timeout)?;
         let Some((command, carried)) = Command::from_bytes(&self.message) else {
@@ -198,8 +198,7 @@ impl<T: Transport> Server<T> {
     }
 }
 
-/// Serves until the other side closes its end or `until` has passed; returns the number of commands
-/// executed.
+/// Serves until the other side closes its end or `until` has passed. Returns the number of commands executed.
 ///
 /// # Errors
 /// The failure of the channel, unless it was closed.

@@ -1,15 +1,15 @@
-//! The messages of both sides: commands of 48 bytes and answers of 16, little-endian, followed by the bytes
+//! Messages of both sides: commands of 48 bytes and answers of 16, little-endian, followed by the bytes that
 //! they carry.
 
 use std::fmt;
 
-/// A memory that the far side offers. The generation distinguishes it from earlier ones with the same
-/// index.
+/// Id of a memory that the far side offers. The generation distinguishes it from earlier memories with the
+/// same index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemoryId {
-    /// The slot, from 0.
+    /// Index of the slot, from 0.
     pub index: u32,
-    /// How often the slot was used, from 1.
+    /// Number of times that the slot was used, from 1.
     pub generation: u32,
 }
 
@@ -19,10 +19,10 @@ impl fmt::Display for MemoryId {
     }
 }
 
-/// Why the far side refused a command.
+/// Reason why the far side refused a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FarRefusal {
-    /// It does not offer the memory, or no longer.
+    /// The memory is not offered, or no longer.
     #[error("the memory is not offered")]
     NoMemory,
     /// The memory was offered without the necessary right.
@@ -50,14 +50,14 @@ impl FarRefusal {
     }
 }
 
-/// A range of a memory that the far side offers.
+/// Range of a memory that the far side offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FarRange {
     pub(super) memory: MemoryId,
     pub(super) offset_bytes: u64,
 }
 
-/// What the far side is to do.
+/// Order to the far side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     /// Store the bytes that follow.
@@ -74,19 +74,19 @@ pub(super) enum Order {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Command {
     pub(super) order: Order,
-    /// Only check whether it would be refused. Sent for the whole of a request longer than one command,
-    /// before its first piece.
+    /// Whether to check only if the order would be refused. Sent for the whole of a request longer than one
+    /// command, before its first piece.
     pub(super) only_check: bool,
     pub(super) length_bytes: u64,
 }
 
-/// The flag for "only check", beside the byte of a fill.
+/// Flag for a check-only command, beside the byte of a fill.
 const ONLY_CHECK: u32 = 1 << 8;
 
 pub(super) const COMMAND_BYTES: usize = 48;
 pub(super) const ANSWER_BYTES: usize = 16;
 
-/// The longest range of one command: the far side handles no other one meanwhile.
+/// Maximum range of one command: the far side handles no other command meanwhile.
 pub(super) const MAX_PIECE_BYTES: u64 = 1 << 20;
 
 const NOTHING: FarRange = FarRange { memory: MemoryId { index: 0, generation: 0 }, offset_bytes: 0 };
@@ -111,8 +111,8 @@ impl Command {
         bytes
     }
 
-    /// Decodes a command, and returns what follows it. `None` when it is malformed: unused fields must be
-    /// zero.
+    /// Decodes a command, and returns the bytes that follow it. Returns `None` if it is malformed; unused
+    /// fields must be zero.
     pub(super) fn from_bytes(message: &[u8]) -> Option<(Command, &[u8])> {
         let (bytes, behind) = message.split_first_chunk::<COMMAND_BYTES>()?;
         let range = |at: usize| FarRange {
@@ -139,7 +139,7 @@ impl Command {
     }
 }
 
-/// An answer: whether the far side did it. Bytes that were read follow.
+/// Answer to a command: success or a refusal. Bytes that were read follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub(super) result: Result<(), FarRefusal>,
@@ -154,7 +154,7 @@ impl Answer {
         bytes
     }
 
-    /// Decodes an answer, and returns what follows it. `None` when it is malformed.
+    /// Decodes an answer, and returns the bytes that follow it. Returns `None` if it is malformed.
     pub(super) fn from_bytes(message: &[u8]) -> Option<(Answer, &[u8])> {
         let (bytes, behind) = message.split_first_chunk::<ANSWER_BYTES>()?;
         let result = match get_u32(bytes, 0) {

@@ -11,7 +11,7 @@ use tombolo_transport::ChannelError;
 
 use crate::rigs::{Bench, PATIENCE, ROOM, Rig};
 
-/// What a case requires of a rig.
+/// Requirement of a case for a rig.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,
@@ -51,7 +51,7 @@ pub(crate) const ALL: &[Case] = cases![
     Killable the_death_of_the_other_side_ends_what_is_asked,
 ];
 
-/// Why a case cannot be run with a rig.
+/// Returns the reason why a case cannot be run with a rig.
 pub(crate) fn lacks(rig: &Rig, case: &Case) -> Option<String> {
     if let Some(missing) = &rig.missing {
         return Some(missing.clone());
@@ -172,7 +172,7 @@ fn the_limit_on_requests_is_exact(start: &dyn Fn(usize) -> Bench) {
         let rejected = bench.engine.submit(one_more).unwrap_err();
         assert_eq!(rejected.why, WhyRejected::Full { limit });
         assert_eq!(bench.engine.in_flight(), limit, "what was rejected was taken");
-        // Whether they succeeded or not, taking completions makes room.
+        // Taking completions makes room, whether the requests succeeded or not.
         assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
         bench.engine.submit(rejected.request).unwrap();
         for _ in 0..limit {
@@ -187,7 +187,7 @@ fn every_request_comes_to_one_completion(start: &dyn Fn(usize) -> Bench) {
     (bench.source.write)(0, &pattern(64 * 1024, 1));
     let mut asked = Vec::new();
     let mut answered: Vec<Completion> = Vec::new();
-    // Targets that nothing in progress writes.
+    // Targets that no request in progress writes.
     let mut free: Vec<usize> = (1..=16).map(|slot| slot * 65_536).collect();
     let mut at = BTreeMap::new();
     for round in 0..64_usize {
@@ -234,7 +234,7 @@ fn the_descriptor_is_readable_while_there_are_completions(start: &dyn Fn(usize) 
     }
 }
 
-/// The result of a request with an invalid range: refused on submission, or by another side.
+/// Checks that a request with an invalid range is refused, on submission or by another side.
 fn refused(bench: &mut Bench, request: Request) {
     match bench.engine.submit(request) {
         Err(rejected) => {
@@ -268,7 +268,7 @@ fn ranges_outside_are_refused_and_nothing_is_written(start: &dyn Fn(usize) -> Be
         let route = request.route();
         let of_process = [route.source, route.target].contains(&Reach::Process);
         if of_process && from.max(to) < ROOM && length < ROOM {
-            // Whether memory follows that of another process is unknown here.
+            // It is unknown here whether mapped memory follows that of another process.
             continue;
         }
         refused(&mut bench, request);
@@ -293,7 +293,7 @@ fn ranges_that_overlap_are_refused(start: &dyn Fn(usize) -> Bench) {
     }
 }
 
-/// Unless the request in progress has ended by then, as its completion says.
+/// Unless the request in progress has already ended, according to its completion.
 fn what_conflicts_with_a_request_in_progress_is_refused(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(4);
     for (from, to, length) in [(0, ROOM / 2 - 1, 1), (8, 0, ROOM / 2), (ROOM / 2, 1, 8)] {
@@ -310,7 +310,7 @@ fn what_conflicts_with_a_request_in_progress_is_refused(start: &dyn Fn(usize) ->
         }
         assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
     }
-    // What only reads the same bytes, or writes others, does not.
+    // A request that only reads the same bytes, or writes others, does not conflict.
     submit(&mut bench, 0, 0, ROOM / 2);
     submit(&mut bench, 0, ROOM / 2, ROOM / 4);
     submit(&mut bench, 8, ROOM / 4 * 3, 64);
@@ -320,7 +320,7 @@ fn what_conflicts_with_a_request_in_progress_is_refused(start: &dyn Fn(usize) ->
     assert_eq!(bench.engine.in_progress(), 0);
 }
 
-/// Each writes what the one before has written.
+/// Each request writes the result of the previous one.
 fn fenced_requests_run_one_after_the_other(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(16);
     let bytes = pattern(ROOM, 5);
@@ -374,7 +374,7 @@ fn an_engine_that_is_dropped_leaves_nothing_behind(start: &dyn Fn(usize) -> Benc
     for _ in 0..8 {
         submit_fenced(&mut bench, 0, 0, ROOM);
     }
-    // A request keeps its memory mapped, and the drop does not wait for requests not started.
+    // A request keeps its memory mapped, and the drop does not wait for requests that were not started.
     drop(bench.source);
     drop(bench.target);
     drop(bench.engine);

@@ -1,5 +1,5 @@
-//! A GPU for the suite: a real one if present; else a fake driver without one, compiled here, which a
-//! second process of the suite loads in place of the real one.
+//! GPU for the suite: a real one if present, otherwise a fake driver, compiled here, which a second process
+//! of the suite loads in place of the real one.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -8,7 +8,7 @@ use tombolo_base::SharedMemory;
 use tombolo_platform::copy::CopyError;
 use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory, PinnedMemory};
 
-/// Tells a second process of the suite that it runs with the fake driver.
+/// Environment variable that tells a second process of the suite to run with the fake driver.
 const WITH_FAKE: &str = "TOMBOLO_ENGINE_TEST_FAKE_CUDA";
 
 pub(crate) enum Prepared {
@@ -36,7 +36,7 @@ pub(crate) fn prepare() -> Prepared {
     }
 }
 
-/// Errors of the driver have names.
+/// Checks that errors of the driver have names.
 fn refusals(fake: bool) {
     let count = Device::count().unwrap();
     let missing = Device::open(count).unwrap_err();
@@ -60,7 +60,7 @@ fn refusals(fake: bool) {
     assert!(matches!(outside, CudaError::Copy(CopyError::OutOfRange { .. })), "{outside}");
 }
 
-/// Compiles the fake driver into a folder that goes with `again`.
+/// Compiles the fake driver into a folder, which is then used by `again`.
 fn compile() -> Result<Folder, String> {
     let folder = Folder::new()?;
     let library = folder.0.join("libcuda.so.1");

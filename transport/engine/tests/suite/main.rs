@@ -1,4 +1,4 @@
-//! One suite that every engine passes, along every route that it claims.
+//! Suite that every engine must pass, along every route that it claims.
 //!
 //! Each case has requirements; where they are missing it is reported as *ignored*, with the reason.
 

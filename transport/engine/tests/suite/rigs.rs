@@ -1,4 +1,4 @@
-//! What each engine is tested with: one rig for each route.
+//! Test rigs of the engines: one for each route.
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, Read};
@@ -23,24 +23,24 @@ use tombolo_platform::process::{Process, inherited};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
 
-/// Bytes of each of the two memories.
+/// Length of each of the two memories, in bytes.
 pub(crate) const ROOM: usize = 5 << 18;
 
-/// The time limit for everything. Nothing here measures time.
+/// Time limit for everything. Nothing here measures time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 type At = Box<dyn Fn(usize) -> Location>;
 type Write = Box<dyn Fn(usize, &[u8])>;
 type Look = Box<dyn Fn(usize, usize) -> Vec<u8>>;
 
-/// A memory of `ROOM` bytes, as the engine names it and as the test accesses it.
+/// Memory of `ROOM` bytes, as named by the engine and as accessed by the test.
 pub(crate) struct Spot {
     pub(crate) place: At,
     pub(crate) write: Write,
     pub(crate) read: Look,
 }
 
-/// An engine, two memories, and whatever must live as long.
+/// Engine, two memories, and everything that must live as long.
 pub(crate) struct Bench {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) source: Spot,
@@ -60,7 +60,7 @@ pub(crate) struct Rig {
     pub(crate) killable: bool,
     /// Whether source and target can be the same memory.
     pub(crate) overlaps: bool,
-    /// Why the rig is not available here.
+    /// Reason why the rig is not available here.
     pub(crate) missing: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Rig {
     }
 }
 
-/// Every engine with every route that it claims.
+/// Returns every engine with every route that it claims.
 pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
     let mut rigs = Vec::new();
     for how in Loop::here() {
@@ -124,7 +124,7 @@ pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
     rigs
 }
 
-/// The test's direct access to a memory that this process maps.
+/// Returns the test's direct access to a memory that this process maps.
 fn by_hand(memory: &SharedMemory) -> (Write, Look) {
     let (to, from) = (memory.clone(), memory.clone());
     let write = move |offset: usize, bytes: &[u8]| copy::write(Loop::Best, &to, offset, bytes).unwrap();
@@ -166,7 +166,8 @@ pub(crate) fn be_the_other_process() -> bool {
     true
 }
 
-/// Why this kernel does not copy between processes, tried on this process; `None` if it does.
+/// Returns the reason why this kernel does not copy between processes, tried on this process; `None` if it
+/// does.
 fn no_attach() -> Option<String> {
     let (from, to) = (SharedMemory::zeroed(8), SharedMemory::zeroed(8));
     let here = ForeignProcess::watch(std::process::id() as i32).ok()?;
@@ -202,7 +203,7 @@ fn attached(limit: usize, reads: bool) -> Bench {
     Bench { engine, source, target, kill: Some(Box::new(move || drop(process))), _keep: Vec::new() }
 }
 
-/// Kills the process when dropped.
+/// Process that is killed when dropped.
 struct Ended(Process);
 
 impl Drop for Ended {

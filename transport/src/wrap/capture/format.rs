@@ -1,48 +1,48 @@
-//! The bytes of a capture: a header of 64 bytes, then records. Specified in `docs/specs/capture.md`.
+//! Encoding of a capture: a header of 64 bytes, then records. Specified in `docs/specs/capture.md`.
 
 use std::io::{self, Write};
 
 use tombolo_link::{Side, TransportKind};
 
-/// The version of the format that this library writes and reads.
+/// Version of the format that this library writes and reads.
 pub const VERSION: u32 = 1;
 
-/// Bytes of the header, and of the shortest capture.
+/// Size of the header, and of the shortest capture, in bytes.
 pub const HEADER_BYTES: usize = 64;
 
 /// "TMBLCAPT".
 pub(super) const MAGIC: [u8; 8] = *b"TMBLCAPT";
 
-/// Bytes of a record before its payload.
+/// Size of a record before its payload, in bytes.
 pub(super) const RECORD_HEAD_BYTES: usize = 16;
 
-/// Bytes of a checksum.
+/// Size of a checksum, in bytes.
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
-/// The longest payload of a record: four times the longest message of a channel.
+/// Maximum payload of a record, in bytes: four times the longest message of a channel.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 1 << 25;
 
-/// The channel that a capture was taken from.
+/// Description of the channel that a capture was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// The kind of transport.
+    /// Kind of the transport.
     pub transport: TransportKind,
-    /// The side that was recorded; `None` when unknown.
+    /// Side that was recorded; `None` if unknown.
     pub side: Option<Side>,
-    /// The channel's id, the same on both sides; 0 when unknown.
+    /// Id of the channel, the same on both sides; 0 if unknown.
     pub channel: u64,
-    /// The domain that recorded; 0 when unknown.
+    /// Domain that recorded; 0 if unknown.
     pub own: u64,
-    /// The domain at the other end; 0 when unknown.
+    /// Domain at the other end; 0 if unknown.
     pub peer: u64,
-    /// The channel's message limit, in bytes.
+    /// Message limit of the channel, in bytes.
     pub max_message_bytes: u32,
-    /// The start of the capture, in nanoseconds since 1970; 0 when unknown.
+    /// Start of the capture, in nanoseconds since 1970; 0 if unknown.
     pub began_unix_ns: u64,
 }
 
 impl About {
-    /// A capture of a channel of which only the transport and the message limit are known.
+    /// Describes a channel of which only the transport and the message limit are known.
     #[must_use]
     pub const fn new(transport: TransportKind, max_message_bytes: u32) -> Self {
         About { transport, side: None, channel: 0, own: 0, peer: 0, max_message_bytes, began_unix_ns: 0 }
@@ -123,15 +123,15 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// CRC-32 (IEEE 802.3) of `bytes`, continued from `before`: each record's checksum continues the previous
-/// one, so that a missing, repeated or misplaced record is detected like a changed one.
+/// Returns the CRC-32 (IEEE 802.3) of `bytes`, continued from `before`. Each record's checksum continues the
+/// previous one, so that a missing, repeated or misplaced record is detected like a modified one.
 pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(bytes);
     hasher.finalize()
 }
 
-/// An event at the recorded end.
+/// Event at the recorded end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A message was accepted for sending.
@@ -148,9 +148,9 @@ pub enum Event {
     Failed(String),
     /// The capture is complete and contains this many messages.
     End {
-        /// The number of messages sent.
+        /// Number of messages sent.
         sent: u64,
-        /// The number of messages received.
+        /// Number of messages received.
         received: u64,
     },
 }
@@ -186,10 +186,10 @@ impl Event {
     }
 }
 
-/// An event with its time.
+/// Event with its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// The offset of the record in the file.
+    /// Offset of the record in the file.
     pub offset_bytes: u64,
     /// Nanoseconds since the capture began, on the recorder's monotonic clock.
     pub time_ns: u64,
@@ -197,7 +197,7 @@ pub struct Record {
     pub event: Event,
 }
 
-/// Writes the bytes of a capture.
+/// Encoder of a capture.
 #[derive(Debug)]
 pub struct Writer<W> {
     sink: W,
@@ -277,7 +277,7 @@ impl<W: Write> Writer<W> {
         self.sink.flush()
     }
 
-    /// Writes the final record, which tells a reader that the capture is complete, and returns the sink.
+    /// Writes the final record, which marks the capture as complete, and returns the sink.
     ///
     /// # Errors
     /// An error of the sink.
@@ -289,18 +289,18 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Where a capture was cut short.
+/// Position at which a capture was cut short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
     /// Inside the header.
     Header,
-    /// Inside a record, which begins at the offset.
+    /// Inside a record that begins at the offset.
     Record,
     /// Between two records: the final record is missing.
     End,
 }
 
-/// What is wrong with a header or record.
+/// Defect of a header or record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Flaw {
@@ -322,7 +322,7 @@ pub enum Flaw {
     Trailing,
 }
 
-/// Why a capture cannot be read, or not to its end. Records read before are valid.
+/// Error of reading a capture, or its rest. Records read before are valid.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CaptureError {

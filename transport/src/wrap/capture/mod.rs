@@ -1,7 +1,7 @@
-//! Captures: a file with everything that passed one end of a channel, and its replay.
+//! Captures: files with everything that passed one end of a channel, and their replay.
 //!
 //! [`Capture`] records any transport, [`Replay`] is a transport that plays a capture back, [`Reader`] reads
-//! one record after the other. `docs/specs/capture.md` specifies the bytes.
+//! records one by one. `docs/specs/capture.md` specifies the format.
 
 mod format;
 mod read;

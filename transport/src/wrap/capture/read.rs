@@ -7,11 +7,10 @@ use super::format::{
     RECORD_HEAD_BYTES, Record, checksum, u32_at, u64_at,
 };
 
-/// How much of a payload is read at a time, so that a false length takes no more memory than there are
-/// bytes.
+/// Bytes of a payload read at a time, so that a wrong length takes no more memory than there are bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The records of a capture, in order. Ends after an error.
+/// Iterator over the records of a capture, in order. Ends after an error.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: BufReader<R>,
@@ -42,7 +41,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { source, about, offset_bytes, checksum, sent: 0, received: 0, ended: false })
     }
 
-    /// The channel that the capture was taken from.
+    /// Returns the description of the channel that the capture was taken from.
     #[must_use]
     pub fn about(&self) -> About {
         self.about
@@ -107,7 +106,7 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Record, CaptureError>;
 
-    /// The next record, including the final one.
+    /// Returns the next record, including the final one.
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;

@@ -1,4 +1,4 @@
-//! Records what passes one end of a channel.
+//! Records the traffic at one end of a channel.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,11 +14,11 @@ use crate::contract::{Description, EndError, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
-/// Records every message that passes one end of a channel, and how the channel ends.
+/// Transport that records every message that passes one end of a channel, and how the channel ends.
 ///
-/// The channel has priority: when the capture cannot be written, recording stops, the channel continues,
-/// and missing events are counted ([`missed`](Capture::missed)). The file then lacks its final record, so
-/// that readers notice too.
+/// The channel has priority: if the capture cannot be written, recording stops, the channel continues, and
+/// missing events are counted ([`missed`](Capture::missed)). The file then lacks its final record, so that
+/// readers notice too.
 #[derive(Debug)]
 pub struct Capture<T, W: Write> {
     inner: T,
@@ -27,13 +27,13 @@ pub struct Capture<T, W: Write> {
     failed: Option<io::Error>,
     missed: u64,
     began_ns: u64,
-    /// Whether an end was recorded, since every later operation reports it again.
+    /// Whether an end was already recorded; every later operation reports it again.
     end_noted: bool,
     scratch: Vec<u8>,
 }
 
 impl<T: Transport> Capture<T, BufWriter<File>> {
-    /// Captures into a new file; fails if it exists. The file is flushed whenever the channel goes to
+    /// Captures into a new file, and fails if it exists. The file is flushed whenever the channel goes to
     /// sleep.
     ///
     /// # Errors
@@ -60,13 +60,13 @@ impl<T: Transport, W: Write> Capture<T, W> {
         Ok(Capture { inner, writer, failed, missed: 0, began_ns: now_ns(), end_noted: false, scratch })
     }
 
-    /// Events that are missing because the capture could not be written.
+    /// Returns the number of events that are missing because the capture could not be written.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Why the capture could not be written.
+    /// Returns the reason why the capture could not be written.
     #[must_use]
     pub fn write_error(&self) -> Option<&io::Error> {
         self.failed.as_ref()
@@ -90,7 +90,7 @@ impl<T: Transport, W: Write> Capture<T, W> {
             EndError::Closed => Event::ClosedByPeer,
             EndError::PeerDied => Event::PeerDied,
             EndError::Broken => match self.inner.failure() {
-                // Caused by a replay, neither by the channel nor by the peer.
+                // Caused by a replay, not by the channel or the peer.
                 Some(ChannelError::Diverged(_)) => return,
                 failure => Event::Failed(failure.map_or_else(String::new, |failure| failure.to_string())),
             },
@@ -109,7 +109,7 @@ impl<T: Transport, W: Write> Capture<T, W> {
     }
 }
 
-/// Records an event, or counts that it could not.
+/// Records an event, or counts it as missing.
 fn note<W: Write>(
     writer: &mut Option<Writer<W>>,
     failed: &mut Option<io::Error>,
@@ -129,7 +129,8 @@ fn note<W: Write>(
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
     crate::forward_transport!(inner: stats failure is_ready announce_sleep sources park woken);
 
-    /// Without silence and whole batches: recording may take a system call, and is done message by message.
+    /// Removes the capabilities of silence and whole batches: recording may take a system call, and is done
+    /// message by message.
     fn describe(&self) -> Description {
         let inner = self.inner.describe();
         let lacks = Capabilities::SILENT | Capabilities::WHOLE_BATCHES;
@@ -148,11 +149,11 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
         sent
     }
 
-    /// Reads from a single copy, so that the capture has what the program read even if a peer changes the
-    /// memory.
+    /// Receives into a single copy, so that the capture holds exactly what the program read even if a peer
+    /// changes the memory.
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut copy = std::mem::take(&mut self.scratch);
-        // A trait object, so that the type is the same for every `read` and wrappers can nest.
+        // A trait object, so that its type is the same for every `read` and wrappers can nest.
         let take: &mut dyn FnMut(&Message<'_>) = &mut |message| message.copy_into(&mut copy);
         let received = match self.inner.try_recv_in_place(take) {
             Ok(None) => Ok(None),

@@ -1,4 +1,4 @@
-//! Replays a capture: the peer behaves as it did when recorded.
+//! Replays a capture: the peer behaves as it did when it was recorded.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -15,19 +15,19 @@ use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
-/// When the messages of a replayed capture arrive.
+/// Arrival times of the messages of a replayed capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
     /// At once, but never before everything that was sent before them.
     AtOnce,
-    /// Also no earlier after the start than when recorded.
+    /// In addition, no earlier after the start than when they were recorded.
     AsRecorded,
 }
 
-/// A channel whose peer is a capture.
+/// Channel whose peer is a capture.
 ///
-/// What was received is received again, in the same order, and what was sent must be sent again: a message
-/// arrives only when everything sent before it was sent again. Sending anything else is
+/// Received messages are received again in the same order, and sent messages must be sent again: a message
+/// arrives only after everything sent before it was sent again. Sending anything else fails with
 /// [`ChannelError::Diverged`], which names the record and is final.
 #[derive(Debug)]
 pub struct Replay {
@@ -35,7 +35,7 @@ pub struct Replay {
     records: VecDeque<Record>,
     pace: Pace,
     began_ns: u64,
-    /// Ends a sleep when the next message is due.
+    /// Timer that ends a sleep when the next message is due.
     timer: OwnedFd,
     diverged: Option<String>,
     closed: bool,
@@ -43,7 +43,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Replays the capture in `source`, all of which is read first.
+    /// Replays the capture in `source`, after reading it completely.
     ///
     /// # Errors
     /// [`CaptureError`] when it is not a complete capture.
@@ -66,25 +66,26 @@ impl Replay {
         })
     }
 
-    /// The channel that the capture was taken from.
+    /// Returns the description of the channel that the capture was taken from.
     #[must_use]
     pub fn about(&self) -> About {
         self.about
     }
 
-    /// Messages of the capture that were not sent or received again yet.
+    /// Returns the number of messages of the capture that were not sent or received again yet.
     #[must_use]
     pub fn remaining(&self) -> usize {
         let is_message = |record: &&Record| matches!(record.event, Event::Sent(_) | Event::Received(_));
         self.records.iter().filter(is_message).count()
     }
 
-    /// The next record, if it is the peer's turn.
+    /// Returns the next record, if it is the peer's turn.
     fn peers_turn(&self) -> Option<&Record> {
         self.records.front().filter(|record| !matches!(record.event, Event::Sent(_)))
     }
 
-    /// Nanoseconds until the peer's next record is due; `None` when it is not the peer's turn.
+    /// Returns the time until the peer's next record is due, in nanoseconds, or `None` if it is not the
+    /// peer's turn.
     fn due_in_ns(&self) -> Option<u64> {
         let record = self.peers_turn()?;
         Some(match self.pace {
@@ -93,7 +94,7 @@ impl Replay {
         })
     }
 
-    /// How the recorded channel ended, once that record is due.
+    /// Returns how the recorded channel ended, once that record is due.
     fn end(&self) -> Option<EndError> {
         if self.diverged.is_some() {
             return Some(EndError::Broken);
@@ -104,7 +105,7 @@ impl Replay {
         match &self.peers_turn()?.event {
             Event::PeerDied => Some(EndError::PeerDied),
             Event::Failed(_) => Some(EndError::Broken),
-            // The channel may have continued after the capture ended; what followed is unknown.
+            // The channel may have continued after the capture ended, with unknown results.
             Event::ClosedByPeer | Event::End { .. } => Some(EndError::Closed),
             Event::Sent(_) | Event::Received(_) | Event::ClosedHere => None,
         }
@@ -121,7 +122,7 @@ fn is_end_by_peer(record: &Record) -> bool {
     matches!(record.event, Event::ClosedByPeer | Event::PeerDied | Event::Failed(_))
 }
 
-/// An excerpt of an expected message, for an error.
+/// Returns an excerpt of an expected message for an error message.
 fn briefly(message: &[u8]) -> String {
     let shown = &message[..message.len().min(16)];
     let more = if message.len() > shown.len() { "..." } else { "" };
@@ -156,7 +157,8 @@ impl Transport for Replay {
         if self.closed || self.diverged.is_some() || self.peers_turn().is_some_and(is_end_by_peer) {
             return self.end().map_or(Err(EndError::Full), Err);
         }
-        // The next record sent: the program may send before it has received all that it had then.
+        // Finds the next sent record: the program may send before it has received everything that it had
+        // then.
         let sent = |record: &Record| matches!(record.event, Event::Sent(_));
         let Some(index) = self.records.iter().position(sent) else {
             let what =
@@ -197,7 +199,7 @@ impl Transport for Replay {
         Ok(Some(read(&Message::of_bytes(&message))))
     }
 
-    /// There is always room to send.
+    /// Sending never waits for room.
     fn is_ready(&mut self, awaited: Interest) -> bool {
         awaited != Interest::Read || self.closed || self.diverged.is_some() || self.due_in_ns() == Some(0)
     }
@@ -206,7 +208,7 @@ impl Transport for Replay {
         Announced::Complete
     }
 
-    /// A wait for a message while it is the program's turn lasts until its deadline.
+    /// A wait for a message on the program's turn lasts until its deadline.
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         if self.is_ready(awaited) {
             return false;

@@ -1,4 +1,4 @@
-//! The record of every message on a channel whose ends are both in this process.
+//! Ledger of all messages on a channel whose ends are both in this process.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,7 +8,7 @@ use tombolo_link::Side;
 
 use crate::contract::EndError;
 
-/// A message that was accepted and not yet received.
+/// Message that was accepted and not yet received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     number: u64,
@@ -22,17 +22,17 @@ fn digest(message: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The state of one side.
+/// State of one side.
 #[derive(Debug, Default)]
 struct Account {
     /// Messages accepted from this side that the other has not received.
     on_its_way: VecDeque<Entry>,
     accepted: u64,
-    /// Whether it closed or was dropped.
+    /// Whether this side closed or was dropped.
     closed: bool,
 }
 
-/// One side's handle on the ledger. Dropping it records the end of the side.
+/// Handle of one side on the ledger. Dropping it records the end of the side.
 #[derive(Debug)]
 pub(super) struct Witness {
     accounts: Arc<Mutex<[Account; 2]>>,
@@ -53,19 +53,19 @@ impl Witness {
         (Witness { accounts: accounts.clone(), side: Side::A }, Witness { accounts, side: Side::B })
     }
 
-    /// Ignores poison: a case that fails does so on one side first, and the other must still be able to
-    /// report.
+    /// Locks the ledger, ignoring poison: a case that fails does so on one side first, and the other must
+    /// still be able to report.
     fn lock(&self) -> MutexGuard<'_, [Account; 2]> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers `message` to the channel by calling `send`. The message is entered before the peer can see
-    /// it, and removed if it was not accepted.
+    /// Offers `message` to the channel by calling `send`. The message is entered before the peer can see it,
+    /// and removed if it was not accepted.
     pub(super) fn sending<E>(&self, message: &[u8], send: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut accounts = self.lock();
         let result = send();
         if result.is_ok() {
-            // The peer may have the message already, but needs the lock to report it.
+            // The peer may already have the message, but needs the lock to report it.
             let account = &mut accounts[index(self.side)];
             let number = account.accepted;
             account.accepted += 1;
@@ -75,7 +75,7 @@ impl Witness {
         result
     }
 
-    /// Compares a received message with what the peer sent.
+    /// Compares a received message with the one that the peer sent.
     pub(super) fn received(&self, message: &[u8]) -> Result<(), String> {
         let mut accounts = self.lock();
         let account = &mut accounts[index(self.side.other())];
@@ -106,7 +106,7 @@ impl Witness {
         })
     }
 
-    /// Compares how the channel ended with what the peer did.
+    /// Compares the end of the channel with the actions of the peer.
     pub(super) fn ended(&self, error: EndError) -> Result<(), String> {
         let mut accounts = self.lock();
         let account = &mut accounts[index(self.side.other())];

@@ -1,4 +1,4 @@
-//! Checks a transport and its user, and panics when one of them breaks the contract.
+//! Checks a transport and its user, and panics when either breaks the contract.
 
 mod ledger;
 
@@ -11,27 +11,27 @@ use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
 use ledger::Witness;
 
-/// Checks that a transport keeps the contract: its description never changes, refused calls have no effect,
-/// its counters match what passed, an end is final, and nothing sleeps unannounced. A breach is a panic
-/// that names the culprit and lists the last operations.
+/// Transport that checks whether the transport inside keeps the contract: its description never changes,
+/// refused calls have no effect, its counters match the traffic, an end is final, and nothing sleeps
+/// unannounced. A violation panics with the culprit and the last operations.
 ///
-/// [`Checked::pair`] checks both ends together as well: every accepted message is received once, in order,
-/// unchanged, and an end comes after all of them and has a reason. [`Checked::new`] checks one end, and
-/// only for what no peer can cause, so that it can face hostile ones.
+/// [`Checked::pair`] also checks both ends together: every accepted message is received once, in order and
+/// unchanged, and an end comes after all of them and has a reason. [`Checked::new`] checks one end, and only
+/// what no peer can cause, so that it can be used with hostile peers.
 ///
-/// Checking both ends takes a lock for each message, which orders memory accesses: it hides a wake-up that
-/// is lost for lack of a barrier. Test races with [`Checked::new`].
+/// Checking both ends takes a lock for each message, which orders memory accesses: it hides wake-ups that are
+/// lost for lack of a barrier. Test races with [`Checked::new`].
 #[derive(Debug)]
 pub struct Checked<T> {
-    /// The ledger shared with the peer's end. Declared before `inner`, because it must record the close
-    /// first.
+    /// Handle on the ledger shared with the peer's end. Declared before `inner`, because it must record the
+    /// close first.
     witness: Option<Witness>,
     inner: T,
     watches: bool,
     declared: Description,
-    /// The first final result of receiving.
+    /// First final result of receiving.
     end: Option<EndError>,
-    /// The first final result of sending.
+    /// First final result of sending.
     unsendable: Option<EndError>,
     closed: bool,
     /// Whether it reported something to receive and no receive followed.
@@ -40,11 +40,11 @@ pub struct Checked<T> {
     history: History,
 }
 
-/// A transport that is checked in debug builds and plain in others.
+/// Transport that is checked in debug builds and plain in others.
 #[cfg(debug_assertions)]
 pub type Guarded<T> = Checked<T>;
 
-/// A transport that is checked in debug builds and plain in others.
+/// Transport that is checked in debug builds and plain in others.
 #[cfg(not(debug_assertions))]
 pub type Guarded<T> = T;
 
@@ -60,19 +60,19 @@ pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
     transport
 }
 
-/// The transport inside [`guarded`].
+/// Returns the transport inside [`guarded`].
 #[cfg(debug_assertions)]
 pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
     guarded.into_inner()
 }
 
-/// The transport inside [`guarded`].
+/// Returns the transport inside [`guarded`].
 #[cfg(not(debug_assertions))]
 pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
     guarded
 }
 
-/// The last operations, for the report of a breach.
+/// Last operations, for the report of a violation.
 #[derive(Debug, Default)]
 struct History {
     operations: [(&'static str, usize); 12],
@@ -117,13 +117,13 @@ impl<T: Transport> Checked<T> {
         }
     }
 
-    /// Forwards everything without checks, where only the type is needed.
+    /// Forwards everything without checks, for callers that only need the type.
     #[must_use]
     pub fn unwatched(inner: T) -> Self {
         Checked { watches: false, ..Checked::new(inner) }
     }
 
-    /// Checks both ends of a channel that is still unused.
+    /// Checks both ends of a channel that has not been used yet.
     #[must_use]
     pub fn pair(a: T, b: T) -> (Self, Self) {
         let (witness_a, witness_b) = Witness::pair();
@@ -131,25 +131,25 @@ impl<T: Transport> Checked<T> {
         (watched(a, witness_a), watched(b, witness_b))
     }
 
-    /// The transport, no longer checked.
+    /// Returns the transport, no longer checked.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.inner
     }
 
-    /// The transport. Operations on it are not checked and may look like a breach later.
+    /// Returns the transport. Operations on it are not checked and may look like a violation later.
     #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// Whether effects that a peer could cause count as a breach: only where both ends are known to be
-    /// good.
+    /// Whether effects that a peer could cause count as a violation: only if both ends are known to be
+    /// correct.
     fn watches_both(&self) -> bool {
         self.witness.is_some()
     }
 
-    /// Whether it has ended in a way that no peer can change.
+    /// Whether the channel has ended in a way that no peer can change.
     fn final_end(&self) -> bool {
         self.end.is_some() && self.watches_both()
     }
@@ -174,7 +174,7 @@ impl<T: Transport> Checked<T> {
         }
     }
 
-    /// Its description is unchanged, and its counters changed by exactly what passed.
+    /// Checks that the description is unchanged and that the counters changed by exactly this traffic.
     fn unchanged_but_for(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
         self.must(self.inner.describe() == self.declared, "its description changed");
         let now = self.inner.stats();
@@ -263,7 +263,7 @@ impl<T: Transport> Checked<T> {
     }
 }
 
-/// Fills the transport's batch with the messages of a caller's batch, checking each.
+/// Fills the transport's batch with the messages of a caller's batch, checking each of them.
 fn watched_batch(
     witness: &Witness,
     bytes: &mut u64,
@@ -368,7 +368,7 @@ impl<T: Transport> Transport for Checked<T> {
                 let inner = &mut self.inner;
                 witness.sending(&message, || {
                     inner.try_send_in_place(length_bytes, |draft| {
-                        // Cannot fail: the draft has the message's length.
+                        // Cannot fail: the draft has the length of the message.
                         let _ = draft.write_at(0, &message);
                     })
                 })
@@ -463,7 +463,7 @@ impl<T: Transport> Transport for Checked<T> {
     }
 }
 
-/// The interests of two sleeps combined.
+/// Returns the union of the interests of two sleeps.
 fn both(one: Interest, other: Interest) -> Interest {
     if one == other { one } else { Interest::ReadWrite }
 }

@@ -1,10 +1,10 @@
-//! Memory of peers that this side reaches by itself: a write is a copy, and the owner does nothing.
+//! Direct access to registered memory of peers: a write is a copy, without work for the owner.
 //!
-//! The first operation on a key goes by messages and asks, beside, whether the memory could be reached. The
-//! owner puts it where the asking side can map it, if there is such a place, and says where. From then on
-//! operations are copies; unless others of this side are under way to that peer by messages, which they must
-//! not overtake. Memory may lie in several pieces, as what was registered before in part lies in regions
-//! already; it is reached when all of them are.
+//! The first operation on a key goes by messages, and requests direct access along with it. The owner moves
+//! the memory to a place that the requester can map, if there is one, and replies with the location. From
+//! then on operations are copies, except while messages of this side to that peer are in flight, which they
+//! must not overtake. Memory may lie in several pieces, because parts of it may have been moved into regions
+//! by earlier registrations; it is accessible once all pieces are mapped.
 
 use crate::memory::Memory;
 use crate::net::{LinkId, MAX_PIECES, Net};
@@ -12,23 +12,23 @@ use crate::wire::{Control, Malformed, Reachable};
 
 use super::{Core, Engine};
 
-/// Keys that a peer may ask for before it is answered.
+/// Maximum number of queued requests for direct access.
 const MAX_ASKED: usize = 4096;
 
-/// How far this side is with reaching memory of a key.
+/// Progress of getting direct access to the memory of a key.
 #[derive(Debug)]
 pub(crate) enum Reach<V> {
-    /// The owner was asked.
+    /// Requested from the owner.
     Asked,
-    /// It is being said where it is, and mapped.
+    /// Locations are arriving and pieces are being mapped.
     Coming(Vec<Piece<V>>),
-    /// It cannot be.
+    /// Not possible.
     Never,
-    /// Here: pieces that lie one behind another, at least one, all of them mapped.
+    /// Accessible: at least one piece, contiguous in address order, all mapped.
     Ready(Vec<Piece<V>>),
 }
 
-/// A piece of a peer's memory, and how it is reached once it is.
+/// A piece of a peer's memory, and its view once it is mapped.
 #[derive(Debug)]
 pub(crate) struct Piece<V> {
     at: Reachable,
@@ -36,21 +36,21 @@ pub(crate) struct Piece<V> {
 }
 
 impl Reachable {
-    /// What its first byte behind it would be called.
+    /// Returns the address just past the piece.
     fn end(&self) -> Option<u64> {
         self.base.checked_add(self.length)
     }
 
-    /// Whether a piece is the one behind this.
+    /// Returns whether `next` is the piece that directly follows this one.
     fn precedes(&self, next: &Reachable) -> bool {
         let same = (self.read, self.write) == (next.read, next.write);
         same && self.end() == Some(next.base) && self.more.checked_sub(1) == Some(next.more)
     }
 }
 
-/// Calls `each` with what of `length` bytes from `address` on is in each of some pieces: how it is reached,
-/// where in that it is, and how many bytes it is. Whether all of them belong to the memory, and each said so;
-/// if not all do, none is called with.
+/// Splits the `length` bytes at `address` by pieces, and calls `each` with view, offset and length of each
+/// part. Returns whether the whole range is within the pieces and each call returned true; calls nothing if
+/// the range is out of bounds.
 #[inline]
 fn each_part<V>(
     pieces: &[Piece<V>],
@@ -69,7 +69,7 @@ fn each_part<V>(
         let Some(view) = &piece.view else { return false };
         let Some(start) = piece.at.offset.checked_add(from - piece.at.base) else { return false };
         let Ok(start) = usize::try_from(start) else { return false };
-        // No more than `length`.
+        // At most `length`, so it fits.
         if !each(view, start, (to - from) as usize) {
             return false;
         }
@@ -79,13 +79,12 @@ fn each_part<V>(
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Whether peers may reach memory of this endpoint by themselves, from now on. What they do is not
-    /// counted then.
+    /// Sets whether peers may get direct access to memory of this endpoint. Direct accesses are not counted.
     pub fn set_direct(&mut self, direct: bool) {
         self.core.direct = direct;
     }
 
-    /// Writes into memory of a peer, if it is reached. Whether it was done.
+    /// Writes to memory of a peer if it is directly accessible. Returns whether it did.
     #[inline]
     pub(super) fn write_directly(&mut self, peer: u32, key: u64, address: u64, memory: &M) -> bool {
         let Some(pieces) =
@@ -105,7 +104,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         })
     }
 
-    /// Reads memory of a peer, if it is reached. Whether it was done.
+    /// Reads memory of a peer if it is directly accessible. Returns whether it did.
     #[inline]
     pub(super) fn read_directly(&mut self, peer: u32, key: u64, address: u64, memory: &mut M) -> bool {
         let Some(pieces) =
@@ -125,15 +124,15 @@ impl<N: Net, M: Memory> Engine<N, M> {
         })
     }
 
-    /// Memory of a key that can be used now, in one piece or more. The owner is asked, unless that was done.
+    /// Returns the pieces of a key's memory if it can be accessed directly now. Requests access on first use.
     #[inline]
     fn reached_at(&mut self, peer: u32, key: u64) -> Option<&[Piece<N::View>]> {
         let state = &mut self.core.peers[peer as usize];
         if state.outstanding > 0 || !state.backlog.is_empty() {
-            // What was asked for before comes first.
+            // Direct accesses must not overtake earlier operations.
             return None;
         }
-        // Keys are used again for other memory, after the right to the first was taken back.
+        // Keys are reused for other memory after the first access right was revoked.
         let there = |piece: &Piece<N::View>| piece.view.as_ref().is_some_and(|view| N::is_there(view));
         if let Some(Reach::Ready(pieces)) = state.reach.get(&key)
             && !pieces.iter().all(there)
@@ -159,7 +158,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Answers requests, and maps what was answered.
+    /// Answers peers' requests for direct access, and maps memory that peers have exposed.
     #[inline]
     pub(super) fn expose_and_reach(&mut self) {
         if !self.core.to_expose.is_empty() || !self.core.to_reach.is_empty() {
@@ -192,7 +191,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let (base, access) = (region.base, region.access);
         let memory = region.memory.in_one_piece().filter(|(_, length)| *length > 0)?;
         let exposed = self.net.expose(link, key, memory, access.write, domains)?;
-        // There are no more than `MAX_PIECES`.
+        // At most `MAX_PIECES`, so it fits.
         let mut more = exposed.len() as u32;
         let mut next = base;
         let reachable = exposed.into_iter().map(|piece| {
@@ -236,7 +235,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
 }
 
 impl<V, M: Memory> Core<V, M> {
-    /// A peer wants to reach memory by itself.
+    /// Queues a peer's request for direct access.
     pub(super) fn asked_to_expose(&mut self, peer: u32, link: LinkId, key: u64) -> Result<(), Malformed> {
         if self.to_expose.len() >= MAX_ASKED || self.has_too_much(peer) {
             return Err(Malformed);
@@ -246,7 +245,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// A peer has said where its memory can be reached.
+    /// Handles a peer's reply to a request for direct access.
     pub(super) fn told_where(
         &mut self,
         peer: u32,
@@ -273,7 +272,7 @@ impl<V, M: Memory> Core<V, M> {
                 }
                 pieces.push(piece);
             }
-            // One before it could not be mapped.
+            // An earlier piece could not be mapped.
             Some(Reach::Never) => return Ok(()),
             _ => return Err(Malformed),
         }

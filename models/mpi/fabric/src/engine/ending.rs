@@ -1,9 +1,9 @@
-//! How links end, and what of a peer does not end with them.
+//! End of links and loss of peers.
 //!
-//! What a peer has sent is there although it closed, or died: a link ends when all that came over it has been
-//! taken. Two endpoints that connected to each other have two links, and a peer can close both before this
-//! side has heard of the second, which is the one it sent over. So a peer without a link is gone only once no
-//! connection is being accepted that could be it.
+//! Messages that a peer sent are received even if it closed or died: a link ends only after everything that
+//! arrived over it has been taken. Two endpoints that connected to each other have two links, and a peer can
+//! close both before this side has accepted the second, which is the one it sent over. So a peer without a
+//! link is lost only once no connection is being accepted that could be its own.
 
 use crate::completion::{CompletionKind, Failure, flags};
 use crate::memory::{Memory, Payload};
@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::{Core, Done, Engine, NO_ADDRESS, Op};
 
 impl<V, M> Core<V, M> {
-    /// A peer has no link, and is gone unless it has connected itself.
+    /// Marks a peer without a link as leaving. It is lost unless a connection of its own is being accepted.
     pub(super) fn leaves(&mut self, peer: u32, failure: Failure) {
         let state = &mut self.peers[peer as usize];
         if state.gone.is_none() {
@@ -26,8 +26,8 @@ impl<V, M> Core<V, M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Whether nothing is left of what was taken over: all is sent, and where it is in memory of this
-    /// endpoint its peer has read it.
+    /// Returns whether all injected and queued data is out: everything is sent, and peers have read the
+    /// chunks that they hold.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let drained = |(index, peer): (usize, &Peer<N::View, M>)| {
@@ -40,8 +40,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.core.peers.iter().enumerate().all(drained) && self.core.ops.ids(injected).is_empty()
     }
 
-    /// Nothing more can be sent over a link. What came over it is still to be taken, unless it is not what it
-    /// should be.
+    /// Stops sending over a link. Messages that arrived over it are still taken, unless the peer violated the
+    /// protocol.
     pub(super) fn sever(&mut self, link: LinkId, end: LinkEnd) {
         let Some(peer) = self.core.peer_of(link).filter(|_| end != LinkEnd::Violation) else {
             return self.end_link(link, end);
@@ -53,10 +53,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Gives up peers without a link from which nothing more can come.
+    /// Gives up peers without a link from which nothing more can arrive.
     #[inline(never)]
     pub(super) fn part_from_leaving(&mut self) {
-        // Asked first: every peer accepted by now has had its event.
+        // Checked first: if false, the events of all accepted peers are queued and processed below.
         let accepting = self.net.is_accepting();
         self.look_aside();
         for peer in std::mem::take(&mut self.core.leaving) {
@@ -100,7 +100,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Nothing more comes from a peer, nor goes there.
+    /// Marks a peer as gone and fails all operations with it.
     fn lose(&mut self, peer: u32, failure: Failure) {
         let state = &mut self.core.peers[peer as usize];
         if state.gone.is_some() {
@@ -139,7 +139,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 self.core.fail(done, failure);
             }
         }
-        // Those that closed in order may not have been waited for; dead ones are an error.
+        // A peer may close in an orderly way while receives from it are posted; its death is an error.
         if failure != Failure::PeerClosed && source != NO_ADDRESS && self.core.directed {
             let such = |posted: &crate::matching::Posted<M>| posted.source == source;
             let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));

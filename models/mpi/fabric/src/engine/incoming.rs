@@ -1,4 +1,4 @@
-//! What comes from peers. All of it is checked: what cannot be ends the link that it came over.
+//! Handling of incoming messages. All of them are validated; an invalid message ends its link.
 
 use crate::address::Address;
 use crate::completion::{CompletionKind, Failure, flags};
@@ -12,13 +12,13 @@ use super::outgoing::{From, Stream};
 use super::peer::Staging;
 use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op, Wanted};
 
-/// What a peer may have waiting for it here. A peer that follows the protocol stays far below.
+/// Maximum number of replies queued for a peer. A peer that follows the protocol stays far below.
 const MAX_WAITING: usize = 1 << 16;
 
-/// The longest memory of chunks that is mapped for a peer, in bytes.
+/// Maximum length of a peer's chunk memory that is mapped, in bytes.
 const MAX_VIEW_BYTES: u64 = 1 << 30;
 
-/// Where a part of a message is: behind its words, or in a chunk.
+/// Location of a part's bytes: behind the words of the message, or in a chunk.
 #[derive(Clone, Copy)]
 enum Part {
     Behind(usize),
@@ -34,7 +34,7 @@ impl Part {
 }
 
 impl<V, M: Memory> Core<V, M> {
-    /// Takes a message.
+    /// Handles a message.
     #[inline]
     pub(super) fn handle<N: Net<View = V>>(
         &mut self,
@@ -55,8 +55,8 @@ impl<V, M: Memory> Core<V, M> {
         self.handle_other::<N>(peer, link, head, &mut reader)
     }
 
-    /// A message with its bytes: to the receive that waits for it, or kept. `copy` says whether they were
-    /// there.
+    /// Handles a message that brings its bytes: delivers it to a matching receive or buffers it. `copy`
+    /// returns whether the bytes were available.
     #[inline(always)]
     fn eager(
         &mut self,
@@ -101,7 +101,7 @@ impl<V, M: Memory> Core<V, M> {
         if state.kept_bytes > CREDIT_BYTES || state.kept_messages > CREDIT_MESSAGES {
             return Err(Malformed);
         }
-        // It is delivered: what is asked for is not whether a receive has got it.
+        // Delivery is confirmed: that does not require a matching receive.
         if let Some(theirs) = envelope.ack {
             self.tell(peer, Control::Done { theirs, status: Status::Done });
         }
@@ -109,7 +109,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// How the end of a receive is told.
+    /// Returns the completion of a receive.
     #[inline(always)]
     fn received(&self, posted: &Posted<M>, peer: u32, envelope: &Envelope, length: usize) -> Done {
         let of = |there: bool, flag: u64| if there { flag } else { 0 };
@@ -131,8 +131,8 @@ impl<V, M: Memory> Core<V, M> {
         done
     }
 
-    /// Puts a message where a receive wants it, if `put` finds it where its peer said. Returns the receive if
-    /// it takes more.
+    /// Copies a message into the buffer of a receive with `put`, which returns whether the bytes were
+    /// available. Returns the receive if it still has room.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
@@ -145,7 +145,7 @@ impl<V, M: Memory> Core<V, M> {
         let mut done = self.received(&posted, peer, envelope, length);
         let taken = done.completion.length;
         if !put(&mut posted.memory, posted.used, taken) {
-            // Its chunk ended with the peer.
+            // The peer died and its chunk is gone.
             done.completion.failure = Some(Failure::PeerDied);
         }
         let left = if posted.multi.is_some() { self.used_up(posted, taken, &mut done) } else { None };
@@ -153,7 +153,7 @@ impl<V, M: Memory> Core<V, M> {
         left
     }
 
-    /// Notes how much of a buffer for several messages is used. Returns it if it takes more.
+    /// Advances a buffer for several messages. Returns it if it still has room.
     #[inline(never)]
     fn used_up(&mut self, mut posted: Posted<M>, taken: usize, done: &mut Done) -> Option<Posted<M>> {
         posted.used += taken;
@@ -171,7 +171,7 @@ impl<V, M: Memory> Core<V, M> {
         None
     }
 
-    /// All of a message has come into a buffer for several.
+    /// Notes that a message has fully arrived in a buffer for several messages.
     pub(super) fn came_into(&mut self, multi: Option<u64>, done: &mut Done) {
         let Some(id) = multi else { return };
         let Some(multi) = self.multis.get_mut(id) else { return };
@@ -183,7 +183,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Asks for the bytes of a message that was offered. Returns the receive if it takes more.
+    /// Requests the bytes of an offered message. Returns the receive if it still has room.
     pub(super) fn accept_offer(
         &mut self,
         posted: Posted<M>,
@@ -208,7 +208,7 @@ impl<V, M: Memory> Core<V, M> {
                 }
                 (memory, self.used_up(posted, expected, &mut done))
             }
-            // All of it, for it may have to wait for another message.
+            // The whole buffer: if the message is withdrawn, the receive waits for another one.
             None => (posted.memory, None),
         };
         if expected == 0 {
@@ -222,7 +222,7 @@ impl<V, M: Memory> Core<V, M> {
         left
     }
 
-    /// The first message of a peer that connected.
+    /// Handles the first message of a peer that connected.
     fn greet(&mut self, link: LinkId, head: Head, reader: &mut Reader<'_, '_>) -> Result<(), Malformed> {
         let Control::Hello { endpoint, domain } = Control::read(head, reader)? else { return Err(Malformed) };
         // A domain may have any number of endpoints, but only its own.
@@ -231,8 +231,8 @@ impl<V, M: Memory> Core<V, M> {
         }
         let peer = self.peer_at(Address { endpoint, domain });
         match self.peers[peer as usize].gone {
-            // It ended, perhaps, before it could be connected to, and had connected by itself: what it sent
-            // is there.
+            // It may have connected by itself and closed before it could be connected to. What it sent is
+            // still received.
             Some(Failure::Unreachable) => self.peers[peer as usize].gone = None,
             Some(_) => return Err(Malformed),
             None => {}
@@ -288,7 +288,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Where the bytes are that a message brings, if they are where they can be.
+    /// Locates the bytes of a message, after validation.
     fn part(&self, peer: u32, head: Head, reader: &Reader<'_, '_>, staged: bool) -> Result<Part, Malformed> {
         let length = head.length as usize;
         if !staged {
@@ -314,7 +314,7 @@ impl<V, M: Memory> Core<V, M> {
         part: Part,
     ) -> Result<(), Malformed> {
         let Part::Chunk { number, at, length } = part else { return Err(Malformed) };
-        // Out of its place, as what takes the message may look at the peer.
+        // Moved out because delivery needs access to the peer.
         let view = self.peers[peer as usize].view.take().ok_or(Malformed)?;
         let result =
             self.eager(peer, envelope, length, |target, from| N::read_chunk(&view, at + from, target));
@@ -346,7 +346,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Puts a part of what was waited for in its place. A chunk that ended with the peer is no part of it.
+    /// Copies a part of an expected transfer to its place. Fails if the part is in a chunk that is gone.
     fn put_part<N: Net<View = V>>(
         view: Option<&V>,
         memory: &mut M,
@@ -420,7 +420,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// A peer has answered one of the operations that were asked of it.
+    /// Notes that a peer has answered a request.
     fn answered(&mut self, peer: u32) {
         let state = &mut self.peers[peer as usize];
         state.outstanding = state.outstanding.saturating_sub(1);
@@ -460,7 +460,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// Whether so much waits for a peer that it cannot be taking what it asked for.
+    /// Returns whether so many replies wait for a peer that it cannot be receiving them.
     pub(super) fn has_too_much(&self, peer: u32) -> bool {
         let state = &self.peers[peer as usize];
         state.control.len() + state.streams.len() > MAX_WAITING
@@ -536,7 +536,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// An operation that a peer was asked for is over, or a message of which it said so.
+    /// Completes an operation whose status the peer has reported.
     fn over(&mut self, peer: u32, op: u64, status: Status) {
         let failure = match status {
             Status::Done | Status::Discarded => None,

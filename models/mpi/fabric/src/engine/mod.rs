@@ -1,4 +1,4 @@
-//! One endpoint: what it was asked for, what became of it, and its peers.
+//! One endpoint: its operations, their completions, and its peers.
 
 mod direct;
 mod ending;
@@ -27,58 +27,58 @@ use peer::{Peer, Pool};
 pub use post::{Atomic, Peek, Read, Receive, Send, Write};
 pub use remote::{Access, Region};
 
-/// Not an index of the address vector: any sender, or one that is not in it.
+/// Address vector index that stands for any sender, or for a sender that is not in the vector.
 pub const NO_ADDRESS: u64 = u64::MAX;
 
-/// Bytes that a peer keeps of messages that no receive has matched; what is sent beyond that stays at the
-/// sender until one does.
+/// Bytes of unexpected messages that a peer buffers. Messages beyond that stay at the sender until a receive
+/// matches them.
 pub const CREDIT_BYTES: u64 = 1 << 20;
 
-/// Messages that a peer keeps until a receive matches them. What is sent beyond that waits at the sender.
+/// Number of unexpected messages that a peer buffers. Messages beyond that wait at the sender.
 pub const CREDIT_MESSAGES: u64 = 1 << 15;
 
-/// The longest message that is taken over at once, to be sent when there is room.
+/// Maximum length of an injected message, which is copied and sent when there is room.
 pub const INJECT_BYTES: usize = 4096;
 
-/// The longest operand of an atomic operation, in bytes.
+/// Maximum length of an atomic operation's operands, in bytes.
 pub const MAX_ATOMIC_BYTES: usize = 2048;
 
-/// Bytes up to which a message goes through the slots of a ring, where chunks could be had as well.
+/// Maximum length of a message that goes through ring slots although chunks are available.
 pub(crate) const INLINE_BYTES: usize = 1536;
 
-/// Bytes of a part of what goes through slots for want of chunks.
+/// Length of the parts in which data goes through ring slots while no chunks are available.
 pub(crate) const PART_BYTES: usize = 3000;
 
-/// Messages that wait to be sent to one peer, from which on more are refused.
+/// Maximum backlog per peer, in messages; further sends are refused.
 const MAX_BACKLOG: usize = 4096;
 
-/// Messages taken from a link before the others have their turn.
+/// Maximum number of messages taken from a link before the next link is polled.
 const BATCH: usize = 16;
 
-/// Turns of all links in one call of [`Engine::progress`], at most: enough for what the ring of a link holds.
+/// Maximum number of rounds over all links per call of [`Engine::progress`]: enough to empty a ring.
 const MAX_TURNS: u32 = 32;
 
-/// Calls of [`Engine::progress`] between two looks at what happens beside links while there is no event:
-/// links on which nothing happens are found then.
+/// Calls of [`Engine::progress`] between two polls for events when none is signaled. These polls check the
+/// cold links.
 const CALLS_PER_EVENT: u32 = 64;
 
-/// Why an operation was not begun.
+/// Error of an operation that was not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Busy {
-    /// Too much waits already: make progress and try again.
+    /// The backlog is full: make progress and try again.
     #[error("too much waits to be sent already")]
     Again,
-    /// It cannot be.
+    /// The operation cannot succeed.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
 
-/// Operations that are under way.
+/// An operation in flight.
 #[derive(Debug)]
 pub(crate) enum Op<M> {
-    /// A message was offered; or its bytes have gone, and are to be acknowledged.
+    /// A message was offered, or was sent in full and awaits its acknowledgment.
     Sending { peer: u32, payload: Option<Payload<M>>, delivery: bool, done: Done },
-    /// Bytes come for a receive.
+    /// The bytes of an accepted message are arriving for a receive.
     Receiving {
         peer: u32,
         theirs: u64,
@@ -89,19 +89,19 @@ pub(crate) enum Op<M> {
         done: Done,
         wanted: Wanted,
     },
-    /// Bytes come that were asked for.
+    /// The bytes of a remote read or atomic result are arriving.
     Fetching { peer: u32, arrived: usize, memory: M, done: Done },
-    /// A peer has been asked to do something, and says when it has.
+    /// A request awaits the peer's reply.
     Asked { peer: u32, done: Done },
-    /// A message that its program has taken back, and which the peer has not let go of yet.
+    /// The program withdrew the message; the peer has not confirmed that yet.
     Withdrawn { peer: u32 },
 }
 
-/// What a receive takes.
+/// Match criteria of a receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) tag: u64,
-    /// Bits of the tag that do not matter.
+    /// Mask of tag bits to ignore.
     pub(crate) ignore: u64,
     /// The sender, or [`NO_ADDRESS`] for any.
     pub(crate) source: u64,
@@ -119,7 +119,7 @@ impl<M> Op<M> {
     }
 }
 
-/// How the end of an operation is told.
+/// How to report the end of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) kind: CompletionKind,
@@ -147,13 +147,13 @@ impl Done {
 /// A buffer for several messages.
 #[derive(Debug)]
 pub(crate) struct Multi {
-    /// Messages that are still coming into it.
+    /// Number of messages still arriving in it.
     pub(crate) coming: u32,
-    /// Nothing more is put in.
+    /// Whether no further message goes into it.
     pub(crate) full: bool,
 }
 
-/// Where an index of the address vector leads.
+/// Address and peer of an address vector index.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     address: Option<Address>,
@@ -164,7 +164,7 @@ pub(crate) const NO_PEER: u32 = u32::MAX;
 
 /// One endpoint of the fabric: its links, its peers and its operations.
 ///
-/// It works only while one of its functions is called, and none of them waits. It is not shared between
+/// It makes progress only while one of its methods runs, and none of them blocks. It is not shared between
 /// threads.
 #[derive(Debug)]
 pub struct Engine<N: Net, M: Memory> {
@@ -173,15 +173,15 @@ pub struct Engine<N: Net, M: Memory> {
     calls: u32,
 }
 
-/// All of an endpoint but what joins it to others.
+/// State of an endpoint except the network.
 #[derive(Debug)]
 pub(crate) struct Core<V, M> {
     own: Address,
     peers: Vec<Peer<V, M>>,
     by_address: HashMap<Address, u32>,
-    /// Whose a link is, by its id.
+    /// Peer of each link, by link id.
     peer_of_link: Vec<u32>,
-    /// Domains that have connected and not said yet which of their endpoints they are.
+    /// Domains of accepted links whose `Hello` has not arrived, so that the endpoint is unknown.
     strangers: HashMap<LinkId, u64>,
     routes: Vec<Route>,
     sources: HashMap<Address, u64>,
@@ -190,34 +190,34 @@ pub(crate) struct Core<V, M> {
     ops: Slab<Op<M>>,
     multis: Slab<Multi>,
     regions: HashMap<u64, Region<M>>,
-    /// Chunks of peers to be mapped: over which link, under what name, how long.
+    /// Chunks of peers to map: link, capability, length in bytes.
     to_map: Vec<(LinkId, u64, u64)>,
-    /// Keys that peers want to reach, and over which link they asked.
+    /// Requests of peers for direct access: link and key.
     to_expose: Vec<(LinkId, u64)>,
-    /// Memory of peers to be mapped: over which link, of which key, where.
+    /// Pieces of peers' registered memory to map: link, key, location.
     to_reach: Vec<(LinkId, u64, Reachable)>,
-    /// Peers may be let reach memory by themselves.
+    /// Whether peers may get direct access to registered memory.
     direct: bool,
     pools: Vec<Pool>,
-    /// Peers with something to send.
+    /// Peers that have data waiting to be sent to them.
     active: Vec<u32>,
-    /// Sends that are being taken back, and since when.
+    /// Sends being withdrawn, and the time when that began.
     withdrawing: Vec<(u64, Instant)>,
-    /// How long their peers may take to let go of them.
+    /// Timeout for a peer to confirm a withdrawal.
     withdrawal_patience: Duration,
-    /// Peers without a link, until it is certain that none is on its way.
+    /// Peers without a link for which an accept may still be in progress.
     leaving: Vec<u32>,
     sent: VecDeque<Completion>,
     received: VecDeque<Completion>,
     counts: Counts,
-    /// Receives name the sender.
+    /// Whether receives match the sender.
     directed: bool,
     /// A buffer for several messages stays posted while it has at least this many bytes of room.
     min_multi_bytes: usize,
 }
 
 impl<V, M> Core<V, M> {
-    /// Tells of the end of an operation that began here.
+    /// Counts an operation of this endpoint as completed, and queues its completion if it is to be reported.
     #[inline]
     pub(crate) fn finish(&mut self, done: Done) {
         let failed = done.completion.failure.is_some();
@@ -234,7 +234,7 @@ impl<V, M> Core<V, M> {
         self.finish(done);
     }
 
-    /// Something is to be sent to a peer as soon as there is room.
+    /// Adds a peer to those to which data is to be sent as soon as there is room.
     #[inline]
     pub(crate) fn activate(&mut self, peer: u32) {
         let state = &mut self.peers[peer as usize];
@@ -252,7 +252,7 @@ impl<V, M> Core<V, M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// An endpoint, joined to others by `net`.
+    /// Creates an endpoint that communicates through `net`.
     pub fn new(net: N) -> Engine<N, M> {
         let core = Core {
             own: net.address(),
@@ -285,29 +285,29 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Engine { net, core, calls: 0 }
     }
 
-    /// Where it can be reached.
+    /// Returns the address of this endpoint.
     #[must_use]
     pub fn address(&self) -> Address {
         self.core.own
     }
 
-    /// Whether receives match the sender. If not, each takes messages from any.
+    /// Sets whether receives match the sender. If not, each takes messages from any sender.
     pub fn set_directed(&mut self, directed: bool) {
         self.core.directed = directed;
     }
 
-    /// From how many bytes of room on a buffer for several messages takes another.
+    /// Sets how many free bytes a buffer for several messages needs to take another one.
     pub fn set_min_multi_bytes(&mut self, bytes: usize) {
         self.core.min_multi_bytes = bytes.max(1);
     }
 
-    /// From how many bytes of room on a buffer for several messages takes another.
+    /// Returns how many free bytes a buffer for several messages needs to take another one.
     #[must_use]
     pub fn min_multi_bytes(&self) -> usize {
         self.core.min_multi_bytes
     }
 
-    /// Takes note that `index` of the address vector is this address, or none any more.
+    /// Sets or clears the address of an address vector index.
     pub fn set_route(&mut self, index: u64, address: Option<Address>) {
         let Ok(at) = usize::try_from(index) else { return };
         if at >= self.core.routes.len() {
@@ -332,44 +332,44 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// What is over of sends, reads, writes and atomic operations, the oldest first.
+    /// Takes the oldest completion of a send, read, write or atomic operation.
     #[inline]
     pub fn next_sent(&mut self) -> Option<Completion> {
         self.core.sent.pop_front()
     }
 
-    /// What is over of receives, and what peers wrote with data, the oldest first.
+    /// Takes the oldest completion of a receive, or of a peer's write with data.
     #[inline]
     pub fn next_received(&mut self) -> Option<Completion> {
         self.core.received.pop_front()
     }
 
-    /// The next that [`next_sent`](Self::next_sent) returns.
+    /// Returns the completion that [`next_sent`](Self::next_sent) would take.
     #[inline]
     #[must_use]
     pub fn peek_sent(&self) -> Option<&Completion> {
         self.core.sent.front()
     }
 
-    /// The next that [`next_received`](Self::next_received) returns.
+    /// Returns the completion that [`next_received`](Self::next_received) would take.
     #[inline]
     #[must_use]
     pub fn peek_received(&self) -> Option<&Completion> {
         self.core.received.front()
     }
 
-    /// How many operations are over.
+    /// Returns the counts of completed operations.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.core.counts
     }
 
-    /// Does what can be done now: takes what has come, and sends what found no room before. Says whether
-    /// anything came.
+    /// Makes progress: processes arrived messages and sends what had no room before. Returns whether anything
+    /// arrived.
     ///
-    /// What peers ask of memory here produces no completion for the caller. While only such requests arrive,
-    /// this goes on serving them: the caller may give up the processor before its next call, and the peers
-    /// would wait for as long as that takes.
+    /// Requests of peers for memory of this endpoint produce no completion here. While only such requests
+    /// arrive, this keeps serving them: the caller may yield the processor before its next call, and the
+    /// peers would wait for that long.
     #[inline]
     pub fn progress(&mut self) -> bool {
         let came = self.turn();
@@ -391,7 +391,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     #[inline]
     fn turn(&mut self) -> bool {
         let mut came = false;
-        // First, since a link that is looked at from now on has a message.
+        // Events first: they can turn links hot that have messages.
         self.calls = self.calls.wrapping_add(1);
         if self.net.has_event() || self.calls.is_multiple_of(CALLS_PER_EVENT) {
             came = self.look_aside();
@@ -427,7 +427,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         came
     }
 
-    /// Looks at what happens beside links. Says whether anything did.
+    /// Processes pending network events. Returns whether there were any.
     #[inline(never)]
     pub fn look_aside(&mut self) -> bool {
         let mut came = false;
@@ -471,8 +471,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// What to wait on until something may have happened, once [`progress`](Self::progress) says that nothing
-    /// came; `None` while there is no use in waiting.
+    /// Returns the wait set to block on until something may have happened, once
+    /// [`progress`](Self::progress) has found nothing; `None` if the caller should not block.
     pub fn park(&mut self) -> Option<&mut WaitSet> {
         if self.look_aside() || self.progress() {
             return None;
@@ -482,7 +482,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.net.park(&sending)
     }
 
-    /// What waits and is under way: peers, operations, and messages that wait to be sent.
+    /// Returns the numbers of peers, of operations in flight, and of messages in the backlogs.
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
         let backlog = self.core.peers.iter().map(|peer| peer.backlog.len()).sum();

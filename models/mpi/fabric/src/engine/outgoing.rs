@@ -1,4 +1,4 @@
-//! What goes to peers: at once where there is room, later where there is none.
+//! Sending to peers: at once if there is room, otherwise from a backlog.
 
 use crate::completion::CompletionKind;
 use crate::memory::{Memory, Payload};
@@ -8,34 +8,33 @@ use crate::wire::{Envelope, Head, Writer, flag, kind};
 use super::peer::Staging;
 use super::{Core, Done, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES};
 
-/// Messages of a peer's queues that are sent before the other peers have their turn: as many as a link has
-/// slots.
+/// Maximum number of messages sent from a peer's queues before the next peer: as many as a link has slots.
 const TURN: usize = 256;
 
-/// What a peer is asked for before it has answered.
+/// Maximum number of unanswered requests per peer.
 const MAX_OUTSTANDING: u32 = 8192;
 
-/// Something that waits to be sent. What is sent to a peer arrives in the order in which it was asked for.
+/// A backlog entry. Transfers to a peer arrive in the order in which they were posted.
 #[derive(Debug)]
 pub(crate) enum Pending<M> {
-    /// A message. `done` is what is still to be told of it.
+    /// A message. `done` is the completion if it has not been reported yet.
     Message { envelope: Envelope, payload: Payload<M>, delivery: bool, done: Option<Done> },
-    /// Bytes to be written to memory of the peer, of which some have been sent.
+    /// A write to the peer's memory, of which `sent` bytes have been sent.
     Write { key: u64, address: u64, payload: Payload<M>, sent: usize, data: Option<u64>, done: Done },
-    /// Bytes that the peer is asked for.
+    /// A read of the peer's memory.
     Read { key: u64, address: u64, length: u64, op: u64 },
-    /// Numbers that the peer is to change.
+    /// An atomic operation on the peer's memory.
     Atomic { head: Head, key: u64, address: u64, op: u64, operands: Box<[u8]> },
 }
 
 impl<M> Pending<M> {
-    /// Whether it is a message that its program knows by that context.
+    /// Returns whether this is a message with that context whose completion is still due.
     pub(super) fn is_message_of(&self, context: usize) -> bool {
         matches!(self, Pending::Message { done: Some(done), .. } if done.completion.context == context)
     }
 
-    /// What is to be told when it will never be sent. Of reads and atomic operations the operation itself
-    /// tells.
+    /// Returns the completion to fail if this is never sent. Reads and atomic operations are reported through
+    /// their `Op`.
     pub(super) fn given_up(self) -> Option<Done> {
         match self {
             Pending::Message { done, .. } => done,
@@ -45,7 +44,7 @@ impl<M> Pending<M> {
     }
 }
 
-/// Bytes that a peer waits for.
+/// Bytes that a peer has requested.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// The peer's operation.
@@ -55,19 +54,19 @@ pub(crate) struct Stream {
     pub(crate) length: usize,
 }
 
-/// Where the bytes of a stream are.
+/// Source of a stream's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From {
-    /// In the message that was offered by this operation.
+    /// The message offered by this operation.
     Message(u64),
-    /// In registered memory, from this byte of it on.
+    /// Registered memory, from an offset on.
     Region { key: u64, offset: usize },
 }
 
-/// A chunk: of which memory, which one, and where it begins.
+/// A chunk: its place, its number, and its offset in bytes.
 type Chunk = (usize, u16, usize);
 
-/// How a message can go now.
+/// How a message can be sent now.
 enum Way {
     Slots,
     Chunk { place: usize, chunk: u16, at: usize },
@@ -75,7 +74,7 @@ enum Way {
     Wait,
 }
 
-/// Sends a message through the slots of a ring.
+/// Sends a message with its bytes through ring slots.
 #[inline(always)]
 pub(super) fn send_in_slots<N: Net>(
     net: &mut N,
@@ -92,7 +91,7 @@ pub(super) fn send_in_slots<N: Net>(
 }
 
 impl<V, M> Core<V, M> {
-    /// A chunk for a peer that can read them: which memory, which chunk, and where it begins.
+    /// Returns a free chunk for a peer, if the peer can read chunks and one is free.
     #[inline]
     fn chunk_for(&self, peer: u32) -> Option<Chunk> {
         let state = &self.peers[peer as usize];
@@ -110,7 +109,7 @@ impl<V, M> Core<V, M> {
         }
     }
 
-    /// Whether chunks will come back when the peer makes progress.
+    /// Returns whether the peer holds chunks, which it frees when it makes progress.
     pub(super) fn holds_chunks(&self, peer: u32) -> bool {
         let place = self.peers[peer as usize].place;
         place.and_then(|place| self.pools.get(place)).is_some_and(|pool| pool.held_by(peer) > 0)
@@ -143,7 +142,7 @@ impl<V, M> Core<V, M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Sends what waits for a peer. Whether something is left that can go when there is room.
+    /// Sends what is queued for a peer. Returns whether something is left to send when there is room.
     pub(super) fn pump(&mut self, peer: u32) -> bool {
         let state = &self.core.peers[peer as usize];
         let Some(link) = state.link else {
@@ -184,7 +183,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             let sent = self.send_part(peer, link, &mut stream)?;
             let left = stream.offset < stream.length;
             if left {
-                // One after another, so that the first is soon done.
+                // One stream after another, so that the first completes early.
                 self.core.peers[at].streams.push_front(stream);
             }
             if !sent {
@@ -195,7 +194,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(!(state.backlog.is_empty() && state.streams.is_empty() && state.control.is_empty()))
     }
 
-    /// Sends what waits, or a part of it. Whether it is all sent.
+    /// Sends a backlog entry or a part of it. Returns whether all of it was sent.
     pub(super) fn transmit(
         &mut self,
         peer: u32,
@@ -205,7 +204,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         if let Pending::Message { envelope, payload, delivery, done } = pending {
             return self.transmit_message(peer, link, *envelope, payload, *delivery, done);
         }
-        // Also the answers find room then.
+        // The limit also bounds the number of replies.
         if self.core.peers[peer as usize].outstanding >= MAX_OUTSTANDING {
             return Ok(false);
         }
@@ -318,8 +317,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(true)
     }
 
-    /// How many bytes can go to a peer in one message, and by which chunk if by one. `None` when it has to
-    /// wait for chunks.
+    /// Returns how many bytes fit into the next message to a peer, and the chunk to use, if any. `None` if it
+    /// has to wait for chunks.
     fn next_part(&mut self, peer: u32, link: LinkId, left: usize) -> Option<(usize, Option<Chunk>)> {
         if left > INLINE_BYTES {
             self.want_staging(peer, link);
@@ -335,7 +334,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Some((left.min(PART_BYTES), None))
     }
 
-    /// Sends the next part of a write. Whether it was the last; `None` when there was no room.
+    /// Sends the next part of a write. Returns whether it was the last; `None` if there was no room.
     #[allow(clippy::too_many_arguments, reason = "the fields of what waits")]
     fn write_part(
         &mut self,
@@ -386,14 +385,14 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(Some(last))
     }
 
-    /// Sends the next part of what a peer waits for. Whether there was room.
+    /// Sends the next part of a stream. Returns whether there was room.
     fn send_part(&mut self, peer: u32, link: LinkId, stream: &mut Stream) -> Result<bool, LinkEnd> {
         let left = stream.length - stream.offset;
         let Some((length, chunk)) = self.next_part(peer, link, left) else { return Ok(false) };
         let last = length == left;
         let Stream { theirs, from, offset, .. } = *stream;
         let mut flags = 0;
-        // Where the bytes are. What is not there any more ends the stream.
+        // Find the source. If it is gone, the stream ends.
         let (message, region) = match from {
             From::Message(op) => match self.core.ops.get_mut(op) {
                 Some(Op::Sending { payload: Some(payload), delivery, .. }) => {
@@ -454,7 +453,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(true)
     }
 
-    /// The last byte of an offered message has gone.
+    /// Notes that the last byte of an offered message was sent.
     fn sent_all(&mut self, op: u64) {
         if let Some(Op::Sending { payload, delivery, .. }) = self.core.ops.get_mut(op) {
             *payload = None;

@@ -1,4 +1,4 @@
-//! What is known of each peer, and how links to it come to be.
+//! State of each peer, and setup of links to it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,40 +12,40 @@ use super::direct::Reach;
 use super::outgoing::{Pending, Stream};
 use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
 
-/// How far the peer is with reading chunks of this endpoint.
+/// Progress of making this endpoint's chunks readable for a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Staging {
-    /// It was not needed yet.
+    /// Not needed so far.
     Unasked,
-    /// It is being prepared here, or mapped there.
+    /// Being created here or mapped by the peer.
     Coming,
     Ready,
-    /// There will be none.
+    /// Not possible with this peer.
     Never,
 }
 
-/// A peer.
+/// State of a peer.
 #[derive(Debug)]
 pub(crate) struct Peer<V, M> {
     pub(crate) address: Address,
-    /// Its index of the address vector, or [`NO_ADDRESS`].
+    /// Address vector index of the peer, or [`NO_ADDRESS`].
     pub(crate) source: u64,
-    /// What it is sent by: fixed by the first message.
+    /// Link for sending, fixed by the first message. One link keeps the order.
     pub(crate) link: Option<LinkId>,
     /// All links to it.
     pub(crate) links: Vec<LinkId>,
     pub(crate) connecting: bool,
-    /// What it was sent by has ended; what it sent over others still comes.
+    /// Whether the sending link has ended; messages may still arrive over other links.
     pub(crate) severed: bool,
-    /// It has no link, for this reason, and is gone unless one is on its way.
+    /// Why the last link ended. The peer is lost unless another link is being accepted.
     pub(crate) leaving: Option<Failure>,
     pub(crate) gone: Option<Failure>,
-    /// It is among those with something to send.
+    /// Whether it is in the list of active peers.
     pub(crate) active: bool,
-    /// How much it still keeps of messages that no receive has matched.
+    /// Remaining credit: how much more of unexpected messages the peer buffers.
     pub(crate) credit_bytes: u64,
     pub(crate) credit_messages: u64,
-    /// How much of its own is kept here, and how much of that has been taken since it was told.
+    /// Unexpected messages of the peer buffered here, and credit that has not been returned to it yet.
     pub(crate) kept_bytes: u64,
     pub(crate) kept_messages: u64,
     pub(crate) taken_bytes: u64,
@@ -54,16 +54,16 @@ pub(crate) struct Peer<V, M> {
     pub(crate) backlog: VecDeque<Pending<M>>,
     pub(crate) streams: VecDeque<Stream>,
     pub(crate) staging: Staging,
-    /// Which memory it reads.
+    /// Place from which it reads chunks of this endpoint.
     pub(crate) place: Option<usize>,
-    /// Chunks of its that can be read: how many, and how long.
+    /// The peer's chunks as mapped here, and their number and length.
     pub(crate) view: Option<V>,
     pub(crate) view_chunks: (u16, u32),
-    /// Memory of its that this side may reach by itself, by key.
+    /// Direct access to the peer's registered memory, by key.
     pub(crate) reach: HashMap<u64, Reach<V>>,
-    /// How much it was asked for that it has not answered.
+    /// Number of requests that it has not answered.
     pub(crate) outstanding: u32,
-    /// Why the write that is coming in parts has failed.
+    /// Why the peer's write that is arriving in parts has failed.
     pub(crate) write_failed: Option<crate::wire::Status>,
 }
 
@@ -99,12 +99,12 @@ impl<V, M> Peer<V, M> {
     }
 }
 
-/// Chunks of memory that peers can read.
+/// Allocator of the chunks of a place, which peers read.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The one that was given back last is used first: it is in a cache.
+    /// Free chunks, used last in, first out: the last one freed is likely to be in the cache.
     free: Vec<u16>,
-    /// The peers that read a chunk, by its number.
+    /// Peer that holds each chunk, by chunk number.
     holders: Vec<u32>,
     pub(crate) chunk_bytes: usize,
 }
@@ -118,18 +118,18 @@ impl Pool {
         }
     }
 
-    /// How many chunks a peer may hold at once, so that one that does not look leaves some to others.
+    /// Returns how many chunks a peer holds.
     pub(crate) fn held_by(&self, peer: u32) -> usize {
         self.holders.iter().filter(|holder| **holder == peer).count()
     }
 
-    /// The chunk that comes next; it is not taken yet.
+    /// Returns the next free chunk without taking it.
     #[inline]
     pub(crate) fn next(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
-    /// Gives the next chunk to a peer.
+    /// Assigns the next free chunk to a peer.
     #[inline]
     pub(crate) fn give_next(&mut self, peer: u32) {
         if let Some(chunk) = self.free.pop() {
@@ -137,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// A peer has read a chunk. False when it was not its own.
+    /// Frees a chunk that a peer has read. Returns false if the peer did not hold it.
     #[inline]
     pub(crate) fn free(&mut self, chunk: u16, peer: u32) -> bool {
         match self.holders.get_mut(usize::from(chunk)) {
@@ -150,7 +150,7 @@ impl Pool {
         }
     }
 
-    /// Takes back all that a peer that is gone held.
+    /// Frees all chunks held by a peer that is gone.
     pub(crate) fn take_back(&mut self, peer: u32) {
         for (chunk, holder) in self.holders.iter_mut().enumerate() {
             if *holder == peer {
@@ -176,7 +176,7 @@ impl<V, M> Core<V, M> {
         self.peer_of_link[at] = peer;
     }
 
-    /// The peer at an address, which it may be the first to hear of.
+    /// Returns the peer at an address, creating it on first use.
     pub(crate) fn peer_at(&mut self, address: Address) -> u32 {
         if let Some(&peer) = self.by_address.get(&address) {
             return peer;
@@ -201,7 +201,7 @@ impl<V, M> Core<V, M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// The peer at an index of the address vector.
+    /// Returns the peer at an address vector index.
     #[inline]
     pub(crate) fn peer_to(&mut self, index: u64) -> Result<u32, Failure> {
         let route = usize::try_from(index).ok().and_then(|at| self.core.routes.get(at));
@@ -222,13 +222,12 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let can_be = state.gone.is_none() && state.leaving.is_none() && !state.severed;
         if state.link.is_none() && !state.connecting && can_be {
             state.connecting = true;
-            // Itself is one of those that it knows of.
+            // The address vector includes this endpoint.
             self.net.connect(state.address, self.core.sources.len().saturating_sub(1));
         }
     }
 
-    /// The peer has connected while this side was about to: the second link is not needed, if no work has
-    /// been done for it yet.
+    /// Cancels the pending connect to a peer that connected itself meanwhile, unless work on it has begun.
     #[inline(never)]
     pub(super) fn forgo_link(&mut self, peer: u32) {
         let state = &mut self.core.peers[peer as usize];
@@ -242,7 +241,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.core.peers[peer as usize].connecting = false;
         let Address { endpoint, domain } = self.core.own;
         let hello = Control::Hello { endpoint, domain };
-        // Its ring is empty.
+        // The ring of a new link is empty.
         match self.net.send(link, hello.bytes(), |draft, _| hello.write(draft)) {
             Ok(true) => self.core.add_link(peer, link),
             Ok(false) => {
@@ -256,13 +255,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Its first message will identify the peer.
+    /// Registers an accepted link. The first message on it will identify the peer.
     pub(super) fn accepted(&mut self, link: LinkId, domain: u64) {
         self.core.set_peer_of(link, NO_PEER);
         self.core.strangers.insert(link, domain);
     }
 
-    /// Asks for memory that a peer can read, unless that was done.
+    /// Starts to make chunks readable for a peer, on first use.
     pub(crate) fn want_staging(&mut self, peer: u32, link: LinkId) {
         let state = &mut self.core.peers[peer as usize];
         if state.staging == Staging::Unasked {

@@ -1,4 +1,4 @@
-//! What a program asks of an endpoint.
+//! Operations that a program posts to an endpoint.
 
 use crate::atomic::{AtomicOp, Datatype};
 use crate::completion::{CompletionKind, Failure, flags};
@@ -13,122 +13,122 @@ use super::{Busy, CREDIT_BYTES, Done, Engine, INLINE_BYTES, MAX_BACKLOG, Multi, 
 /// A message to send.
 #[derive(Debug)]
 pub struct Send<M> {
-    /// The receiver, by the index of the address vector.
+    /// Address vector index of the peer.
     pub to: u64,
-    /// Its tag, if it is tagged.
+    /// Tag of the message; `None` for an untagged one.
     pub tag: Option<u64>,
-    /// What the receiver's completion is to have.
+    /// Data for the receiver's completion.
     pub data: Option<u64>,
-    /// Its bytes.
+    /// Bytes of the message.
     pub memory: M,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Whether it has one if it goes well.
+    /// Whether success is reported by a completion; failure always is.
     pub report: bool,
-    /// The memory is the program's again when the call returns.
+    /// Whether the program may reuse the memory as soon as the call returns.
     pub inject: bool,
-    /// It is over when the bytes are where the receiver wants them, and not before.
+    /// Whether it completes only once the bytes have been delivered to the receiver.
     pub delivery: bool,
 }
 
-/// A receive that a program posts, with where its bytes go.
+/// A receive, with the buffer for the message.
 #[derive(Debug)]
 pub struct Receive<M> {
-    /// The sender, by the index of the address vector, or [`NO_ADDRESS`].
+    /// Address vector index of the sender, or [`NO_ADDRESS`] for any.
     pub from: u64,
-    /// Its tag and the bits of it that do not matter, if it is for tagged messages.
+    /// Tag and mask of tag bits to ignore; `None` for untagged messages.
     pub tag: Option<(u64, u64)>,
-    /// Where to put the bytes.
+    /// Buffer for the bytes.
     pub memory: M,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Whether it has one if it goes well.
+    /// Whether success is reported by a completion; failure always is.
     pub report: bool,
-    /// It is for messages until too little room is left.
+    /// Whether the buffer takes several messages, until too little room is left.
     pub multi: bool,
-    /// The message is the one that a peek with this context has put aside.
+    /// Whether to receive the message that a peek with this context has claimed.
     pub claimed: bool,
 }
 
-/// A peek at tagged messages that no receive has matched.
+/// A peek at unexpected tagged messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Peek {
-    /// The sender, by the index of the address vector, or [`NO_ADDRESS`].
+    /// Address vector index of the sender, or [`NO_ADDRESS`] for any.
     pub from: u64,
-    /// The tag.
+    /// Tag to match.
     pub tag: u64,
-    /// Bits of it that do not matter.
+    /// Mask of tag bits to ignore.
     pub ignore: u64,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Puts the message aside, for a receive with this context.
+    /// Whether to claim the message for a receive with this context.
     pub claim: bool,
-    /// Throws the message away.
+    /// Whether to discard the message.
     pub discard: bool,
 }
 
-/// Bytes to write to memory that a peer has registered.
+/// A write to memory that a peer has registered.
 #[derive(Debug)]
 pub struct Write<M> {
-    /// The receiver, by the index of the address vector.
+    /// Address vector index of the peer.
     pub to: u64,
-    /// The key of the memory.
+    /// Key of the peer's memory.
     pub key: u64,
-    /// Where in it.
+    /// Address within that memory, counted from its base.
     pub address: u64,
-    /// What the peer's completion is to have, if it is to have one.
+    /// Data for a completion at the peer, if there is to be one.
     pub data: Option<u64>,
-    /// The bytes.
+    /// Bytes to write.
     pub memory: M,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Whether it has one if it goes well.
+    /// Whether success is reported by a completion; failure always is.
     pub report: bool,
-    /// The memory is the program's again when the call returns.
+    /// Whether the program may reuse the memory as soon as the call returns.
     pub inject: bool,
 }
 
-/// Bytes to read from memory that a peer has registered.
+/// A read from memory that a peer has registered.
 #[derive(Debug)]
 pub struct Read<M> {
-    /// The sender, by the index of the address vector.
+    /// Address vector index of the peer.
     pub from: u64,
-    /// The key of the memory.
+    /// Key of the peer's memory.
     pub key: u64,
-    /// Where in it.
+    /// Address within that memory, counted from its base.
     pub address: u64,
-    /// Where to put the bytes.
+    /// Buffer for the bytes.
     pub memory: M,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Whether it has one if it goes well.
+    /// Whether success is reported by a completion; failure always is.
     pub report: bool,
 }
 
-/// Numbers to change in memory that a peer has registered.
+/// An atomic operation on memory that a peer has registered.
 #[derive(Debug)]
 pub struct Atomic<M> {
-    /// The receiver, by the index of the address vector.
+    /// Address vector index of the peer.
     pub to: u64,
-    /// The key of the memory.
+    /// Key of the peer's memory.
     pub key: u64,
-    /// Where in it.
+    /// Address within that memory, counted from its base.
     pub address: u64,
-    /// What to do.
+    /// Operation to apply.
     pub op: AtomicOp,
-    /// With numbers of which kind.
+    /// Type of the operands.
     pub datatype: Datatype,
-    /// How many there are.
+    /// Number of operands.
     pub count: usize,
-    /// The operands, none for reading.
+    /// The operands; empty for a read.
     pub operands: Box<[u8]>,
-    /// What to compare with, for operations that do.
+    /// Values to compare with, for operations that compare.
     pub compares: Option<Box<[u8]>>,
-    /// Where to put what was there before.
+    /// Buffer for the previous values, if they are wanted.
     pub result: Option<M>,
-    /// What its completion is to have.
+    /// Context for the completion.
     pub context: usize,
-    /// Whether it has one if it goes well.
+    /// Whether success is reported by a completion; failure always is.
     pub report: bool,
 }
 
@@ -136,7 +136,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Sends a message to a peer.
     ///
     /// # Errors
-    /// [`Busy`]; nothing was sent.
+    /// [`Busy`] if nothing was sent.
     #[inline]
     pub fn send(&mut self, send: Send<M>) -> Result<(), Busy> {
         let peer = self.peer_to(send.to)?;
@@ -189,7 +189,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(())
     }
 
-    /// Sends something now, or when what was asked for before has been sent.
+    /// Sends at once if possible, otherwise appends to the backlog.
     fn begin(&mut self, peer: u32, mut pending: Pending<M>) -> Result<(), Busy> {
         let state = &self.core.peers[peer as usize];
         if let Some(failure) = state.gone {
@@ -223,10 +223,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(())
     }
 
-    /// Posts a receive. What has come already is taken at once.
+    /// Posts a receive. Matches messages that have arrived already at once.
     ///
     /// # Errors
-    /// [`Busy::Failed`] with [`Failure::NoMessage`] for one that is claimed and was not put aside.
+    /// [`Busy::Failed`] with [`Failure::NoMessage`] if `claimed` is set and no peek has claimed a message.
     #[inline]
     pub fn receive(&mut self, receive: Receive<M>) -> Result<(), Busy> {
         let from = if self.core.directed { receive.from } else { NO_ADDRESS };
@@ -257,15 +257,14 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(())
     }
 
-    /// Looks for a tagged message that has come and that no receive has matched; a completion tells what was
-    /// found.
+    /// Looks for an unexpected tagged message. The result is reported by a completion.
     pub fn peek(&mut self, peek: Peek) {
         let from = if self.core.directed { peek.from } else { NO_ADDRESS };
         let mut done = Done::new(CompletionKind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
         done.completion.tag = peek.tag;
         let mut found = self.core.find_kept(true, peek.tag, peek.ignore, from);
         if found.is_none() {
-            // A program that peeks repeatedly in vain may make no other progress.
+            // A program that peeks in a loop may make no other progress.
             self.look_aside();
             self.progress();
             found = self.core.find_kept(true, peek.tag, peek.ignore, from);
@@ -295,7 +294,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.core.received.push_back(done.completion);
     }
 
-    /// Throws away what a peek with this context has put aside. Whether there was something.
+    /// Discards the message that a peek with this context has claimed. Returns whether there was one.
     pub fn discard_claimed(&mut self, context: usize) -> bool {
         let Some(message) = self.core.tagged.take_claimed(context) else { return false };
         let mut done = Done::new(CompletionKind::Receive, true, context, flags::TAGGED | flags::RECV);
@@ -305,9 +304,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// Takes back the receive with that context, if no message has come for it, or else the send with that
-    /// context, if its message has not been received. Whether there was one; a completion tells, as ever,
-    /// what became of it.
+    /// Cancels the receive with that context if no message has matched it, or else the send with that context
+    /// if its message has not been received. Returns whether there was one; a completion reports the result.
     pub fn cancel(&mut self, context: usize) -> bool {
         self.cancel_receive(context) || self.core.cancel_send(context)
     }
@@ -325,10 +323,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// Writes to memory of a peer. It is over when the bytes are there.
+    /// Writes to memory of a peer. Completes when the bytes are in that memory.
     ///
     /// # Errors
-    /// [`Busy`]; nothing was written.
+    /// [`Busy`] if nothing was written.
     pub fn write(&mut self, write: Write<M>) -> Result<(), Busy> {
         let peer = self.peer_to(write.to)?;
         let done = Done::new(CompletionKind::Write, write.report, write.context, flags::RMA | flags::WRITE);
@@ -345,7 +343,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Reads memory of a peer.
     ///
     /// # Errors
-    /// [`Busy`]; nothing is read.
+    /// [`Busy`] if nothing is read.
     pub fn read(&mut self, mut read: Read<M>) -> Result<(), Busy> {
         let peer = self.peer_to(read.from)?;
         let done = Done::new(CompletionKind::Read, read.report, read.context, flags::RMA | flags::READ);
@@ -364,10 +362,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         })
     }
 
-    /// Changes numbers in memory of a peer, one operation after another.
+    /// Applies an atomic operation to numbers in memory of a peer.
     ///
     /// # Errors
-    /// [`Busy`]; nothing is changed. [`Failure::NoSuchOperation`].
+    /// [`Busy`] if nothing is changed; with [`Failure::NoSuchOperation`] for an unsupported combination.
     pub fn atomic(&mut self, atomic: Atomic<M>) -> Result<(), Busy> {
         let peer = self.peer_to(atomic.to)?;
         let Atomic { op, datatype, count, .. } = atomic;
@@ -413,7 +411,7 @@ impl<V, M: Memory> super::Core<V, M> {
         matching.find(tag, ignore, source, |peer| self.peers[peer as usize].source)
     }
 
-    /// Gives a receive what has come already, and posts it if it takes more.
+    /// Matches a receive with unexpected messages, and posts it if it still has room.
     #[inline(never)]
     pub(super) fn receive_kept(&mut self, tagged: bool, posted: Posted<M>) {
         let mut left = Some(posted);
@@ -432,7 +430,7 @@ impl<V, M: Memory> super::Core<V, M> {
         }
     }
 
-    /// Tells the sender that what it sent is not kept any more.
+    /// Returns the credit of an unexpected message to its sender.
     pub(super) fn note_taken(&mut self, message: &crate::matching::Unexpected) {
         let here = matches!(message.body, Body::Here(_));
         let bytes = if here { message.length as u64 } else { 0 };
@@ -442,7 +440,7 @@ impl<V, M: Memory> super::Core<V, M> {
         self.return_credit(message.peer, bytes);
     }
 
-    /// Gives a receive a message that has been kept. Returns the receive if it takes more.
+    /// Delivers an unexpected message to a receive. Returns the receive if it still has room.
     pub(super) fn deliver_kept(
         &mut self,
         posted: Posted<M>,
@@ -466,7 +464,7 @@ impl<V, M: Memory> super::Core<V, M> {
         }
     }
 
-    /// Notes that a message of a peer is kept no longer, and tells it when that has come to something.
+    /// Accounts for a message of a peer that is no longer buffered, and returns credit in batches.
     #[inline]
     pub(super) fn return_credit(&mut self, peer: u32, bytes: u64) {
         let state = &mut self.peers[peer as usize];

@@ -1,4 +1,4 @@
-//! Memory that peers may reach, and what they do with it.
+//! Registered memory, and handling of peers' requests for it.
 
 use crate::atomic::{AtomicOp, Datatype, apply};
 use crate::completion::{CompletionKind, flags};
@@ -9,28 +9,28 @@ use crate::wire::{Control, Head, Malformed, Reader, Status, flag};
 use super::outgoing::{From, Stream};
 use super::{Core, Done, Engine, MAX_ATOMIC_BYTES};
 
-/// What peers may do with registered memory.
+/// Access rights of peers to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// They may read it.
+    /// Whether peers may read it.
     pub read: bool,
-    /// They may write it.
+    /// Whether peers may write it.
     pub write: bool,
 }
 
 /// Memory that a program has registered.
 #[derive(Debug)]
 pub struct Region<M> {
-    /// The memory.
+    /// The registered memory itself.
     pub memory: M,
-    /// What peers call its first byte.
+    /// Address that peers use for its first byte.
     pub base: u64,
-    /// What they may do.
+    /// Access rights of peers.
     pub access: Access,
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Lets peers reach memory under a key. False when the key is taken.
+    /// Registers memory for peers under a key. Returns false if the key is in use.
     pub fn register(&mut self, key: u64, region: Region<M>) -> bool {
         if self.core.regions.contains_key(&key) {
             return false;
@@ -39,7 +39,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// No peer reaches the memory of that key any more.
+    /// Removes a registration; when this returns, no peer can access the memory.
     pub fn unregister(&mut self, key: u64) {
         self.core.regions.remove(&key);
         self.net.withdraw(key);
@@ -47,7 +47,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
 }
 
 impl<V, M: Memory> Core<V, M> {
-    /// Where in the memory of a key bytes are, if a peer may do that there.
+    /// Returns the offset of a range in the memory of a key, after checking bounds and access rights.
     pub(super) fn locate(&self, key: u64, address: u64, length: usize, write: bool) -> Result<usize, Status> {
         let region = self.regions.get(&key).ok_or(Status::NoKey)?;
         if !(if write { region.access.write } else { region.access.read }) {
@@ -61,7 +61,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// A peer has written, with data for a completion or without.
+    /// Counts a peer's write, and queues a completion if the write carried data.
     pub(super) fn written_by(&mut self, peer: u32, data: Option<u64>) {
         self.counts.note(CompletionKind::RemoteWrite, false);
         if let Some(data) = data {
@@ -73,7 +73,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// A peer wants to read.
+    /// Handles a peer's read request.
     pub(super) fn read_by(
         &mut self,
         peer: u32,
@@ -98,7 +98,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// A peer wants numbers changed.
+    /// Handles a peer's atomic operation.
     pub(super) fn changed_by(
         &mut self,
         peer: u32,
@@ -152,7 +152,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// Changes numbers and returns what was there before.
+    /// Applies an atomic operation and returns the previous bytes.
     fn change(
         &mut self,
         key: u64,

@@ -1,5 +1,5 @@
-//! Endpoints in one thread: what was sent is what is received, whatever way it goes; and what cannot be ends
-//! a link and no more.
+//! Tests with all endpoints in one thread: messages arrive intact on every path, and an invalid message ends
+//! only its link.
 
 mod direct;
 mod ending;
@@ -31,7 +31,7 @@ impl Buffer {
         Buffer::new(vec![0; length])
     }
 
-    /// What stands for its address.
+    /// Returns the number that stands for the buffer's address.
     fn number(&self) -> usize {
         Rc::as_ptr(&self.bytes).addr() + self.start
     }
@@ -47,7 +47,7 @@ impl Memory for Buffer {
     }
 
     fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
-        // In two pieces, as of memory that lies in several.
+        // In two pieces, like memory that is not contiguous.
         let start = self.start + offset;
         let (bytes, half) = (self.bytes.borrow(), length / 2);
         take(&bytes[start..start + half]);
@@ -72,7 +72,7 @@ impl Memory for Buffer {
 
 type TestEngine = Engine<SimNet, Buffer>;
 
-/// Makes `count` endpoints, each with the addresses of all in its address vector, in order.
+/// Creates `count` endpoints, each with the addresses of all in its address vector, in order.
 fn endpoints(count: u64, room: usize, shared: bool) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     let world = World::new(room, shared);
     let mut engines: Vec<TestEngine> =
@@ -117,7 +117,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 31 + seed * 7 + index / 251) as u8).collect()
 }
 
-/// Lengths at which another way is taken, and those beside them.
+/// Lengths at which the path of a message changes, and their neighbors.
 const LENGTHS: [usize; 14] = [
     0,
     1,
@@ -141,7 +141,7 @@ fn what_is_sent_arrives_whichever_way_it_goes() {
         for delivery in [false, true] {
             for expected_first in [false, true] {
                 let (mut engines, _world) = endpoints(2, 4, shared);
-                // The first goes through the ring, for chunks are not there yet.
+                // The first goes through the ring, as there are no chunks yet.
                 for (round, length) in LENGTHS.iter().chain(&LENGTHS).copied().enumerate() {
                     let (bytes, target) = (pattern(length, round), Buffer::zeroed(length + 3));
                     if expected_first {
@@ -215,7 +215,7 @@ fn a_peer_that_has_connected_is_heard_at_the_next_look() {
     let target = Buffer::zeroed(5);
     engines[1].receive(wanted(0, None, &target, 1)).unwrap();
     engines[0].send(message(1, None, b"hello", 2)).unwrap();
-    // The first look asks for a link, the second finds it and sends over it.
+    // The first poll requests a link, the second finds it and sends over it.
     for side in [0, 0, 1] {
         engines[side].progress();
     }
@@ -246,7 +246,7 @@ fn a_peek_finds_what_came_and_claims_it() {
     engines[1].peek(Peek { claim: true, ..peek(4) });
     assert_eq!(engines[1].next_received().unwrap().length, 10);
     assert_eq!(engines[1].next_received().unwrap().length, 20_000);
-    // What was claimed is not delivered to another receive.
+    // A claimed message is not delivered to another receive.
     let (other, second, first) = (Buffer::zeroed(30), Buffer::zeroed(20_000), Buffer::zeroed(10));
     engines[1].receive(wanted(0, Some((5, 0)), &other, 9)).unwrap();
     engines[1].receive(Receive { claimed: true, ..wanted(0, Some((5, 0)), &second, 4) }).unwrap();
@@ -440,7 +440,7 @@ fn what_nobody_asks_for_is_kept_up_to_a_limit_and_the_rest_waits() {
 fn so_many_messages_are_kept_and_no_more() {
     let (mut engines, _world) = endpoints(2, 64, true);
     let mut sent = 0;
-    // Until nothing moves any more.
+    // Until no more progress is possible.
     for _ in 0..CREDIT_MESSAGES / 16 + 50 {
         while engines[0].send(Send { data: None, ..message(1, Some(1), &[], 0) }).is_ok() {
             sent += 1;
@@ -470,7 +470,7 @@ fn who_sends_more_than_is_kept_ends_its_link() {
         engines[0].send(message(1, Some(1), &[1], 1)).unwrap();
         settle(&mut engines);
         let target = engines[1].address();
-        // One is there already.
+        // One message is there already.
         for _ in 0..CREDIT_MESSAGES - 1 + u64::from(beyond) {
             world.borrow_mut().inject(target, 0, vec![2, 0, 0, 0, 0, 0, 0, 0]);
         }
@@ -505,7 +505,7 @@ fn the_dead_fail_what_waits_for_them() {
     assert_eq!(failures, [(2, died), (3, died), (5, died)]);
     assert_eq!(engines[0].send(message(1, None, &[1], 6)), Err(Busy::Failed(Failure::PeerDied)));
     assert_eq!(engines[0].send(message(9, None, &[1], 6)), Err(Busy::Failed(Failure::Unreachable)));
-    // To the living nothing has happened.
+    // The other endpoints are not affected.
     engines[1].send(message(0, Some(3), &[1], 7)).unwrap();
     settle(&mut engines);
     assert_eq!(engines[0].next_received().unwrap().context, 4);
@@ -559,7 +559,7 @@ enum Step {
         tag: u64,
         ignore: u64,
     },
-    /// Takes a send back, by its number among those sent so far.
+    /// Cancels a send, by its number among those sent so far.
     Cancel {
         pick: usize,
     },
@@ -568,7 +568,7 @@ enum Step {
     },
 }
 
-/// What the contexts of sends begin with, so that they are none of receives.
+/// First context of sends, to keep them apart from those of receives.
 const SENDS: usize = 1 << 20;
 
 fn step() -> impl Strategy<Value = Step> {
@@ -593,8 +593,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is sent and asked for in whatever order: each receive gets a message that it takes, whole; of
-    /// those from one sender to receives that take the same the order is kept; and what was not taken back is
+    /// For any order of sends and receives: each receive gets a matching message, in full; messages from one
+    /// sender to receives with the same criteria keep their order; and messages that were not canceled are
     /// not lost.
     #[test]
     fn every_message_goes_where_it_belongs(steps in prop::collection::vec(step(), 1..80), shared: bool) {
@@ -627,7 +627,7 @@ proptest! {
             }
         }
         settle(&mut engines);
-        // What is left is asked for by receives that take anything.
+        // Receives that match anything take the rest.
         for (at, engine) in engines.iter_mut().enumerate() {
             for _ in 0..sent.len() {
                 let target = Buffer::zeroed(40_000);
@@ -657,8 +657,8 @@ proptest! {
             }
         }
         prop_assert!(got.iter().all(|times| *times == 1), "{:?}", got);
-        // Of two messages from one to another, both of which a receive takes, the earlier is not received by
-        // a later one.
+        // Of two messages between the same endpoints that match a receive, the earlier one goes to the
+        // earlier receive.
         for (first, a) in by_receive.iter().enumerate() {
             for (second, b) in by_receive.iter().enumerate().skip(first + 1) {
                 if let (Some(a), Some(b)) = (a, b)
@@ -674,7 +674,7 @@ proptest! {
         }
     }
 
-    /// Whatever a peer sends, it ends its own link at worst.
+    /// No bytes from a peer do more harm than ending its own link.
     #[test]
     fn bytes_of_a_hostile_peer_hurt_nobody_else(
         bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20),

@@ -1,13 +1,13 @@
-//! Sends that their program takes back.
+//! Cancellation of sends.
 //!
 //! A send that has not left this endpoint is dropped here. If it was offered to a peer, this endpoint asks
 //! the peer to forget the offer. The peer does so and confirms it, unless a receive has taken the message
 //! before, which the peer has then reported. So a message is either received or withdrawn, never both.
 //!
-//! A peer answers when its program calls MPI. A program must not wait for that for ever, so after a while a
-//! send counts as withdrawn in any case. If the peer asks for the bytes later, it is refused them, and its
-//! receive waits on. Bytes that went along with the message, and of which the peer has not said that they are
-//! there, may still be received.
+//! A peer answers when its program calls MPI. A program must not wait for that forever, so after a timeout
+//! the send counts as withdrawn in any case. If the peer requests the bytes later, it is refused, and its
+//! receive keeps waiting. Bytes that were sent with the message, and that the peer has not acknowledged, may
+//! still be received.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ use crate::wire::{Control, Status};
 use super::outgoing::{From, Pending, Stream};
 use super::{Core, Op, Wanted};
 
-/// How long a peer may take to let go of a message.
+/// Timeout for a peer to confirm the withdrawal of a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<V, M: Memory> Core<V, M> {
-    /// Takes back the send with that context. Whether there is one that has not been received, as far as is
-    /// known here.
+    /// Cancels the send with that context. Returns whether there is one that, as far as known here, has not
+    /// been received.
     pub(super) fn cancel_send(&mut self, context: usize) -> bool {
         for peer in &mut self.peers {
             let Some(at) = peer.backlog.iter().position(|pending| pending.is_message_of(context)) else {
@@ -35,7 +35,7 @@ impl<V, M: Memory> Core<V, M> {
             }
             return true;
         }
-        // What was injected has been told of already, and has no flags.
+        // Injected sends have been reported already, and have no flags.
         let such = |op: &Op<M>| {
             matches!(op, Op::Sending { done, .. }
                 if done.completion.context == context && done.completion.flags & flags::SEND != 0)
@@ -53,8 +53,8 @@ impl<V, M: Memory> Core<V, M> {
         true
     }
 
-    /// A peer takes back a message that it has offered. What a receive has taken, or a peek has put aside for
-    /// one, is not given back.
+    /// Handles a peer's withdrawal of a message that it offered. A message that a receive has matched or a
+    /// peek has claimed cannot be withdrawn.
     pub(super) fn let_go(&mut self, peer: u32, theirs: u64) {
         for tagged in [true, false] {
             let matching = self.matching(tagged);
@@ -66,7 +66,7 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Ends sends whose peers have not let go of them in time.
+    /// Completes withdrawn sends whose peers have not confirmed in time.
     #[inline(never)]
     pub(super) fn give_up_withdrawing(&mut self, now: Instant) {
         let patience = self.withdrawal_patience;
@@ -87,13 +87,13 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Whether a peer has asked for the bytes of a message, which are going there.
+    /// Returns whether a peer has accepted a message, so that its bytes are being sent.
     fn is_accepted(&self, peer: u32, op: u64) -> bool {
         let of_it = |stream: &Stream| matches!(stream.from, From::Message(of) if of == op);
         self.peers[peer as usize].streams.iter().any(of_it)
     }
 
-    /// Refuses the bytes of a message that its program has back. Whether it is one.
+    /// Refuses to send the bytes of a withdrawn message. Returns whether it was withdrawn.
     pub(super) fn refuse_withdrawn(&mut self, peer: u32, op: u64, theirs: u64) -> bool {
         let withdrawn = matches!(self.ops.get_mut(op), Some(Op::Withdrawn { peer: of }) if *of == peer);
         if withdrawn {
@@ -103,8 +103,8 @@ impl<V, M: Memory> Core<V, M> {
         withdrawn
     }
 
-    /// The message of a receive was taken back before any of it came: the receive is the first of those that
-    /// wait again. A part of a buffer for several messages is lost, for what follows it may be in use.
+    /// Reposts a receive, as the first in the queue, whose message was withdrawn before any byte arrived. A
+    /// part of a buffer for several messages is lost, as the bytes behind it may be in use.
     pub(super) fn receive_anew(&mut self, op: u64) {
         let Some(Op::Receiving { memory, multi, mut done, wanted, .. }) = self.ops.remove(op) else { return };
         let tagged = done.completion.flags & flags::TAGGED != 0;

@@ -1,4 +1,4 @@
-//! Links that are channels of the façade.
+//! Implementation of links with channels of the façade.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,57 +15,58 @@ use super::worker::{Job, Outcome, Worker};
 use super::{Event, Exposed, LinkEnd, LinkId, Net};
 use crate::address::Address;
 
-/// Slots of each ring of a link, at least: 16 KiB each way.
+/// Minimum number of slots in each ring of a link: 16 KiB each way.
 const MIN_SLOTS: u32 = 256;
 
-/// And at most: what a rank sends while its peer does not run has to go into the ring, or both wait for a
-/// turn of the processor for each ringful.
+/// Maximum number of slots. The ring has to hold what a rank sends while its peer is descheduled; otherwise
+/// both wait for a scheduler time slice per ringful.
 const MAX_SLOTS: u32 = 4096;
 
-/// What the rings of all links that an endpoint makes take together, in bytes, as long as each has its least.
+/// Budget for the rings of all links that an endpoint opens, in bytes. [`MIN_SLOTS`] takes precedence.
 const RINGS_BYTES: usize = 2 << 20;
 
 const SLOT_BYTES: usize = 64;
 
-/// Slots of each ring of a link, where an endpoint has links to `peers` peers.
+/// Returns the number of slots per ring for an endpoint with links to `peers` peers.
 fn slots_for(peers: usize) -> u32 {
     let each = RINGS_BYTES / (2 * SLOT_BYTES) / peers.max(1);
     let most = u32::try_from(each).unwrap_or(MAX_SLOTS).clamp(MIN_SLOTS, MAX_SLOTS);
-    // The power of two below.
+    // Round down to a power of two.
     1 << most.ilog2()
 }
 
-/// Looks in vain after which a link is no longer looked at, but listened for, where few links are looked at.
+/// Number of fruitless polls after which a link turns cold (is waited for instead of polled) while few links
+/// are hot.
 const LOOKS_IN_VAIN: u32 = 100_000;
 
-/// The same where very many are: about what it costs to listen for one message, its sender's system call
-/// included.
+/// Lower limit of that number with many hot links: costs about as much as one message on a cold link,
+/// including the sender's wake-up syscall.
 const MIN_LOOKS_IN_VAIN: u32 = 500;
 
-/// Links that are looked at however little comes over them.
+/// Number of links that stay hot no matter how idle they are.
 const ALWAYS_HOT: usize = 4;
 
-/// Time between two looks at the links that are listened for, in nanoseconds, at least. One is a system call
-/// of some 300 ns.
+/// Minimum interval between two checks of the cold links, in nanoseconds. A check is a syscall of about
+/// 300 ns.
 const LISTEN_NS: u64 = 10_000;
 
-/// Looks in vain after which a link is no longer looked at, where `hot` links are. A look at all of them
-/// takes the longer the more they are, and so does every message over one of them.
+/// Returns the number of fruitless polls after which a link turns cold while `hot` links are polled. Each
+/// hot link lengthens the polling round, and with it the latency of every message.
 fn patience(hot: usize) -> u32 {
     let times = u32::try_from(hot / ALWAYS_HOT).unwrap_or(u32::MAX).max(1);
     (LOOKS_IN_VAIN / times.saturating_mul(times)).max(MIN_LOOKS_IN_VAIN)
 }
 
-/// The interface of links, so that channels of other programs are not taken for them.
+/// Interface hash of links, which keeps channels of other programs from being taken for links.
 const INTERFACE_HASH: u64 = crate::wire::PROTOCOL;
 
-/// Channels, and regions that peers read.
+/// A [`Net`] on top of channels, with regions that peers read.
 #[derive(Debug)]
 pub struct ChannelNet {
     address: Address,
     links: Vec<PeerLink>,
     hot: Vec<Hot>,
-    /// Links on which nothing happens.
+    /// Wait set with the channels of idle links.
     cold: WaitSet,
     listened: HashMap<Token, LinkId>,
     places: Vec<MemoryPlace>,
@@ -73,14 +74,14 @@ pub struct ChannelNet {
     domain: Domain,
     exposures: Exposures,
     warn: fn(&str),
-    /// Why there is no link to an address, until that is said.
+    /// Errors of failed connects, until [`Net::lament`] reports them.
     unreached: HashMap<Address, Error>,
     worker: Worker,
-    /// When those that are listened for are looked at again, on the monotonic clock.
+    /// Time of the next check of the cold links, on the monotonic clock.
     listen_at_ns: u64,
 }
 
-/// A link by its id.
+/// State of a link; the index in [`ChannelNet::links`] is its id.
 #[derive(Debug)]
 struct PeerLink {
     at: At,
@@ -112,11 +113,11 @@ fn end_of(error: &Error) -> LinkEnd {
 }
 
 impl ChannelNet {
-    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where
-    /// peers reach it, and `warn` is called with the reason why there is no link to a peer.
+    /// Starts to accept links, and to connect requested ones. `replace` moves memory of this program into
+    /// regions that peers can map; `warn` is called with the reason when a link to a peer cannot be made.
     ///
     /// # Errors
-    /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
+    /// As [`Domain::listen`]; also if descriptors for waiting cannot be created.
     pub fn new(domain: &Domain, replace: Replace, warn: fn(&str)) -> Result<ChannelNet, Error> {
         let options = ChannelOptions::default().slots(MIN_SLOTS)?.interface_hash(INTERFACE_HASH);
         let listener = options.listen(domain)?;
@@ -142,7 +143,7 @@ impl ChannelNet {
     }
 
     fn add(&mut self, channel: Channel) -> LinkId {
-        // There are never more than two thousand million links.
+        // There are never more than 2^32 links.
         let id = LinkId(self.links.len() as u32);
         let place = MemoryPlace::of(&channel).map(|place| {
             let known = self.places.iter().position(|other| *other == place);
@@ -161,7 +162,7 @@ impl ChannelNet {
         id
     }
 
-    /// Takes a link out of those that are looked at.
+    /// Removes a link from the hot ones and returns its channel.
     fn take_hot(&mut self, index: usize) -> Channel {
         let taken = self.hot.swap_remove(index);
         if let Some(moved) = self.hot.get(index) {
@@ -171,11 +172,11 @@ impl ChannelNet {
         taken.channel
     }
 
-    /// Listens for what comes over a link, rather than looking.
+    /// Moves a hot link to the wait set.
     fn cool(&mut self, index: usize, interest: Interest) {
         let id = self.hot[index].id;
         let channel = self.take_hot(index);
-        // Where that cannot be the channel is closed, and the link has ended.
+        // On failure the channel is closed, and the link has ended.
         if let Ok(token) = self.cold.add(channel) {
             self.cold.set_interest(token, interest);
             self.links[id.0 as usize].at = At::Cold(token);
@@ -183,7 +184,7 @@ impl ChannelNet {
         }
     }
 
-    /// Looks at a link again.
+    /// Moves a cold link back to the hot ones. Returns its index there.
     fn warm(&mut self, token: Token) -> Option<usize> {
         let id = self.listened.remove(&token)?;
         let link = &mut self.links[id.0 as usize];
@@ -196,7 +197,7 @@ impl ChannelNet {
         Some(self.hot.len() - 1)
     }
 
-    /// Where a link is looked at, which it is from now on.
+    /// Makes a link hot if it is not, and returns its index among the hot ones.
     #[inline]
     fn heat(&mut self, id: LinkId) -> Option<usize> {
         match self.links.get(id.0 as usize)?.at {
@@ -206,7 +207,7 @@ impl ChannelNet {
         }
     }
 
-    /// Listens for what comes over links on which nothing has come for long.
+    /// Moves links that have been idle for long to the wait set.
     fn cool_idle(&mut self) {
         let patience = patience(self.hot.len());
         let mut index = 0;
@@ -219,13 +220,13 @@ impl ChannelNet {
         }
     }
 
-    /// Whether those that are listened for are to be looked at.
+    /// Returns whether a check of the cold links is due.
     #[inline]
     fn is_due(&self) -> bool {
         !self.listened.is_empty() && (self.hot.is_empty() || now_ns() >= self.listen_at_ns)
     }
 
-    /// Looks at those that are listened for. Whether anything happened on one.
+    /// Checks the cold links. Returns whether anything happened on one.
     fn listen(&mut self) -> bool {
         let mut happened = false;
         self.listen_at_ns = now_ns() + LISTEN_NS;
@@ -430,7 +431,7 @@ impl Net for ChannelNet {
     }
 }
 
-/// Whose address it is, for people.
+/// Formats the domain of an address for a warning.
 fn named(address: Address) -> String {
     DomainId::from_bits(address.domain).map_or_else(|| "?".into(), |domain| domain.to_string())
 }

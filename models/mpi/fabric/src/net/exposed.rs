@@ -1,4 +1,4 @@
-//! Registered memory that peers reach by themselves: regions that lie where a program's own memory was.
+//! Registered memory that peers access directly: regions mapped over the program's own pages.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,16 +12,15 @@ use tombolo_platform::memory::is_mapped;
 use super::staging::MemoryPlace;
 use super::{Exposed, MAX_PIECES};
 
-/// How long peers may take to release memory that is not exposed any more.
+/// Time that peers have to release memory after its exposure ends.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Replaces whole pages of this process's memory, at that address and of that length in bytes, by those of a
-/// region, with what they hold. Whether that was done. The implementation must not lose what threads write
-/// meanwhile.
+/// Replaces whole pages of this process's memory by pages of a region and copies their contents. Returns
+/// whether it did. The implementation must not lose what other threads write meanwhile.
 pub type Replace = fn(address: usize, length_bytes: usize, region: &RegionFile) -> bool;
 
-/// Pages that lie in a region. They stay there until the process ends: what they were is gone, and where a
-/// region lies in a window it may not be given to others before.
+/// Program pages that were moved into a region. They stay there until the process ends: the original pages
+/// are gone, and a region in a window must not be freed while the program uses it.
 #[derive(Debug)]
 struct Pages {
     at: Range<usize>,
@@ -31,42 +30,42 @@ struct Pages {
 }
 
 impl Pages {
-    /// Whether some of them still are the program's memory there. It may have unmapped them, and have others
-    /// at the same addresses.
+    /// Returns whether the region is still mapped at `part`. The program may have unmapped it and mapped
+    /// other pages at the same addresses.
     fn are_there(&self, part: &Range<usize>) -> bool {
         let within = (part.start - self.at.start) as u64;
         is_mapped(part.start, part.len(), &self.file, self.file.offset_bytes() + within)
     }
 }
 
-/// Memory of a key: pieces in order.
+/// Memory exposed under a key: its pieces in address order.
 #[derive(Debug)]
 struct Exposure {
     pieces: Vec<Piece>,
     rights: Rights,
 }
 
-/// What of the memory of a key is in one region.
+/// The part of a key's memory that lies in one region.
 #[derive(Debug)]
 struct Piece {
-    /// The capability that peers' rights are derived from: revoking it revokes all of them at once.
+    /// Parent of the capabilities granted to peers: revoking it revokes all of them at once.
     source: Capability,
     region_bytes: u64,
     offset: u64,
     length: u64,
 }
 
-/// Whether two ranges have something in common.
+/// Returns whether two ranges overlap.
 fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// What two ranges that meet have in common.
+/// Returns the intersection of two overlapping ranges.
 fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
-/// What of a range is in none of others, which lie in it and do not meet.
+/// Returns the parts of `whole` that `others` do not cover. `others` lie within it and do not overlap.
 fn gaps(whole: &Range<usize>, mut others: Vec<Range<usize>>) -> Vec<Range<usize>> {
     others.sort_by_key(|other| other.start);
     let starts = std::iter::once(whole.start).chain(others.iter().map(|other| other.end));
@@ -74,16 +73,16 @@ fn gaps(whole: &Range<usize>, mut others: Vec<Range<usize>>) -> Vec<Range<usize>
     starts.zip(ends).map(|(start, end)| start..end).filter(|gap| !gap.is_empty()).collect()
 }
 
-/// All that is exposed.
+/// All memory of the endpoint that is exposed to peers.
 #[derive(Debug)]
 pub(super) struct Exposures {
     replace: Replace,
     pages: Vec<Pages>,
-    /// Those that are not there any more, but perhaps in part.
+    /// Pages that the program has unmapped at least in part. Kept because parts may still be mapped.
     left: Vec<Pages>,
-    /// By key; none where it cannot be.
+    /// Exposures by key; `None` for memory that cannot be exposed.
     keys: HashMap<u64, Option<Exposure>>,
-    /// The virtual machines by the numbers of their nodes, once they were asked for.
+    /// Names of the virtual machines by node number, once queried.
     machines: Option<HashMap<u16, String>>,
 }
 
@@ -92,7 +91,7 @@ impl Exposures {
         Exposures { replace, pages: Vec::new(), left: Vec::new(), keys: HashMap::new(), machines: None }
     }
 
-    /// Lets a domain reach memory of a key. `peers` are those that may ask as well.
+    /// Grants a domain access to the memory of a key. `peers` are the other domains that may request it.
     pub(super) fn expose(
         &mut self,
         domain: &Domain,
@@ -115,7 +114,7 @@ impl Exposures {
         exposure.pieces.iter().map(granted).collect()
     }
 
-    /// Revokes the rights to the memory of a key, and waits until no peer has it mapped.
+    /// Revokes all access to the memory of a key, and waits until no peer has it mapped.
     pub(super) fn withdraw(&mut self, key: u64) {
         if let Some(Some(exposure)) = self.keys.remove(&key) {
             for piece in exposure.pieces {
@@ -156,8 +155,8 @@ impl Exposures {
         Some(Exposure { pieces: pieces.into_iter().map(|(_, piece)| piece).collect(), rights })
     }
 
-    /// Puts what of the program's memory in a range is in no region into one, so that all of it is in regions
-    /// at that place.
+    /// Moves the parts of a range that are not in a region yet into new regions, so that all of it lies in
+    /// regions of `place`.
     fn put_in_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &MemoryPlace) -> Option<()> {
         let mut index = 0;
         while let Some(pages) = self.pages.get(index) {
@@ -169,7 +168,7 @@ impl Exposures {
             } else if pages.place == *place {
                 index += 1;
             } else {
-                // Elsewhere: memory cannot be in two regions.
+                // In a region of another place: memory cannot be in two regions.
                 return None;
             }
         }
@@ -179,7 +178,7 @@ impl Exposures {
         if there.len() + gaps.len() > MAX_PIECES {
             return None;
         }
-        // The longest is the one that there may be no room for.
+        // Longest first: it is the one most likely to find no room.
         gaps.sort_by_key(|gap| std::cmp::Reverse(gap.len()));
         for gap in gaps {
             let region = place.region(domain, gap.len() as u64).ok()?;
@@ -192,8 +191,8 @@ impl Exposures {
         Some(())
     }
 
-    /// Where memory has to lie for all peers to reach it, or most: in the window of the virtual machine that
-    /// this program or one of them runs on, else in memory of this kernel.
+    /// Chooses the place from which all or most peers can access memory: the window of the virtual machine
+    /// that this program or a peer runs on, otherwise memory of this kernel.
     fn place(&mut self, domain: &Domain, peers: &[u64]) -> MemoryPlace {
         let machines = self.machines.get_or_insert_with(|| {
             let nodes = domain.nodes().unwrap_or_default();
@@ -231,7 +230,7 @@ mod tests {
         #[test]
         fn gaps_and_what_is_between_them_are_the_whole(mut cuts in prop::collection::vec(100..200_usize, 0..12)) {
             cuts.sort_unstable();
-            // Every second range between two cuts is taken.
+            // Pairs of cuts delimit the taken ranges.
             let taken: Vec<Range<usize>> = cuts.chunks_exact(2).map(|pair| pair[0]..pair[1]).filter(|range| !range.is_empty()).collect();
             let gaps = gaps(&(100..200), taken.iter().rev().cloned().collect());
             for byte in 100..200 {

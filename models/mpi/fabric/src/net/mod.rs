@@ -1,4 +1,4 @@
-//! What joins endpoints: links that carry messages, and memory that a peer can read.
+//! Transport between endpoints: links that carry messages, and memory that a peer can read.
 
 mod channels;
 mod exposed;
@@ -13,146 +13,147 @@ use crate::address::Address;
 pub use channels::ChannelNet;
 pub use exposed::Replace;
 
-/// A link to a peer. No id names two, ever.
+/// Identifier of a link to a peer; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LinkId(pub u32);
 
-/// Nothing more comes over a link, nor goes.
+/// Reason why a link ended in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinkEnd {
-    /// The peer closed it; all it sent has been received.
+    /// The peer closed it; everything that it sent has been received.
     #[error("the peer closed the link")]
     Closed,
     /// The peer died.
     #[error("the peer died")]
     Died,
-    /// What came is not what the link's protocol allows.
+    /// The peer sent something that the link's protocol does not allow.
     #[error("the peer broke the protocol of the link")]
     Violation,
 }
 
-/// What happened beside what came over links.
+/// An event other than a message received over a link.
 #[derive(Debug)]
 pub enum Event<V> {
-    /// A link that was asked for.
+    /// A requested link is connected.
     Connected {
         /// The peer's address.
         to: Address,
         /// The link.
         link: LinkId,
     },
-    /// There will be none.
+    /// A requested link could not be connected.
     NotConnected {
         /// The peer's address.
         to: Address,
     },
-    /// A peer connected.
+    /// A peer connected to this endpoint.
     Accepted {
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// The domain at its other end, as its monitor says.
+        /// The domain at the other end, as reported by the monitor.
         domain: u64,
     },
-    /// Chunks that the peer at the other end of a link may read.
+    /// This endpoint's chunks were made readable for the peer at the other end of a link.
     Staged {
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// What it is called there, or none if it cannot be had.
+        /// Capability for the peer, or `None` if the chunks could not be shared.
         capability: Option<u64>,
     },
-    /// Chunks of a peer can be read here.
+    /// Mapping a peer's chunks here finished.
     Mapped {
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// How, unless they cannot.
+        /// View of the chunks, or `None` if mapping failed.
         view: Option<V>,
     },
-    /// Registered memory of a peer can be reached here, or a piece of it.
+    /// Mapping a piece of a peer's registered memory finished.
     Reached {
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// Its key there.
+        /// The peer's key for the memory.
         key: u64,
-        /// The right that the peer gave.
+        /// The capability that the peer granted.
         capability: u64,
-        /// How, unless it cannot.
+        /// View of the piece, or `None` if mapping failed.
         view: Option<V>,
     },
 }
 
-/// Pieces that memory of one key consists of, at most. Memory in more pieces is not exposed directly.
+/// Maximum number of pieces per registered memory key. Memory in more pieces is not exposed directly.
 pub const MAX_PIECES: usize = 64;
 
-/// A piece of memory that peers can be let reach by themselves.
+/// A piece of registered memory that a peer can map and access directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exposed {
-    /// The right that the peer was given.
+    /// Capability granted to the peer.
     pub capability: u64,
-    /// How many bytes belong to that.
+    /// Bytes of the region that the capability covers.
     pub region_bytes: u64,
-    /// Where in them the piece begins.
+    /// Offset of the piece within those bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length of the piece, in bytes.
     pub length: u64,
 }
 
-/// Memory of an endpoint that its peers can read, by place.
+/// Memory of this endpoint that peers can read, one area per place.
 pub trait Stages {
-    /// Writes into memory of a place. What is not there is not written.
+    /// Writes `source` into the memory of a place; drops it if the place has no memory.
     fn write(&mut self, place: usize, offset_bytes: usize, source: &[u8]);
 }
 
-/// What an engine is joined to others by. No call waits.
+/// The transport that connects an engine to its peers. No call blocks.
 pub trait Net {
-    /// Memory of a peer that can be read.
+    /// Mapping of a peer's memory.
     type View;
     /// Memory of this endpoint that peers can read.
     type Stages: Stages;
 
-    /// Where this endpoint can be reached.
+    /// Returns the address under which peers can connect to this endpoint.
     fn address(&self) -> Address;
 
-    /// Asks for a link, of which an event will tell. `peers` says to how many there may be one.
+    /// Requests a link; an event reports the result. `peers` is the number of peers that there may be links
+    /// to.
     fn connect(&mut self, to: Address, peers: usize);
 
-    /// Takes back the request for a link to an address, if nothing has been done for it yet. Whether it was:
-    /// then no event tells of it.
+    /// Cancels the request for a link to an address if work on it has not begun. Returns whether it was
+    /// canceled; if so, no event reports it.
     fn forgo(&mut self, to: Address) -> bool;
 
-    /// Whether [`next_event`](Self::next_event) is to be asked without delay. Asked before every look at
-    /// links, so it has to be cheap.
+    /// Returns whether [`next_event`](Self::next_event) should be called without delay. Called before every
+    /// poll of the links, so it has to be cheap.
     fn has_event(&self) -> bool;
 
-    /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
+    /// Takes the next event, if there is one. Also polls links that have been idle for long.
     fn next_event(&mut self) -> Option<Event<Self::View>>;
 
-    /// Whether a peer may have connected of which no event tells yet. Once this is false, every accepted peer
-    /// has had its event.
+    /// Returns whether a peer may have connected that no event has reported yet. Once this is false, the
+    /// events of all accepted peers have been queued.
     fn is_accepting(&self) -> bool;
 
-    /// What was to go to an address without a link is lost: reports why, once.
+    /// Warns once that data for an address was lost because there is no link to it, and why.
     fn lament(&mut self, to: Address);
 
-    /// How many links are to be looked at.
+    /// Returns the number of hot links, which are those to poll.
     fn hot(&self) -> usize;
 
-    /// The n-th of them. That changes when events are asked for.
+    /// Returns the hot link at `index`. The order changes when events are taken.
     fn hot_link(&self, index: usize) -> Option<LinkId>;
 
     /// Receives a message, if there is one.
     ///
     /// # Errors
-    /// [`LinkEnd`], after all that was sent before.
+    /// [`LinkEnd`], after everything that was sent before has been received.
     fn receive<R>(
         &mut self,
         link: LinkId,
         read: impl FnOnce(&Message<'_>) -> R,
     ) -> Result<Option<R>, LinkEnd>;
 
-    /// Sends a message of that length, if there is room; says whether there was.
+    /// Sends a message of `length_bytes` if there is room. Returns whether it was sent.
     ///
     /// # Errors
-    /// [`LinkEnd`].
+    /// [`LinkEnd`] if the link has ended.
     fn send(
         &mut self,
         link: LinkId,
@@ -160,28 +161,28 @@ pub trait Net {
         write: impl FnOnce(&mut Draft<'_>, &mut Self::Stages),
     ) -> Result<bool, LinkEnd>;
 
-    /// The longest message that a link carries, in bytes.
+    /// Returns the maximum length of a message on a link, in bytes.
     fn max_message_bytes(&self, link: LinkId) -> usize;
 
-    /// Ends a link.
+    /// Closes a link at this end.
     fn close(&mut self, link: LinkId);
 
-    /// Which memory of this endpoint the peer at the other end could read, as a small number; `None` where it
-    /// could none.
+    /// Returns the index of the place from which the peer at the other end can read memory of this endpoint;
+    /// `None` if it cannot read any.
     fn place(&self, link: LinkId) -> Option<usize>;
 
-    /// How many chunks each place has, and how long they are.
+    /// Returns the number of chunks per place and the length of each, in bytes.
     fn chunks(&self) -> (u16, u32);
 
-    /// Lets the peer at the other end read a place; an event tells of it.
+    /// Makes a place readable for the peer at the other end; an event reports the result.
     fn stage(&mut self, link: LinkId);
 
-    /// Maps what a peer lets this endpoint read; an event tells of it.
+    /// Maps the chunks that a peer made readable; an event reports the result.
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64);
 
-    /// Lets the peer at the other end of a link reach memory that is registered under a key: an address and
-    /// how many bytes. `peers` are the domains that may ask for it too. Returns its pieces in order, at least
-    /// one and [`MAX_PIECES`] at most; `None` where that cannot be.
+    /// Grants the peer at the other end of a link direct access to the memory registered under a key, given
+    /// as address and length in bytes. `peers` are the other domains that may request it. Returns its pieces
+    /// in order, at least one and at most [`MAX_PIECES`]; `None` if it cannot be shared.
     fn expose(
         &mut self,
         link: LinkId,
@@ -191,22 +192,22 @@ pub trait Net {
         peers: &[u64],
     ) -> Option<Vec<Exposed>>;
 
-    /// When this returns, no peer reaches the memory of a key any more.
+    /// Revokes direct access to the memory of a key; when this returns, no peer has access.
     fn withdraw(&mut self, key: u64);
 
-    /// Maps memory that a peer lets this endpoint reach; an event tells of it.
+    /// Maps memory that a peer exposed to this endpoint; an event reports the result.
     fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool);
 
-    /// Whether memory of a peer is still its, and what is written there is seen.
+    /// Returns whether a view is still backed by the peer's memory, so that the peer sees writes to it.
     fn is_there(view: &Self::View) -> bool;
 
-    /// Writes memory of a peer. Whether it is there.
+    /// Writes to a peer's memory. Returns whether the view is still valid.
     fn write_there(view: &Self::View, offset_bytes: usize, source: &[u8]) -> bool;
 
-    /// Reads memory of a peer. Whether it is there.
+    /// Reads from a peer's memory. Returns whether the view is still valid.
     fn read_chunk(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;
 
-    /// What to wait on until something happens, once everything has been looked at; `None` where nothing can
-    /// be waited on. The links of `sending` wait for room too.
+    /// Returns the wait set to block on, once everything has been polled; `None` if the caller must keep
+    /// polling. Links in `sending` also wait for room.
     fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet>;
 }

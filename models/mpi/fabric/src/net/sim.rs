@@ -1,4 +1,5 @@
-//! Endpoints in one thread: links are queues of messages, memory that peers read are vectors. For tests.
+//! Simulated network for tests with all endpoints in one thread: links are message queues, shared memory is
+//! vectors.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +15,7 @@ const CHUNK_BYTES: u32 = 4096;
 
 type Memory = Rc<RefCell<Vec<u8>>>;
 
-/// Memory of a peer, until it is taken back.
+/// View of a peer's memory, valid until the peer revokes it.
 #[derive(Clone)]
 pub(crate) struct SimView {
     memory: Memory,
@@ -27,27 +28,27 @@ impl SimView {
     }
 }
 
-/// What all endpoints of a test share.
+/// State shared by all endpoints of a test.
 #[derive(Default)]
 pub(crate) struct World {
     queues: HashMap<(Address, u32), VecDeque<Vec<u8>>>,
-    /// The other end of each.
+    /// The other end of each link.
     ends: HashMap<(Address, u32), (Address, u32)>,
     ended: HashMap<(Address, u32), LinkEnd>,
     links: HashMap<Address, u32>,
     events: HashMap<Address, VecDeque<Event<SimView>>>,
-    /// Peers that connected to an endpoint that is slow to accept them.
+    /// Accept events held back, by endpoint that is slow to accept.
     accepting: HashMap<Address, Vec<Event<SimView>>>,
-    /// To whom endpoints that are slow to connect want to.
+    /// Connect requests held back, by endpoint that is slow to connect.
     connecting: HashMap<Address, Vec<Address>>,
-    /// Which endpoints reported that they lost something for want of a link, and the peer's address.
+    /// Calls of [`Net::lament`]: the endpoint that lost data for lack of a link, and the peer's address.
     pub(crate) laments: Vec<(Address, Address)>,
     regions: HashMap<u64, SimView>,
-    /// Memory that can be put where peers reach it, by what stands for its address.
+    /// Memory that can be exposed to peers, by the number that stands for its address.
     pub(crate) exposable: HashMap<usize, Memory>,
-    /// The longest piece of that.
+    /// Maximum length of a piece of exposed memory.
     pub(crate) piece_bytes: usize,
-    /// Messages that a link holds until they are received.
+    /// Capacity of a link, in messages.
     pub(crate) room: usize,
     /// Whether peers can read each other's memory.
     pub(crate) shared: bool,
@@ -66,39 +67,39 @@ impl World {
         link
     }
 
-    /// An endpoint accepts no peer until it is told to.
+    /// Holds back all accepts of an endpoint.
     pub(crate) fn hold(&mut self, slow: Address) {
         self.accepting.entry(slow).or_default();
     }
 
-    /// An endpoint does nothing for the links that it wants until it is told to.
+    /// Holds back all connects of an endpoint.
     pub(crate) fn hold_connects(&mut self, slow: Address) {
         self.connecting.entry(slow).or_default();
     }
 
-    /// To how many endpoints one waits to connect.
+    /// Returns the number of connects of an endpoint that are held back.
     pub(crate) fn held_connects(&self, slow: Address) -> usize {
         self.connecting.get(&slow).map_or(0, Vec::len)
     }
 
-    /// How many links an endpoint has had.
+    /// Returns how many links an endpoint has had.
     pub(crate) fn links(&self, of: Address) -> u32 {
         self.links.get(&of).copied().unwrap_or(0)
     }
 
-    /// It accepts all peers that have connected.
+    /// Delivers the accepts that [`hold`](Self::hold) held back.
     pub(crate) fn release(&mut self, slow: Address) {
         for event in self.accepting.remove(&slow).unwrap_or_default() {
             self.events.entry(slow).or_default().push_back(event);
         }
     }
 
-    /// It accepts none of them.
+    /// Drops the accepts that [`hold`](Self::hold) held back.
     pub(crate) fn forget(&mut self, slow: Address) {
         self.accepting.remove(&slow);
     }
 
-    /// No peer reads the chunks of an endpoint any more.
+    /// Revokes the chunks of an endpoint.
     pub(crate) fn take_back(&mut self, owner: Address) {
         if let Some(view) = self.regions.get(&owner.endpoint) {
             view.there.set(false);
@@ -130,7 +131,7 @@ impl World {
         }
     }
 
-    /// Changes the bytes of a message that is on its way to an endpoint, if there is one.
+    /// Changes the bytes of a message in flight to an endpoint, if there is one.
     pub(crate) fn corrupt(&mut self, to: Address, pick: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let mut full: Vec<_> =
             self.queues.iter_mut().filter(|(at, queue)| at.0 == to && !queue.is_empty()).collect();
@@ -148,7 +149,7 @@ pub(crate) struct SimNet {
     own: Address,
     hot: Vec<LinkId>,
     stages: SimStages,
-    /// What peers reach, by key.
+    /// Memory exposed to peers, by key.
     exposed: HashMap<u64, SimView>,
 }
 
@@ -275,7 +276,7 @@ impl Net for SimNet {
         if queue.len() >= room {
             return Ok(false);
         }
-        // What is never written has any value.
+        // Bytes that are never written have an unspecified value.
         let mut bytes = vec![0xa5; length_bytes];
         write(&mut Draft::of_bytes(&mut bytes), &mut self.stages);
         queue.push_back(bytes);

@@ -1,4 +1,4 @@
-//! Memory of this endpoint that peers read: a region for each place that some of them reach.
+//! Staging memory of this endpoint that peers read: one region per place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,23 +8,24 @@ use tombolo::{Channel, Domain, DomainId, Error, TransportKind};
 
 use super::Stages;
 
-/// Chunks of a region.
+/// Number of chunks in a region.
 pub(super) const CHUNKS: u16 = 16;
 
 /// Bytes of a chunk.
 pub(super) const CHUNK_BYTES: u32 = 64 * 1024;
 
-/// Where memory lies that some peers reach.
+/// Kind of memory that a group of peers can map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum MemoryPlace {
-    /// In memory of the kernel.
+    /// Ordinary memory of this node's kernel.
     Kernel,
-    /// In a window between this node and that one.
+    /// Window between this node and the named one.
     Window(String),
 }
 
 impl MemoryPlace {
-    /// Where memory would have to lie for the peer of a channel, if there is such a place.
+    /// Returns the place that the peer of a channel can map, or `None` if the transport does not share
+    /// memory.
     pub(super) fn of(channel: &Channel) -> Option<MemoryPlace> {
         match channel.transport() {
             _ if !shares_memory(channel) => None,
@@ -33,12 +34,12 @@ impl MemoryPlace {
         }
     }
 
-    /// Makes a region there.
+    /// Creates a region in this place.
     pub(super) fn region(&self, domain: &Domain, length_bytes: u64) -> Result<Region, Error> {
         let options = RegionOptions::new(length_bytes);
         match self {
             MemoryPlace::Kernel => domain.create_region(&options),
-            // The host is behind no window: then it is that of this node.
+            // The host has no window of its own: use that of this node.
             MemoryPlace::Window(peer) => domain
                 .create_region(&options.clone().in_window_of(peer))
                 .or_else(|_| domain.create_region(&options.in_window_of(domain.node_name()))),
@@ -46,20 +47,20 @@ impl MemoryPlace {
     }
 }
 
-/// Whether memory can be shared over what carries a channel.
+/// Returns whether the transport of a channel can share memory.
 fn shares_memory(channel: &Channel) -> bool {
     matches!(channel.transport(), TransportKind::Shm | TransportKind::Window)
 }
 
-/// Regions that were made, by place.
+/// Staging regions created so far, by place.
 #[derive(Default, Debug)]
 pub(super) struct Regions {
     made: Mutex<HashMap<MemoryPlace, (Region, Arc<Mapping>)>>,
 }
 
 impl Regions {
-    /// Lets a domain read the region of a place, which is made if it is not there. Returns what it is called
-    /// there.
+    /// Grants a domain read access to the region of a place, creating the region on first use. Returns the
+    /// local mapping and the capability for the reader.
     pub(super) fn let_read(
         &self,
         domain: &Domain,
@@ -79,7 +80,7 @@ impl Regions {
     }
 }
 
-/// Maps what a domain lets this one read, or reach.
+/// Maps memory that another domain granted access to.
 pub(super) fn map(
     domain: &Domain,
     from: DomainId,
@@ -95,7 +96,7 @@ pub(super) fn map(
     capability.map_with(rights, MapOptions { populate: true, ..MapOptions::default() })
 }
 
-/// Regions as they are written to.
+/// Mappings of the staging regions, for writing.
 #[derive(Default, Debug)]
 pub struct RegionStages {
     mappings: Vec<Option<Arc<Mapping>>>,
@@ -114,7 +115,7 @@ impl Stages for RegionStages {
     #[inline]
     fn write(&mut self, place: usize, offset_bytes: usize, source: &[u8]) {
         if let Some(Some(mapping)) = self.mappings.get(place) {
-            // A region that was taken back is of no use to anybody; the peer that reads it finds that, too.
+            // Fails only if the region was revoked; then the peer's read fails as well.
             let _ = mapping.write(offset_bytes, source);
         }
     }

@@ -1,5 +1,5 @@
-//! Slow operations, on threads of their own: accepting, connecting, making and mapping regions. So peers can
-//! connect even to a program that computes for an hour without calling MPI.
+//! Background threads for slow operations: accepting, connecting, creating and mapping regions. Thanks to
+//! them peers can connect even to a program that computes for an hour without calling MPI.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use super::LinkId;
 use super::staging::{self, MemoryPlace, Regions};
 use crate::address::Address;
 
-/// How long a peer may take to accept a connection.
+/// Timeout for a peer to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a peer that connected may take to open the channel.
+/// Timeout for a peer that connected to open the channel.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the thread that accepts sleeps at most.
+/// Maximum sleep of the accepting thread.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Threads for everything but accepting.
+/// Maximum number of threads, not counting the accepting one.
 const MAX_THREADS: usize = 4;
 
-/// Something that takes long.
+/// A slow operation to run on a background thread.
 #[derive(Debug)]
 pub(super) enum Job {
     Connect { to: Address, slots: u32 },
@@ -38,7 +38,7 @@ pub(super) enum Job {
     Reach { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
 }
 
-/// What came of it.
+/// Result of a [`Job`], or an accepted peer.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Connected { to: Address, channel: Result<Box<Channel>, Error> },
@@ -57,7 +57,7 @@ struct Shared {
     outcomes: Mutex<Sender<Outcome>>,
     waiting: AtomicBool,
     closing: AtomicBool,
-    /// A peer is being accepted, and no outcome tells of it yet.
+    /// Whether a peer is being accepted whose outcome has not been queued yet.
     accepting: AtomicBool,
     waker: Waker,
 }
@@ -68,7 +68,7 @@ struct Queue {
     threads: usize,
 }
 
-/// The threads of an endpoint. They end with it.
+/// Background threads of an endpoint. They end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     shared: Arc<Shared>,
@@ -77,7 +77,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts to accept.
+    /// Starts the accepting thread.
     pub(super) fn start(
         domain: Domain,
         listener: Listener,
@@ -104,34 +104,34 @@ impl Worker {
         Ok(Worker { shared, outcomes: receiver, acceptor })
     }
 
-    /// Has something done.
+    /// Queues a job, and starts another thread for it unless there are [`MAX_THREADS`].
     pub(super) fn ask(&self, job: Job) {
         let mut queue = unpoisoned(&self.shared.queue);
         queue.jobs.push_back(job);
         if queue.threads < MAX_THREADS {
             let shared = Arc::clone(&self.shared);
-            // If no thread can be started, those that exist do the job. If there are none, the job is never
-            // done, and the peer is never reached.
+            // If no thread can be started, the existing ones run the job. If there are none, the job never
+            // runs, and the peer stays unreachable.
             if spawn("fabric-work", move || work(&shared)).is_ok() {
                 queue.threads += 1;
             }
         }
     }
 
-    /// Takes back the job to connect to an address, if no thread has begun it. Whether it was taken back.
+    /// Removes the job to connect to an address if no thread has begun it. Returns whether it was removed.
     pub(super) fn forgo(&self, address: Address) -> bool {
         let jobs = &mut unpoisoned(&self.shared.queue).jobs;
         let at = jobs.iter().position(|job| matches!(job, Job::Connect { to, .. } if *to == address));
         at.is_some_and(|at| jobs.remove(at).is_some())
     }
 
-    /// Whether something may have been done: cheap enough to be asked at every look.
+    /// Returns whether an outcome may be available. A relaxed load, cheap enough for every poll.
     #[inline]
     pub(super) fn may_have_outcome(&self) -> bool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// What has been done.
+    /// Takes the next outcome, if there is one.
     #[inline]
     pub(super) fn next_outcome(&self) -> Option<Outcome> {
         if !self.may_have_outcome() {
@@ -146,13 +146,13 @@ impl Worker {
         outcome
     }
 
-    /// Whether a peer is being accepted. A peer learns that it is connected only after this has returned
-    /// true, and this returns false only after the outcome is there to be taken.
+    /// Returns whether a peer is being accepted. This becomes true before the peer learns that it is
+    /// connected, and false only after the outcome has been queued.
     pub(super) fn is_accepting(&self) -> bool {
         self.shared.accepting.load(Ordering::SeqCst)
     }
 
-    /// Whether something has been done.
+    /// Returns whether an outcome is available, with sequentially consistent ordering.
     pub(super) fn has_outcome(&self) -> bool {
         self.shared.waiting.load(Ordering::SeqCst)
     }
@@ -167,7 +167,7 @@ impl Drop for Worker {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let started = thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(run);
-    // The reason is the system's lack of something, as where a channel found no room.
+    // Thread creation fails for lack of resources; reported like a channel without room.
     started.map(drop).map_err(|_| Error::WouldBlock)
 }
 
@@ -190,14 +190,14 @@ fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
             Ok(Ready::Listener(_)) => {
                 shared.accepting.store(true, Ordering::SeqCst);
                 let accepted = listener.within(ACCEPT_TIMEOUT).accept();
-                // No peer connects any more.
+                // Without the monitor no more peers can connect.
                 let over = matches!(accepted, Err(Error::MonitorLost { .. }));
                 if let Ok(channel) = accepted {
                     shared.tell(Outcome::Accepted(Box::new(channel)));
                 }
-                // Else it was one that does not fit, or has gone again.
+                // Otherwise the peer does not match, or is gone already.
                 shared.accepting.store(false, Ordering::SeqCst);
-                // A thread may wait for that.
+                // A thread may be waiting for `accepting` to become false.
                 shared.waiting.store(true, Ordering::SeqCst);
                 shared.waker.wake();
                 if over {
@@ -236,7 +236,7 @@ impl Shared {
                 let connected =
                     options.and_then(|options| options.connect(&domain.within(CONNECT_TIMEOUT), endpoint));
                 let channel = connected.and_then(|channel| {
-                    // The listener there is not the domain that the address names.
+                    // The listener must belong to the domain that the address names.
                     let right = channel.peer().to_bits() == to.domain;
                     if right { Ok(Box::new(channel)) } else { Err(Error::WouldBlock) }
                 });

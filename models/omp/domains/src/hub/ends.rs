@@ -1,4 +1,4 @@
-//! How the job ends when one of its processes does, or does not answer.
+//! End of the job when one of its processes ends or does not respond.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::{ENDING, HEARING, Hub, PATIENCE, ProcessState};
 use crate::{death, fatal};
 
 impl Hub {
-    /// A worker's process has ended, and so does the job.
+    /// Ends the job after the end of a worker's process.
     pub(super) fn ended(&mut self, token: Token) {
         let Some(process) = self.processes.iter().find(|process| process.token == token) else { return };
         if ENDING.load(Ordering::Acquire) {
             return;
         }
         let how = process.child.wait(Duration::ZERO);
-        // Another thread may end the program just now, which its workers heard of before.
+        // The program itself may be ending: its workers are notified first.
         std::thread::sleep(Duration::from_millis(1));
         if ENDING.load(Ordering::Acquire) {
             return;
@@ -26,11 +26,12 @@ impl Hub {
         let joined = !matches!(process.state, ProcessState::Started { .. });
         match how {
             Ok(Exit::Exited { status }) if joined && self.mapped.sent().is_some() => {
-                // It ended at once, with pages that the end of the program may need.
+                // It ended without running exit handlers, and took pages with it that those of the program
+                // may need.
                 sys::exit_now(i32::from(status))
             }
             Ok(Exit::Exited { status }) if joined => {
-                // The run-time has ended it, which ends the program.
+                // The run-time ended it because the program called `exit` there.
                 if flush_after_loss() {
                     sys::exit(i32::from(status))
                 }
@@ -38,7 +39,7 @@ impl Hub {
             }
             how => {
                 let status = death::explain(&how, process.child.node_name());
-                // Streams may have buffers in pages that only that process had: then the thread that serves
+                // Stream buffers may be in pages that only that process had: then the thread that serves
                 // pages ends the job, with this status.
                 flush_after_loss();
                 sys::exit_now(status)

@@ -1,4 +1,4 @@
-//! A process of workers, as the hub knows it.
+//! State of a workers' process in the hub.
 
 use std::time::Instant;
 
@@ -11,60 +11,60 @@ use crate::message::FromHub;
 use crate::outbox::Outbox;
 use crate::place::JobNode;
 
-/// How far it has come.
+/// Progress of the process's start.
 #[derive(Debug)]
 pub(super) enum ProcessState {
-    /// The machine has started it.
+    /// The machine started it.
     Started {
         /// When it was started.
         since: Instant,
     },
-    /// It has identified itself, and maps what is shared.
+    /// It identified itself and is mapping the shared memory.
     Joining {
         /// When it identified itself.
         since: Instant,
-        /// How it is spoken to.
+        /// Its channel in the hub's wait set.
         channel: Token,
     },
-    /// It waits for workers that it is to start.
+    /// It is ready to start threads.
     Ready {
-        /// How it is spoken to.
+        /// Its channel in the hub's wait set.
         channel: Token,
     },
 }
 
-/// A process of workers.
+/// Process that runs workers of the job.
 pub(super) struct Process {
-    /// Its node, by the number in the job.
+    /// Number of its node in the job.
     pub(super) node: usize,
-    /// The wake domain that it is of.
+    /// Wake domain of its threads.
     pub(super) wake_domain: u32,
-    /// Its domain.
+    /// Handle of its domain.
     pub(super) child: Child,
-    /// By which the end of the domain is told.
+    /// Token of the domain in the wait set, which reports its end.
     pub(super) token: Token,
-    /// How far it has come.
+    /// Progress of the process's start.
     pub(super) state: ProcessState,
-    /// How many threads it has, those included that wait.
+    /// Number of its threads, including those that wait to be started.
     pub(super) threads: u32,
-    /// Threads that are to be started once it is ready.
+    /// Threads to start once it is ready.
     pub(super) waiting: Vec<&'static Thread>,
-    /// What it has had no room for yet.
+    /// Messages that its channel had no room for.
     pub(super) outbox: Outbox<FromHub>,
 }
 
 impl Process {
-    /// One that was just started.
+    /// Creates the state of a process that was just started.
     pub(super) fn new(node: usize, wake_domain: u32, child: Child, token: Token) -> Self {
         let state = ProcessState::Started { since: Instant::now() };
         let (waiting, outbox) = (Vec::new(), Outbox::default());
         Self { node, wake_domain, child, token, state, threads: 0, waiting, outbox }
     }
 
-    /// Sends it what it has room for.
+    /// Sends queued messages as far as its channel has room.
     ///
     /// # Errors
-    /// What its channel has, but for its end: that is heard from the machine.
+    /// Errors of the channel, except that it was closed: the machine reports the end of the process.
     pub(super) fn send(&mut self, set: &mut WaitSet) -> Result<(), Error> {
         let Some(channel) = self.channel().filter(|&channel| set.get(channel).is_some()) else {
             return Ok(());
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// How it is spoken to.
+    /// Its channel in the hub's wait set.
     pub(super) fn channel(&self) -> Option<Token> {
         match self.state {
             ProcessState::Started { .. } => None,
@@ -84,7 +84,8 @@ impl Process {
     }
 }
 
-/// Where processes connect: to the hub, and for pages where memory is sent in those.
+/// Endpoints that processes connect to: the hub's, and that for page channels if memory is sent in pages.
+/// Separated by spaces.
 pub(super) struct Endpoints(String);
 
 impl Endpoints {
@@ -96,7 +97,7 @@ impl Endpoints {
     }
 }
 
-/// Starts the process of this number, for workers on a node.
+/// Starts the process with this number, for workers on a node.
 pub(super) fn start(
     domain: &Domain,
     program: &Program,
@@ -109,7 +110,7 @@ pub(super) fn start(
         Program::File(path) => SpawnOptions::image(path),
     };
     options = options.on(&place.name).called(format!("worker{number}"));
-    // What the program asks of its environment is answered alike everywhere.
+    // The program sees the same environment in all processes.
     for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
         options = options.env(name, value);
     }

@@ -1,29 +1,29 @@
-//! Data that nodes behind the window have copies of.
+//! Replication of read-only data on nodes behind a window.
 
 use super::{FromHub, Hub, Kernel, ProcessState};
 use crate::request::{Request, RequestKind};
 use crate::{calls, replica};
 
-/// What is replicated, and which requests wait for it.
+/// Replicated ranges, and requests in flight.
 #[derive(Default)]
 pub(super) struct Replicas {
-    /// Ranges, for processes that come later.
+    /// Replicated ranges, applied to processes that start later.
     ranges: Vec<(u64, u64)>,
-    /// Requests, and how many processes have not answered yet.
+    /// Requests in flight, each with the number of processes that have not replied yet.
     waiting: Vec<(u64, usize)>,
 }
 
 impl Hub {
-    /// Whether processes of a node reach shared memory through the window.
+    /// Returns whether processes of a node access shared memory through a window.
     fn is_behind(&self, node: usize) -> bool {
-        // Pages that are sent are in a node's own memory already, as long as they are only read.
+        // Pages that are sent are in the node's own memory already, while they are only read.
         self.mapped.sent().is_none() && matches!(self.places[node].kernel, Kernel::Virtual(_))
     }
 
-    /// Does what a thread asks for.
+    /// Executes the request of a thread.
     pub(super) fn asked(&mut self, request: u64) {
-        // SAFETY: a thread of the job made it, or a worker, which is trusted as one is; it is there until it
-        // is answered.
+        // SAFETY: the address comes from a thread of the job or from a worker, which is trusted like one; a
+        // request stays allocated until it is completed.
         let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
         match asked.kind() {
             Some(RequestKind::Replicate) => self.replicate(asked, false),
@@ -33,7 +33,7 @@ impl Hub {
         }
     }
 
-    /// Has a call made by the process that it is for.
+    /// Forwards a call to the process that is to make it.
     fn call(&mut self, asked: &'static Request) {
         let [_, _, process, _] = asked.words;
         let Some(index) = usize::try_from(process).unwrap_or(usize::MAX).checked_sub(1) else {
@@ -47,7 +47,7 @@ impl Hub {
         }
     }
 
-    /// Has data replicated, or shared again, where it is behind the window.
+    /// Replicates data, or shares it again, in all processes behind a window.
     fn replicate(&mut self, asked: &Request, again: bool) {
         let [begin, bytes, ..] = asked.words;
         let layout = self.mapped.layout();
@@ -79,11 +79,11 @@ impl Hub {
         }
     }
 
-    /// A process has answered.
+    /// Handles the reply of a process; the last one completes the request.
     pub(super) fn replicated(&mut self, request: u64, error: u64) {
         let waiting = &mut self.replicas.waiting;
         let Some(index) = waiting.iter().position(|(waits, _)| *waits == request) else { return };
-        // SAFETY: it is there until it is answered, which happens below.
+        // SAFETY: a request stays allocated until it is completed, which happens below.
         let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
         asked.fail(error);
         waiting[index].1 -= 1;
@@ -93,7 +93,7 @@ impl Hub {
         }
     }
 
-    /// Tells a process that has just come what is replicated.
+    /// Replicates the current ranges in a process that has just become ready.
     pub(super) fn replicate_in(&mut self, index: usize) {
         if !self.is_behind(self.processes[index].node) {
             return;
@@ -105,7 +105,7 @@ impl Hub {
     }
 }
 
-/// Numbers of errors that the program gets.
+/// Errno values that the program gets.
 mod libc_errors {
     /// `EINVAL`.
     pub(super) const INVALID: u64 = 22;
@@ -113,7 +113,7 @@ mod libc_errors {
     pub(super) const NO_PROCESS: u64 = 3;
 }
 
-/// Ranges without another.
+/// Subtracts a range from a list of ranges.
 fn without(ranges: &[(u64, u64)], (begin, end): (u64, u64)) -> Vec<(u64, u64)> {
     let parts = ranges.iter().flat_map(|&(first, last)| [(first, last.min(begin)), (first.max(end), last)]);
     parts.filter(|(first, last)| first < last).collect()

@@ -1,4 +1,4 @@
-//! What the hub does where the memory of the job is sent in pages.
+//! Hub functions for jobs whose memory is sent in pages.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::place::Where;
 use crate::sent::Ranges;
 
 impl Hub {
-    /// Takes in a process that connects for pages. One that ends meanwhile is heard of from the machine.
+    /// Admits a process that connects for pages. If it ends meanwhile, the machine reports that.
     pub(super) fn accept_for_pages(&mut self) {
         let (Some((_, listener)), Some(sent)) = (&self.pages, self.mapped.sent()) else { return };
         let channel = match listener.within(Duration::ZERO).accept() {
@@ -35,10 +35,10 @@ impl Hub {
     }
 }
 
-/// Where the memory of the job is, for its report.
+/// Memory of the job, for its report.
 static MEMORY: OnceLock<(Where, Option<Ranges>)> = OnceLock::new();
 
-/// Sets what the report says about the memory of the job.
+/// Registers the source of the report's data about the job's memory.
 pub(super) fn tell_report(memory: &Where, mapped: &Mapped) {
     let _ = MEMORY.set((memory.clone(), mapped.sent().copied()));
     report::memory_by(|| match MEMORY.get() {

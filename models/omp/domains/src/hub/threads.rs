@@ -1,7 +1,7 @@
-//! Tells those who ask which threads the job has, on which nodes, as one process ([`tombolo_omp_process`]).
+//! Reports the job's threads, on all nodes, as those of one process ([`tombolo_omp_process`]).
 //!
-//! Processor times are known in each thread's own process, which writes them into the threads' records when
-//! the hub says so. A job that is not asked does nothing of this.
+//! Processor times can be read only in a thread's own process, which writes them into the threads' records at
+//! the hub's request. A job without report clients does none of this.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -17,26 +17,26 @@ use crate::channel_options;
 use crate::message::FromHub;
 use crate::outbox::{Message, Outbox};
 
-/// How many may ask at once.
+/// Maximum number of concurrent report clients.
 const ASKING: usize = 8;
-/// How long processes may take until the answer goes without what they say.
+/// Time after which a report goes out without the measurements of processes that did not reply.
 const PROCESSES_WITHIN: Duration = Duration::from_secs(2);
-/// How long one who asks may take to ask, and to take the answer.
+/// Time within which a client must send its request and take the report.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Descriptors in a report at most.
+/// Maximum number of descriptors in a report.
 const DESCRIPTORS: usize = 256;
 
-/// What a function of the program is called, by its address.
+/// Function that returns the name of the program's function at an address.
 pub type Name = fn(usize) -> Option<String>;
 
 static NAME: OnceLock<Name> = OnceLock::new();
 
-/// Says how functions get their names.
+/// Sets the function that resolves names.
 pub fn name_functions(name: Name) {
     let _ = NAME.set(name);
 }
 
-/// Those who ask.
+/// Clients that request reports.
 #[derive(Default)]
 pub(super) struct Asking {
     listener: Option<(Token, Listener)>,
@@ -44,7 +44,7 @@ pub(super) struct Asking {
     number: u64,
 }
 
-/// One who asks.
+/// Client that requests a report.
 struct One {
     channel: Token,
     since: Instant,
@@ -52,15 +52,15 @@ struct One {
 }
 
 enum Step {
-    /// It has not asked yet.
+    /// It has not sent its request yet.
     Connected,
-    /// Processes, by their place in the hub's list, have not measured their threads yet.
+    /// Processes, by their index in the hub's list, have not measured their threads yet.
     Measured { number: u64, by: Vec<usize> },
-    /// It is told.
+    /// The report is being sent.
     Told(Outbox<Line>),
 }
 
-/// Lines of a report.
+/// Encoded message of a report.
 struct Line(Vec<u8>);
 
 impl Message for Line {
@@ -74,20 +74,20 @@ impl Message for Line {
 }
 
 impl Hub {
-    /// Listens for those who ask.
+    /// Listens for report clients.
     pub(super) fn can_be_asked(&mut self) -> Result<(), Error> {
         let listener = channel_options().export(&self.domain, &name_of(self.domain.id()))?;
         self.asking.listener = Some((self.set.add_listener(&listener)?, listener));
         Ok(())
     }
 
-    /// Takes one who asks, if that is what the listener is for.
+    /// Accepts a client if the listener is that for reports; returns whether it is.
     pub(super) fn accept_asking(&mut self, listener: Token) -> bool {
         let Some((_, listener)) = self.asking.listener.as_ref().filter(|(token, _)| *token == listener)
         else {
             return false;
         };
-        // One that there is no room for finds its channel closed; what else goes wrong is its concern.
+        // A client beyond the limit finds its channel closed. Other errors concern only the client.
         if let Ok(channel) = listener.within(Duration::ZERO).accept()
             && self.asking.all.len() < ASKING
             && let Ok(channel) = self.set.add(channel)
@@ -97,7 +97,7 @@ impl Hub {
         true
     }
 
-    /// Hears one who asks, if the channel is of one.
+    /// Handles an event of a client's channel; returns `false` if the channel is not a client's.
     pub(super) fn hear_asking(&mut self, channel: Token) -> bool {
         let Some(index) = self.asking.all.iter().position(|one| one.channel == channel) else { return false };
         let mut bytes = Vec::new();
@@ -117,7 +117,7 @@ impl Hub {
         self.set.remove(one.channel);
     }
 
-    /// Has all processes measure their threads.
+    /// Requests that all processes measure their threads.
     fn measure_for(&mut self, index: usize) {
         threads::measure(self.root, 0);
         self.asking.number += 1;
@@ -133,7 +133,7 @@ impl Hub {
         self.answer_if_measured(index, false);
     }
 
-    /// A process has measured its threads.
+    /// Handles a process's reply that its threads are measured.
     pub(super) fn measured(&mut self, process: usize, of: u64) {
         let is_for = |one: &One| matches!(one.step, Step::Measured { number, .. } if number == of);
         let Some(index) = self.asking.all.iter().position(is_for) else { return };
@@ -154,7 +154,7 @@ impl Hub {
         self.tell(index);
     }
 
-    /// Tells one what there is room for.
+    /// Sends a client what its channel has room for.
     fn tell(&mut self, index: usize) {
         let One { channel, step, .. } = &mut self.asking.all[index];
         if let Step::Told(outbox) = step
@@ -164,7 +164,7 @@ impl Hub {
         }
     }
 
-    /// Looks after those for whom something takes too long.
+    /// Handles expired deadlines of clients and of their measurements.
     pub(super) fn look_after_asking(&mut self) {
         for index in (0..self.asking.all.len()).rev() {
             let one = &self.asking.all[index];
@@ -204,13 +204,13 @@ impl Hub {
     }
 }
 
-/// The descriptors of this process, and what they are of.
+/// Returns the descriptors of this process with their targets in `/proc/self/fd`.
 fn descriptors() -> Vec<(u32, String)> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let mut all: Vec<(u32, String)> = entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            // That of the folder itself is gone by now.
+            // The descriptor of the directory itself is closed by now.
             let of = fs::read_link(entry.path()).ok()?;
             Some((entry.file_name().to_str()?.parse().ok()?, of.to_string_lossy().into_owned()))
         })

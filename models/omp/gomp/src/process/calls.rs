@@ -1,8 +1,8 @@
-//! Which calls of the C library a worker's process has done by the program's process.
+//! C library calls that a worker's process forwards to the program's process.
 //!
-//! Descriptors, the current folder, children, handlers of signals and what the program does at its end are
-//! those of the program's process. Streams are made and closed there, because the C library keeps a list of
-//! them; what streams read and write by is in [`super::stdio`].
+//! Descriptors, the current directory, children, signal handlers and exit handlers are those of the program's
+//! process. Streams are opened and closed there, because the C library keeps a list of them; the functions
+//! that a stream reads and writes with are in [`super::stdio`].
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
@@ -10,11 +10,11 @@ use crate::cancellation;
 
 use super::forward::{self, Call, OWN, WORDS, Word, ask};
 
-/// Memory that the call reads or writes, or an address that is the same everywhere.
+/// Memory that the call reads or writes, or an address with the same meaning in all processes.
 type Pointer = *mut c_void;
 
-/// The C library's functions of these names: in a worker's process the program's process calls them. `point`
-/// stands before those that are cancellation points.
+/// Defines wrappers of C library functions that, in a worker's process, forward the call to the program's
+/// process. `point` marks cancellation points.
 macro_rules! forwarded {
     (@make) => { forward::call };
     (@make point) => { cancellation::point };
@@ -24,10 +24,10 @@ macro_rules! forwarded {
         #[derive(Clone, Copy)]
         enum Number { $($name,)* }
 
-        /// The functions, by their numbers.
+        /// Functions that serve the calls, indexed by number.
         pub(crate) static CALLS: &[Call] = &[$(served::$name,)*];
 
-        /// Their names.
+        /// Names of the functions.
         const NAMES: &[&str] = &[$(stringify!($name),)*];
 
         /// The C library's functions.
@@ -35,31 +35,31 @@ macro_rules! forwarded {
             #![allow(clippy::wildcard_imports, reason = "the types of all arguments")]
             use super::*;
 
-            // SAFETY: the C library's functions of these names; the linker has named them so.
+            // SAFETY: the C library's functions; `--wrap` gives them these names.
             unsafe extern "C" {
                 $(#[link_name = concat!("__real_", stringify!($name))]
                 pub(super) fn $name($($argument: $type),*) -> $result;)*
             }
         }
 
-        /// What makes the calls.
+        /// Functions that serve forwarded calls.
         mod served {
             #![allow(clippy::wildcard_imports, reason = "the types of all arguments")]
             use super::*;
 
-            $(/// Calls it.
+            $(/// Unpacks the arguments and makes the call.
             ///
             /// # Safety
-            /// The words are those of such a call.
+            /// `words` are the arguments of such a call.
             pub(super) unsafe fn $name(words: &[u64; WORDS]) -> u64 {
                 let [$($argument,)* ..] = *words;
-                // SAFETY: the caller says that they are the words of such a call.
+                // SAFETY: the caller guarantees that the words are arguments of this function.
                 unsafe { real::$name($(<$type>::from_word($argument)),*) }.to_word()
             })*
         }
 
         $(
-            /// The C library's function of this name, in the program's process.
+            /// The C library's function of this name, called in the program's process.
             ///
             /// # Safety
             /// As the C library's function of this name.
@@ -76,7 +76,7 @@ macro_rules! forwarded {
     };
 }
 forwarded! {
-    // Files and folders.
+    // Files and directories.
     #[point]
     fn read(descriptor: c_int, buffer: Pointer, length: usize) -> isize;
     #[point]
@@ -243,7 +243,7 @@ forwarded! {
     fn __cxa_atexit(function: Pointer, argument: Pointer, library: Pointer) -> c_int;
 }
 
-/// Those that this crate replaces by functions of its own.
+/// Functions that this crate wraps with implementations of its own.
 const OWN_NAMES: &[&str] = &[
     "getpid",
     "open",
@@ -274,10 +274,10 @@ const OWN_NAMES: &[&str] = &[
     "epoll_create1",
 ];
 
-/// What the linker is told to replace, a name in a line: `tombolo ompcc` and `cargo xtask kit` read it.
+/// Functions that the linker wraps, one name per line; `tombolo ompcc` and `cargo xtask kit` read the file.
 const LISTED: &[u8] = include_bytes!("../../forwarded.txt");
 
-/// Whether a name is a line of the list.
+/// Returns whether a name is a line of the list.
 const fn is_listed(name: &str) -> bool {
     let name = name.as_bytes();
     let mut begin = 0;

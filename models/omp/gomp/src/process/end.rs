@@ -1,4 +1,4 @@
-//! The end of the program: it is that of the program's process, wherever it is asked for.
+//! Exit of the program: it happens in the program's process, whichever process requests it.
 
 use std::ffi::c_int;
 
@@ -6,13 +6,13 @@ use crate::thread_objects;
 
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real_exit(status: c_int) -> !;
     fn __real__Exit(status: c_int) -> !;
 }
 
-/// Ends the program with what it has to do at its end, which is done in the program's process.
+/// Ends the program; the program's process runs the exit handlers.
 #[unsafe(export_name = "__wrap_exit")]
 pub extern "C" fn exit(status: c_int) -> ! {
     thread_objects::destroy();
@@ -23,16 +23,16 @@ pub extern "C" fn exit(status: c_int) -> ! {
     unsafe { __real_exit(status) }
 }
 
-/// Makes such a call for another process.
+/// Serves `exit` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_exit(&[status, ..]: &[u64; WORDS]) -> u64 {
     // SAFETY: the call does not return.
     unsafe { __real_exit(c_int::from_word(status)) }
 }
 
-/// Ends the program at once; the C library's `_exit` calls this as well.
+/// Ends the program without exit handlers; the C library's `_exit` calls this as well.
 #[unsafe(export_name = "__wrap__Exit")]
 pub extern "C" fn exit_at_once(status: c_int) -> ! {
     if is_elsewhere() {
@@ -42,10 +42,10 @@ pub extern "C" fn exit_at_once(status: c_int) -> ! {
     unsafe { __real__Exit(status) }
 }
 
-/// Makes such a call for another process.
+/// Serves `_Exit` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_exit_at_once(&[status, ..]: &[u64; WORDS]) -> u64 {
     // SAFETY: the call does not return.
     unsafe { __real__Exit(c_int::from_word(status)) }

@@ -1,33 +1,33 @@
-//! The environment as the run-time sees it: that with which the process was started.
+//! Environment as the run-time sees it: the one that the process was started with.
 //!
-//! The program has one environment on all nodes, which `setenv` changes for all: the variable of the C
-//! library that says where it is lies in memory that processes share. The run-time looks things up before
-//! that memory is there, and in threads that provide it. So in its archive `environ` and `getenv` have these
-//! names (`cargo xtask kit`).
+//! The program has one environment on all nodes, which `setenv` changes for all: the C library's variable
+//! that points to it is in shared memory. The run-time looks up variables before that memory is mapped, and
+//! in threads that serve its pages. So its archive has `environ` and `getenv` renamed to these symbols
+//! (`cargo xtask kit`).
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-// SAFETY: as the C library has it.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     static __environ: *mut *mut c_char;
 }
 
-/// Where the environment of this process is; null before it is kept.
+/// Environment of this process; null until [`keep`] is called.
 #[unsafe(no_mangle)]
 pub static __tombolo_omp_environ: AtomicPtr<*mut c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps what the process was started with, before anything changes it.
+/// Saves the environment that the process was started with, before anything changes it.
 pub(crate) fn keep() {
-    // SAFETY: a word that is read whole.
+    // SAFETY: reads an aligned word.
     __tombolo_omp_environ.store(unsafe { __environ }, Ordering::Relaxed);
 }
 
-/// The value of a variable, or null.
+/// Returns the value of a variable, or null.
 ///
 /// # Safety
-/// The name ends in a zero.
+/// `name` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __tombolo_omp_getenv(name: *const c_char) -> *mut c_char {
     let list = __tombolo_omp_environ.load(Ordering::Relaxed);
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn __tombolo_omp_getenv(name: *const c_char) -> *mut c_cha
         return ptr::null_mut();
     }
     for index in 0.. {
-        // SAFETY: the list ends in a null, and has texts until then, which end in a zero.
+        // SAFETY: the list is terminated by a null pointer, and its entries are null-terminated strings.
         let entry = unsafe { *list.add(index) };
         if entry.is_null() {
             break;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn __tombolo_omp_getenv(name: *const c_char) -> *mut c_cha
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         if text.starts_with(name) && text.get(name.len()) == Some(&b'=') {
-            // SAFETY: the text is longer than that, by its zero at least.
+            // SAFETY: the string is longer than that, by its terminator at least.
             return unsafe { entry.add(name.len() + 1) };
         }
     }

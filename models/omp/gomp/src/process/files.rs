@@ -1,4 +1,4 @@
-//! Calls about files whose words processors have differently, and those that a worker cannot have done.
+//! File calls whose arguments differ between processors, and those that a worker cannot forward.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -8,7 +8,7 @@ use crate::cancellation;
 
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real_open(path: *const c_char, flags: c_int, ...) -> c_int;
     fn __real_openat(folder: c_int, path: *const c_char, flags: c_int, ...) -> c_int;
@@ -26,7 +26,7 @@ unsafe extern "C" {
     fn __real_epoll_create1(flags: c_int) -> c_int;
 }
 
-/// Flags of files that are other bits on other processors: this one's, and x86-64's.
+/// File flags whose values differ between processors: this processor's value and x86-64's.
 const DIFFERENT: [(c_int, c_int); 4] = [
     (libc::O_DIRECT, 0o40_000),
     (libc::O_LARGEFILE, 0o100_000),
@@ -34,19 +34,19 @@ const DIFFERENT: [(c_int, c_int); 4] = [
     (libc::O_NOFOLLOW, 0o400_000),
 ];
 
-/// Flags of files as they go across: x86-64's.
+/// Converts this processor's file flags to the values in forwarded calls, which are x86-64's.
 fn sent(flags: c_int) -> c_int {
     let kept = DIFFERENT.iter().fold(flags, |flags, (own, _)| flags & !own);
     DIFFERENT.iter().filter(|(own, _)| flags & own != 0).fold(kept, |kept, (_, sent)| kept | sent)
 }
 
-/// Flags that came, as this processor has them.
+/// Converts file flags of a forwarded call to this processor's values.
 fn received(flags: c_int) -> c_int {
     let kept = DIFFERENT.iter().fold(flags, |flags, (_, sent)| flags & !sent);
     DIFFERENT.iter().filter(|(_, sent)| flags & sent != 0).fold(kept, |kept, (own, _)| kept | own)
 }
 
-/// `open`, in the program's process. Where there is no mode the word is any.
+/// `open`, in the program's process. Without `O_CREAT` the mode is arbitrary.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -58,14 +58,14 @@ pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mod
     cancellation::point(|| c_int::from_word(ask(Own::Open as usize, &words)), here)
 }
 
-/// Makes such a call for another process.
+/// Serves `open` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_open(&[path, flags, mode, ..]: &[u64; WORDS]) -> u64 {
     let (path, flags, mode) =
         (Word::from_word(path), received(c_int::from_word(flags)), libc::mode_t::from_word(mode));
-    // SAFETY: the caller says that they are the words of such a call.
+    // SAFETY: the caller guarantees that the words are arguments of this function.
     unsafe { __real_open(path, flags, mode) }.to_word()
 }
 
@@ -86,17 +86,17 @@ pub unsafe extern "C" fn openat(
     cancellation::point(|| c_int::from_word(ask(Own::Openat as usize, &words)), here)
 }
 
-/// Makes such a call for another process.
+/// Serves `openat` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_openat(&[folder, path, flags, mode, ..]: &[u64; WORDS]) -> u64 {
     let (path, flags) = (Word::from_word(path), received(c_int::from_word(flags)));
-    // SAFETY: the caller says that they are the words of such a call.
+    // SAFETY: the caller guarantees that the words are arguments of this function.
     unsafe { __real_openat(c_int::from_word(folder), path, flags, libc::mode_t::from_word(mode)) }.to_word()
 }
 
-/// `fcntl`, in the program's process. What follows the command is a word, if there is anything.
+/// `fcntl`, in the program's process. The argument after the command, if any, is one word.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -111,14 +111,14 @@ pub unsafe extern "C" fn fcntl(descriptor: c_int, command: c_int, word: u64) -> 
     if command == libc::F_GETFL && result >= 0 { received(result) } else { result }
 }
 
-/// Makes such a call for another process.
+/// Serves `fcntl` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_fcntl(&[descriptor, command, word, ..]: &[u64; WORDS]) -> u64 {
     let (descriptor, command) = (c_int::from_word(descriptor), c_int::from_word(command));
     let word = if command == libc::F_SETFL { received(c_int::from_word(word)).to_word() } else { word };
-    // SAFETY: the caller says that they are the words of such a call.
+    // SAFETY: the caller guarantees that the words are arguments of this function.
     let result = unsafe { __real_fcntl(descriptor, command, word) };
     (if command == libc::F_GETFL && result >= 0 { sent(result) } else { result }).to_word()
 }
@@ -137,16 +137,16 @@ pub unsafe extern "C" fn pipe2(descriptors: *mut c_int, flags: c_int) -> c_int {
     unsafe { __real_pipe2(descriptors, flags) }
 }
 
-/// Makes such a call for another process.
+/// Serves `pipe2` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_pipe2(&[descriptors, flags, ..]: &[u64; WORDS]) -> u64 {
-    // SAFETY: the caller says that they are the words of such a call.
+    // SAFETY: the caller guarantees that the words are arguments of this function.
     unsafe { __real_pipe2(Word::from_word(descriptors), received(c_int::from_word(flags))) }.to_word()
 }
 
-/// What `stat` says, as it goes across.
+/// Result of `fstatat` with the same layout on all processors.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct About {
@@ -183,7 +183,8 @@ pub unsafe extern "C" fn fstatat(
     let words = [folder.to_word(), path.to_word(), (&raw mut received).to_word(), flags.to_word()];
     let result = c_int::from_word(ask(Own::Fstatat as usize, &words));
     if result == 0 {
-        // SAFETY: the other process has written the record; the caller's is its to be written to.
+        // SAFETY: the other process has written the record; the caller guarantees that `about` can be
+        // written.
         let (from, to) = unsafe { ((&raw const received).read_volatile(), &mut *about) };
         to.st_dev = from.device;
         to.st_ino = from.file;
@@ -201,15 +202,15 @@ pub unsafe extern "C" fn fstatat(
     result
 }
 
-/// Makes such a call for another process.
+/// Serves `fstatat` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_fstatat(&[folder, path, about, flags, ..]: &[u64; WORDS]) -> u64 {
     // SAFETY: numbers, for which zero is valid.
     let mut own: libc::stat = unsafe { std::mem::zeroed() };
     let (folder, flags) = (c_int::from_word(folder), c_int::from_word(flags));
-    // SAFETY: the caller says that they are the words of such a call.
+    // SAFETY: the caller guarantees that the words are arguments of this function.
     let result = unsafe { __real_fstatat(folder, Word::from_word(path), &raw mut own, flags) };
     if result == 0 {
         let sent = About {
@@ -233,14 +234,14 @@ pub(super) unsafe fn serve_fstatat(&[folder, path, about, flags, ..]: &[u64; WOR
                 own.st_ctime_nsec,
             ],
         };
-        // SAFETY: the caller's record, which waits for it.
+        // SAFETY: the requesting thread waits, and its record can be written.
         unsafe { <*mut About>::from_word(about).write(sent) };
     }
     result.to_word()
 }
 
-/// `mmap`. A file that a worker maps would be in that process only, and its descriptor is the program's:
-/// it is refused.
+/// `mmap`. A worker cannot map a file: the mapping would exist in its process only, and the descriptor is the
+/// program's.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -261,14 +262,14 @@ pub unsafe extern "C" fn mmap(
     unsafe { __real_mmap(address, length, rights, flags, file, offset) }
 }
 
-/// `epoll_create1`. Processors have records of another size for it, so a worker is refused it.
+/// `epoll_create1`. Not available to workers: the size of `struct epoll_event` differs between processors.
 #[unsafe(export_name = "__wrap_epoll_create1")]
 pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
     if is_elsewhere() {
         sys::set_errno(libc::ENOSYS as usize);
         return -1;
     }
-    // SAFETY: the call has no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { __real_epoll_create1(flags) }
 }
 

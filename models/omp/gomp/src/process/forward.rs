@@ -1,7 +1,7 @@
-//! Calls of the C library that a worker's process has done by the program's process.
+//! Forwarding of C library calls from a worker's process to the program's process.
 //!
-//! What a call is given lies in memory that all processes of a job have at the same addresses: stacks, the
-//! heap, the program's variables and constants. So its words are all that goes across. A thread of the
+//! All arguments of a call point to memory that every process of a job has at the same addresses: stacks, the
+//! heap, the program's variables and constants. So only the argument words are sent. A thread of the
 //! program's process makes the call (`tombolo_omp_domains::calls`), and the caller waits for its result and
 //! for `errno`.
 
@@ -19,26 +19,26 @@ use tombolo_omp_team::team::thread::Thread;
 use super::interrupts;
 use crate::cancellation;
 
-/// What a call fails with that a signal interrupts.
+/// Errno value of a call that a signal interrupted.
 const EINTR: usize = libc::EINTR as usize;
 
 /// The number of the program's process.
 pub(crate) const PROGRAM: u64 = 0;
-/// Arguments of a call at most.
+/// Maximum number of arguments of a call.
 pub(crate) const WORDS: usize = 7;
 
-/// A call on its way. It lies in the arena, as its caller's stack may not.
+/// Call in flight. It is allocated in the arena, because its caller's stack may be elsewhere.
 #[repr(C)]
 struct Frame {
     words: [u64; WORDS],
     errno: Cell<u64>,
-    /// The record of the thread that the program has, if the call is one that its cancellation interrupts.
+    /// Record of the program's thread, if its cancellation interrupts the call.
     caller: Option<&'static Thread>,
-    /// Whether that interrupted it.
+    /// Whether cancellation interrupted the call.
     is_interrupted: Cell<bool>,
 }
 
-/// An argument or a result as a word.
+/// Conversion of arguments and results to and from words.
 pub(crate) trait Word: Copy {
     fn to_word(self) -> u64;
     fn from_word(word: u64) -> Self;
@@ -76,24 +76,25 @@ impl<T> Word for *const T {
     }
 }
 
-/// Whether the caller is a thread of the program in a worker's process. The run-time's own threads have
-/// stacks of their process.
+/// Returns whether the caller is a thread of the program in a worker's process. The run-time's own threads
+/// have stacks outside the arena.
 pub(crate) fn is_elsewhere() -> bool {
     let here = 0_u8;
     exclusive::is_worker() && root::current().is_some_and(|root| root.store.holds((&raw const here) as usize))
 }
 
-/// Makes a call of the C library in the program's process: asks for it, or makes it here.
+/// Makes a C library call in the program's process: forwards it with `ask`, or makes it with `here`.
 pub(crate) fn call<T>(ask: impl FnOnce() -> T, here: impl FnOnce() -> T) -> T {
     if is_elsewhere() { ask() } else { here() }
 }
 
-/// Has the program's process make the call with a number, and waits for it.
+/// Forwards the call with this number to the program's process and waits for its result.
 pub(super) fn ask(number: usize, arguments: &[u64]) -> u64 {
     ask_in(PROGRAM, number, arguments).unwrap_or(0)
 }
 
-/// Has a process of the job make a call, by its number, and waits for it. `None` if there is no such process.
+/// Forwards a call to a process of the job and waits for its result. Returns `None` if there is no such
+/// process.
 pub(crate) fn ask_in(process: u64, number: usize, arguments: &[u64]) -> Option<u64> {
     match cancellation::interruptible() {
         None => ask_for(None, process, number, arguments),
@@ -107,7 +108,7 @@ pub(crate) fn ask_in(process: u64, number: usize, arguments: &[u64]) -> Option<u
     }
 }
 
-/// The same, for a thread whose cancellation interrupts the call.
+/// Forwards a call; the cancellation of `caller`, if given, interrupts it.
 fn ask_for(caller: Option<&'static Thread>, process: u64, number: usize, arguments: &[u64]) -> Option<u64> {
     let me = start::current();
     let frame = Frame { words: [0; WORDS], errno: Cell::new(0), caller, is_interrupted: Cell::new(false) };
@@ -117,7 +118,7 @@ fn ask_for(caller: Option<&'static Thread>, process: u64, number: usize, argumen
     let words = [number as u64, ptr::from_ref(frame) as u64, process, 0];
     let (error, result) = request::ask(me, RequestKind::Call, words);
     let (errno, is_interrupted) = (frame.errno.get(), frame.is_interrupted.get());
-    // SAFETY: it came from the store, and the process that answered does not look at it again.
+    // SAFETY: the frame came from the store, and the process that made the call does not access it again.
     unsafe { me.store().release(ptr::from_ref(frame).cast_mut().cast()) };
     if error != 0 {
         return None;
@@ -132,10 +133,10 @@ fn ask_for(caller: Option<&'static Thread>, process: u64, number: usize, argumen
     Some(result)
 }
 
-/// What makes a call of these words.
+/// Function that makes a call, given its argument words.
 pub(crate) type Call = unsafe fn(&[u64; WORDS]) -> u64;
 
-/// Calls that this crate makes in a way of its own: they have the first numbers.
+/// Calls with implementations of this crate's own; they have the lowest numbers.
 #[derive(Clone, Copy)]
 pub(crate) enum Own {
     Getpid,
@@ -154,19 +155,19 @@ pub(crate) enum Own {
     Interrupt,
 }
 
-/// How many these are; the others follow.
+/// Number of these calls; the numbers of the others follow.
 pub(crate) const OWN: usize = Own::Interrupt as usize + 1;
 
-/// What makes the calls of this process, by their numbers.
+/// Functions that make the calls in this process, indexed by number.
 static CALLS: OnceLock<([Call; OWN], &[Call])> = OnceLock::new();
 
-/// Has this process make calls for others.
+/// Registers the functions that serve forwarded calls in this process.
 pub(crate) fn serve(own: [Call; OWN], others: &'static [Call]) {
     let _ = CALLS.set((own, others));
     request::serve_calls(make);
 }
 
-/// Makes a call for a thread of another process, in this one.
+/// Makes a call in this process for a thread of another process.
 fn make([number, frame, ..]: [u64; 4]) -> u64 {
     let frame = frame as *const Frame;
     let find = |(own, others): &([Call; OWN], &[Call])| {
@@ -174,7 +175,8 @@ fn make([number, frame, ..]: [u64; 4]) -> u64 {
         own.get(number).or_else(|| others.get(number.checked_sub(OWN)?)).copied()
     };
     let Some(call) = CALLS.get().and_then(find) else { return 0 };
-    // SAFETY: a thread of the job waits for this, does not touch it meanwhile, and had the C library's words.
+    // SAFETY: the frame's owner waits for the result and does not access the frame meanwhile; the words are
+    // arguments of this function.
     unsafe {
         let frame = &*frame;
         sys::set_errno(0);

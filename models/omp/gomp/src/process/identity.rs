@@ -1,18 +1,18 @@
-//! The number of the process: that of the program's.
+//! Process id: that of the program's process.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 
-// SAFETY: the C library's function of this name; the linker has named it so.
+// SAFETY: the C library's function; `--wrap` gives it this name.
 unsafe extern "C" {
     fn __real_getpid() -> libc::pid_t;
 }
 
-/// The number of the program's process, once this one knows it; 0 before.
+/// Cached id of the program's process; 0 until the first call.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// `getpid`: that of the program's process.
+/// `getpid`, which returns the id of the program's process.
 #[unsafe(export_name = "__wrap_getpid")]
 pub extern "C" fn getpid() -> libc::pid_t {
     if !is_elsewhere() {
@@ -28,7 +28,7 @@ pub extern "C" fn getpid() -> libc::pid_t {
     asked
 }
 
-/// Says what this process's number is.
+/// Serves `getpid` for another process.
 pub(super) fn serve_getpid(_: &[u64; WORDS]) -> u64 {
     // SAFETY: the call has no arguments.
     unsafe { __real_getpid() }.to_word()

@@ -1,8 +1,8 @@
-//! Calls of the C library that wait, made for threads of other nodes, and how they are interrupted.
+//! Interruption of blocking C library calls that are made for threads of other nodes.
 //!
-//! The thread that makes such a call does so as a cancellation point, with requests of the C library masked:
-//! one has the call fail with `ECANCELED`, whether it comes before the thread waits in its kernel or later. A
-//! request cannot be taken back, so that thread ends after the call.
+//! The thread that makes such a call does so at a cancellation point, with the C library's cancellation
+//! requests masked: a request makes the call fail with `ECANCELED`, whether it arrives before the thread
+//! blocks in its kernel or later. A request cannot be withdrawn, so that thread ends after the call.
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,21 +15,21 @@ use tombolo_omp_team::team::thread::Thread;
 use super::forward::WORDS;
 use crate::cancellation::{self, DISABLE, MASKED};
 
-/// What a call fails with that a signal interrupts.
+/// Errno value of a call that a signal interrupted.
 const EINTR: usize = libc::EINTR as usize;
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real_pthread_self() -> libc::pthread_t;
     fn __real_pthread_cancel(thread: libc::pthread_t) -> libc::c_int;
     fn __real_pthread_kill(thread: libc::pthread_t, signal: libc::c_int) -> libc::c_int;
 }
 
-/// A call under way in this process.
+/// Call in flight in this process.
 struct Call {
-    /// For which thread of the program.
+    /// Thread of the program that requested the call.
     caller: &'static Thread,
-    /// The thread of this process that makes it, as the C library calls it.
+    /// C library handle of the thread of this process that makes the call.
     made_by: usize,
     is_cancelled: bool,
 }
@@ -37,14 +37,14 @@ struct Call {
 static CALLS: Mutex<Vec<Call>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The thread of the program for which the calling thread makes a call.
+    /// Thread of the program for which the calling thread makes a call.
     static CALLER: Cell<Option<&'static Thread>> = const { Cell::new(None) };
     static IS_INTERRUPTED: Cell<bool> = const { Cell::new(false) };
-    /// Whether a handler of the program was executed during the call.
+    /// Whether a signal handler of the program ran during the call.
     static HAS_HANDLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calls under way, with all signals blocked: a handler may look for them too.
+/// Accesses the calls in flight with all signals blocked, because a signal handler may access them too.
 fn with_calls<T>(run: impl FnOnce(&mut Vec<Call>) -> T) -> T {
     sys::without_signals(|| {
         let mut calls: MutexGuard<'_, _> = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ fn with_calls<T>(run: impl FnOnce(&mut Vec<Call>) -> T) -> T {
     })
 }
 
-/// Makes a call for a thread of the program, which its cancellation interrupts. What it returns, and whether
+/// Makes a call for a thread of the program, whose cancellation interrupts it. Returns the result and whether
 /// it was interrupted.
 pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bool) {
     // SAFETY: the call has no arguments.
@@ -60,7 +60,7 @@ pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bo
     cancellation::let_in(MASKED);
     CALLER.set(Some(caller));
     with_calls(|calls| calls.push(Call { caller, made_by, is_cancelled: false }));
-    // Who asks it to end from here on finds the call.
+    // A cancellation from here on finds the call in the list.
     let is_due = caller.cancellation.is_due();
     let result = if is_due { 0 } else { until_interrupted(caller, call) };
     let errno = sys::errno();
@@ -69,8 +69,8 @@ pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bo
         index.is_some_and(|index| calls.swap_remove(index).is_cancelled)
     });
     CALLER.set(None);
-    // A request that has interrupted a call has disabled further ones. Calls that are not restarted after a
-    // signal end by that of the request.
+    // A request that interrupted a call has disabled further ones. A call that is not restarted after a
+    // signal fails because of the signal of the request.
     let by_request = cancellation::let_in(DISABLE) == DISABLE || is_cancelled && errno == EINTR;
     let is_interrupted = by_request || IS_INTERRUPTED.take() || is_due;
     if is_cancelled {
@@ -80,8 +80,8 @@ pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bo
     (result, is_interrupted)
 }
 
-/// Makes the call, and makes it again if it fails as one that a signal interrupted without a handler of the
-/// program: the C library's request came for a thread that the program has ended or that disables it.
+/// Makes the call and repeats it if a signal interrupted it without a handler of the program: the C library's
+/// request was for a thread that has ended or that disables cancellation.
 fn until_interrupted(caller: &Thread, call: impl Fn() -> u64) -> u64 {
     loop {
         HAS_HANDLED.set(false);
@@ -93,18 +93,18 @@ fn until_interrupted(caller: &Thread, call: impl Fn() -> u64) -> u64 {
     }
 }
 
-/// The thread of the program for which the calling thread makes a call that can be interrupted.
+/// Returns the thread of the program for which the calling thread makes an interruptible call.
 pub(crate) fn caller() -> Option<&'static Thread> {
     CALLER.get()
 }
 
-/// The call that the calling thread makes was interrupted in another way.
+/// Records that the current call was interrupted by other means than the C library's request.
 pub(crate) fn is_interrupted() {
     IS_INTERRUPTED.set(true);
 }
 
-/// Executes a handler of a signal. In a thread that makes a call that can be interrupted, no request
-/// interrupts what the handler calls; one that comes meanwhile interrupts the call after it.
+/// Runs a signal handler. In a thread that makes an interruptible call, no request interrupts the calls of
+/// the handler; a request that arrives meanwhile interrupts the outer call afterwards.
 pub(super) fn handle(handler: impl FnOnce()) {
     if CALLER.get().is_none() {
         return handler();
@@ -123,17 +123,17 @@ pub(super) fn handle(handler: impl FnOnce()) {
     }
 }
 
-/// Interrupts the call that this process makes for a thread, or has it handle a signal. Whether there is such
-/// a call.
+/// Interrupts the call that this process makes for a thread, or delivers a signal to it. Returns whether
+/// there is such a call.
 ///
 /// # Safety
-/// The words are the address of the thread's record, and the signal or 0.
+/// The words are the address of the thread's record, and the signal or 0 for a cancellation.
 pub(super) unsafe fn serve_interrupt(&[caller, signal, ..]: &[u64; WORDS]) -> u64 {
     let caller = caller as *const Thread;
     with_calls(|calls| {
         let Some(call) = calls.iter_mut().find(|call| ptr::eq(call.caller, caller)) else { return 0 };
         let made_by = call.made_by as libc::pthread_t;
-        // SAFETY: that thread takes the call from the list before it ends.
+        // SAFETY: that thread removes the call from the list before it ends.
         let failed = unsafe {
             if signal == 0 {
                 call.is_cancelled = true;

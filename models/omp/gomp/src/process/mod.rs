@@ -1,9 +1,9 @@
-//! One process to the program, whichever node its threads run on.
+//! Presents one process to the program, whatever node its threads run on.
 //!
-//! Each node of a job has a process, but the program is one: its number, files, folder, children, signals and
-//! its end are those of the process in which it began. The C library is linked into each build, so functions
-//! of it that concern the process are replaced (`--wrap`): in a worker's process they are called in the
-//! program's. `models/omp/gomp/forwarded.txt` lists them; in the run-time's own archive they keep the C
+//! Each node of a job has a process, but the program is one: its PID, files, current directory, children,
+//! signals and exit are those of the process in which it began. The C library is linked into each build, so
+//! its functions that concern the process are wrapped (`--wrap`): in a worker's process they are forwarded to
+//! the program's. `models/omp/gomp/forwarded.txt` lists them. The run-time's own archive keeps calling the C
 //! library's functions, because the run-time has descriptors of its own on each node (`cargo xtask kit`).
 
 pub mod calls;
@@ -19,7 +19,7 @@ pub mod stdio;
 
 use self::forward::Call;
 
-/// Has this process make calls for others; three of them are about threads.
+/// Registers the functions that serve forwarded calls in this process; three of them concern threads.
 pub(crate) fn serve(join: Call, kill: Call, cancel: Call) {
     let own: [Call; forward::OWN] = [
         identity::serve_getpid,

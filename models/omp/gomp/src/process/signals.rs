@@ -1,7 +1,7 @@
-//! Signals that a thread sends itself on a node other than that of the program's process.
+//! Signals that a thread raises on a node other than that of the program's process.
 //!
-//! Handlers are those of the program's process, where signals to the process arrive too. A handler has the
-//! same address in every build, so that a thread that raises a signal calls it where it is.
+//! Handlers belong to the program's process, which also receives signals to the process. A handler has the
+//! same address in every build, so a thread that raises a signal calls it locally.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -9,7 +9,7 @@ use std::ptr;
 use super::forward::is_elsewhere;
 use super::{calls, handlers, identity};
 
-// SAFETY: the C library's functions of these names; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real_raise(signal: c_int) -> c_int;
 }
@@ -18,17 +18,17 @@ unsafe extern "C" {
 #[unsafe(export_name = "__wrap_raise")]
 pub extern "C" fn raise(signal: c_int) -> c_int {
     if !is_elsewhere() {
-        // SAFETY: the call has no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { __real_raise(signal) };
     }
-    // SAFETY: an action object is plain data, for which zeros are valid, and ours to write.
+    // SAFETY: `sigaction` is plain data, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: as above; nothing is changed.
+    // SAFETY: the call only writes to the local variable.
     let known = unsafe { handlers::sigaction(signal, ptr::null(), &raw mut action) };
     match action.sa_sigaction {
         _ if known != 0 => -1,
         libc::SIG_IGN => 0,
-        // SAFETY: the call has no pointers.
+        // SAFETY: the call takes no pointers.
         libc::SIG_DFL => unsafe { calls::kill(identity::getpid(), signal) },
         _ => {
             handle(signal, &action);
@@ -44,7 +44,8 @@ fn handle(signal: c_int, action: &libc::sigaction) {
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     about.si_signo = signal;
     about.si_code = libc::SI_TKILL;
-    // SAFETY: the action is the program's, whose handler takes what the kernel gives it; the sets are ours.
+    // SAFETY: the handler is the program's and takes the arguments that the kernel passes; the sets are local
+    // variables.
     unsafe {
         if action.sa_flags & libc::SA_RESETHAND != 0 {
             let default: libc::sigaction = std::mem::zeroed();

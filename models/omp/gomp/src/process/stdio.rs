@@ -1,11 +1,11 @@
-//! Streams of the C library in an image: each is one stream on all nodes.
+//! C library streams in an image: each is one stream on all nodes.
 //!
-//! A stream lies in memory that all processes share: in the arena, as all that `malloc` gave, or among the
-//! program's variables, where `tombolo ompcc` puts the standard ones. So threads of all nodes have one
-//! buffer, and what one writes before another is before it. What a stream reads and writes by is called in
-//! the program's process (`calls`). A lock of a stream sleeps in a way that only its own process can wake,
-//! and knows its owner by a number of one kernel; here a thread that has to wait tries again after a while,
-//! and the number has the node in it.
+//! A stream is in memory that all processes share: in the arena, like everything from `malloc`, or among the
+//! program's variables, where `tombolo ompcc` places the standard streams. So threads of all nodes use one
+//! buffer, and their output stays in order. The functions that a stream reads and writes with are called in
+//! the program's process (`calls`). The C library's stream lock can wake sleepers of its own process only,
+//! and identifies its owner by a thread id of one kernel. Here a thread that has to wait polls with
+//! increasing pauses, and the owner's id includes the node.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -17,25 +17,25 @@ use tombolo_omp_team::team::thread;
 use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
 use crate::variables;
 
-/// Where musl 1.2 has a stream's lock, in bytes.
+/// Offset of a stream's lock in musl 1.2, in bytes.
 const LOCK: usize = 140;
-/// A bit of the lock: a thread sleeps on it.
+/// Bit of the lock: a thread sleeps on it.
 const MAYBE_WAITERS: i32 = 0x4000_0000;
-/// Bits of the kernel's numbers of threads, below those of the node.
+/// Number of bits of a kernel's thread id, below those of the node.
 const THREAD_BITS: u32 = 22;
-/// The longest pause between looks at a lock, in microseconds.
+/// Longest pause between attempts to take a lock, in microseconds.
 const PAUSE_US: u32 = 1000;
 
-// SAFETY: as the C library has them; the linker has named them so.
+// SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
     fn __real___lockfile(stream: *mut c_void) -> c_int;
     fn __real_fflush(stream: *mut c_void) -> c_int;
 }
 
-/// Takes a stream's lock; 0 if the thread has it already.
+/// Acquires a stream's lock. Returns 0 if the thread holds it already.
 ///
 /// # Safety
-/// As the C library calls it.
+/// As for the C library's `__lockfile`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     let address = stream as usize;
@@ -43,13 +43,13 @@ pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
         // SAFETY: the caller says so.
         return unsafe { __real___lockfile(stream) };
     }
-    // SAFETY: the stream has its lock there.
+    // SAFETY: the stream's lock is at this offset.
     let lock = unsafe { &*stream.cast::<u8>().add(LOCK).cast::<AtomicI32>() };
     let kernel = i32::try_from(sys::thread_number()).unwrap_or(1);
     let node = thread::known().map_or(0, |me| me.node).cast_signed();
     let me = (kernel & ((1 << THREAD_BITS) - 1)) | (node << THREAD_BITS);
     let owner = lock.load(Ordering::Relaxed) & !MAYBE_WAITERS;
-    // `flockfile` has the kernel's number there.
+    // `flockfile` stores the kernel's thread id.
     if owner == me || owner == kernel {
         return 0;
     }
@@ -61,7 +61,8 @@ pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     1
 }
 
-/// Writes what a stream has buffered; the list of all streams is that of the program's process.
+/// `fflush`. Without a stream it is forwarded, because the list of all streams is that of the program's
+/// process.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -74,11 +75,11 @@ pub unsafe extern "C" fn fflush(stream: *mut c_void) -> c_int {
     unsafe { __real_fflush(stream) }
 }
 
-/// Makes such a call for another process.
+/// Serves `fflush` for another process.
 ///
 /// # Safety
-/// The words are those of such a call.
+/// The words are the arguments of such a call.
 pub(super) unsafe fn serve_fflush(&[stream, ..]: &[u64; WORDS]) -> u64 {
-    // SAFETY: the caller says that it is the word of such a call.
+    // SAFETY: the caller guarantees that the word is an argument of `fflush`.
     unsafe { __real_fflush(Word::from_word(stream)) }.to_word()
 }

@@ -1,4 +1,4 @@
-//! Copying between devices: at once, or by a task.
+//! Copies between devices, synchronously or by a task.
 
 use std::ffi::c_void;
 use std::slice;
@@ -15,13 +15,13 @@ use super::defer;
 use super::memory::node_of;
 use crate::tasks::dependences_of_objects;
 
-/// Dimensions that a block may have at most.
+/// Maximum number of dimensions of a block.
 const DIMENSIONS: usize = 64;
 
-/// A device's node, or `None` for the host, and an address there.
+/// Address on a device, given by its node; `None` is the host.
 type DeviceAddress = (Option<u32>, usize);
 
-/// A block within an array: in each dimension its length, where it begins, and how long the array is.
+/// Block within an array: for each dimension, its length, its offset and the length of the array.
 #[derive(Clone, Copy)]
 struct Block {
     target: DeviceAddress,
@@ -35,9 +35,9 @@ struct Block {
     source_lengths: *const usize,
 }
 
-/// Words of a block for a task, besides its lists.
+/// Number of words of a serialized block before its lists.
 const HEADER: usize = 6;
-/// Lists of a block, each with a word for each dimension.
+/// Number of lists of a block, each with a word for each dimension.
 const LISTS: usize = 5;
 
 impl Block {
@@ -45,10 +45,10 @@ impl Block {
         [self.lengths, self.target_offsets, self.source_offsets, self.target_lengths, self.source_lengths]
     }
 
-    /// All of it in words, for a task: the program's lists may be gone when that runs.
+    /// Serializes the block for a task, because the program's lists may be gone when the task runs.
     ///
     /// # Safety
-    /// The lists are that long.
+    /// The lists have `dimensions` elements.
     unsafe fn to_words(self) -> Vec<usize> {
         let word = |node: Option<u32>| node.unwrap_or(0) as usize;
         let ((to, target), (from, source)) = (self.target, self.source);
@@ -60,10 +60,10 @@ impl Block {
         words
     }
 
-    /// The reverse.
+    /// Deserializes a block; its lists point into the words.
     ///
     /// # Safety
-    /// They are such words.
+    /// `words` came from [`Self::to_words`].
     unsafe fn from_words(words: *const usize) -> Self {
         // SAFETY: the caller says so.
         let word = |index: usize| unsafe { *words.add(index) };
@@ -83,10 +83,10 @@ impl Block {
         }
     }
 
-    /// Whether all workers see the same at the host's addresses.
+    /// Returns whether all workers share the host memory of both arrays.
     ///
     /// # Safety
-    /// The lists are that long.
+    /// The lists have `dimensions` elements.
     unsafe fn is_shared(&self, root: &Root) -> bool {
         let shared = |(node, begin): DeviceAddress, lengths: *const usize| {
             // SAFETY: the caller says so.
@@ -99,19 +99,19 @@ impl Block {
             || shared(self.target, self.target_lengths) && shared(self.source, self.source_lengths)
     }
 
-    /// Copies it.
+    /// Copies the block.
     ///
     /// # Safety
-    /// The lists are that long, and the arrays as large as they say.
+    /// The lists have `dimensions` elements, and the arrays the sizes that they specify.
     unsafe fn copy(&self, me: &'static Thread) {
         // SAFETY: the caller says so.
         unsafe { self.copy_from(me, 0, self.target.1, self.source.1) };
     }
 
-    /// Copies what is left from a dimension on, by rows.
+    /// Copies the dimensions from `at` on, recursively down to rows.
     ///
     /// # Safety
-    /// As [`Self::copy`]; the addresses are of such parts.
+    /// As [`Self::copy`]; the addresses are those of such sub-arrays.
     unsafe fn copy_from(&self, me: &'static Thread, at: usize, target: usize, source: usize) {
         // SAFETY: the caller says so.
         unsafe {
@@ -132,15 +132,16 @@ impl Block {
         }
     }
 
-    /// Has a task copy it, when what it depends on is finished.
+    /// Copies the block in a task, after its dependences.
     ///
     /// # Safety
-    /// The lists are that long; the arrays are as large as they say, until that task is finished.
+    /// The lists have `dimensions` elements; the arrays have the sizes that they specify until the task is
+    /// finished.
     unsafe fn copy_later(self, me: &'static Thread, depend: Option<&[Dependence]>) {
         // SAFETY: the caller says so.
         unsafe {
             if !self.is_shared(me.root()) {
-                // Any worker may run the task, and others do not have this memory.
+                // Any worker may run the task, and other processes lack this memory.
                 if let Some(dependences) = depend {
                     tasks::wait_for_dependences(me, me.task(), dependences);
                 }
@@ -165,25 +166,25 @@ impl Block {
     }
 }
 
-/// What a task does that copies. The name is C's, as for `tombolo_omp_target_task`.
+/// Body of a task that copies a block. The name is exported like that of `tombolo_omp_target_task`.
 ///
 /// # Safety
-/// The words are those of a block, whose arrays are as large as they say.
+/// `words` are those of a block, whose arrays have the sizes that they specify.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_copy_task(words: *mut c_void) {
     // SAFETY: the caller says so.
     unsafe { Block::from_words(words.cast()).copy(start::current()) };
 }
 
-/// The nodes of two devices.
+/// Returns the nodes of two devices; `None` if one does not exist.
 fn nodes_of(me: &'static Thread, target: i32, source: i32) -> Option<(Option<u32>, Option<u32>)> {
     Some((node_of(me, target).ok()?, node_of(me, source).ok()?))
 }
 
-/// Copies between devices. 0, or `EINVAL` if there is no such device.
+/// Copies between devices. Returns 0, or `EINVAL` if a device does not exist.
 ///
 /// # Safety
-/// Both are as long as offset and length say.
+/// Both arrays are at least as long as their offset plus `length`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_memcpy(
     target: *mut c_void,
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn omp_target_memcpy(
     0
 }
 
-/// The same by a task, which depends on what the program's objects say. 0, or `EINVAL`.
+/// The same in a task with the dependences of the program's objects. Returns 0, or `EINVAL`.
 ///
 /// # Safety
 /// As for [`omp_target_memcpy`], until the task is finished. `list` points to `objects` objects.
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
     // SAFETY: the caller says so.
     let depend = unsafe { dependences_of_objects(objects, list) };
     if let Some(order) = calls::order_to_copy(me.root(), target, source, length) {
-        // No worker has to wait while a device does it alone.
+        // No worker has to wait while a device copies by itself.
         defer(me, order, depend.as_deref());
         return 0;
     }
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
     0
 }
 
-/// What `omp_target_memcpy_rect` is told; `EINVAL` if it cannot be.
+/// Builds the block of `omp_target_memcpy_rect`; `EINVAL` if its arguments are invalid.
 fn block(
     me: &'static Thread,
     (target, source, element, dimensions): (*mut c_void, *const c_void, usize, i32),
@@ -271,11 +272,11 @@ fn block(
     })
 }
 
-/// Copies a block of an array between devices. 0, or `EINVAL`; without arrays, how many dimensions there may
-/// be.
+/// Copies a block of an array between devices. Returns 0, or `EINVAL`; without arrays, the maximum number of
+/// dimensions.
 ///
 /// # Safety
-/// The arrays are as large as their dimensions say.
+/// The arrays have the sizes that their dimensions specify.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_memcpy_rect(
     target: *mut c_void,
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect(
     }
 }
 
-/// The same by a task, which depends on what the program's objects say.
+/// The same in a task with the dependences of the program's objects.
 ///
 /// # Safety
 /// As for [`omp_target_memcpy_rect`], until the task is finished. `list` points to `objects` objects.

@@ -1,5 +1,5 @@
-//! Regions for devices that run on the host, as all do where the job has no other nodes: outside of the
-//! regions around, in a team of one. Data is where it should be already.
+//! Device regions that run on the host, as all do in a job without other nodes: outside of the enclosing
+//! regions, in a team of one. Data is already in place.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,23 +10,23 @@ use tombolo_omp_team::team::task::Function;
 
 use super::kinds::{FIRSTPRIVATE, KIND};
 
-/// Runs a region here.
+/// Runs a region on the host.
 pub(super) fn run(function: Function, addresses: *mut *mut c_void, limit: u32) {
     let me = start::current();
-    // On a device it stays there.
+    // A region nested in one on a device stays there.
     let only = me.team().only().map_or(0, |node| node + 1);
     alone::run(me, only, limit, || {
-        // SAFETY: the program's function, with the addresses that the program gave for it.
+        // SAFETY: the program's function, with the addresses that the program passed for it.
         unsafe { function(addresses.cast()) };
     });
 }
 
-/// Copies of what a region gets copies of; they go when the region has ended.
+/// Copies of a region's `firstprivate` data, dropped when the region has ended.
 pub(super) struct Copies(Vec<Vec<u8>>);
 
 impl Copies {
     /// # Safety
-    /// There are `count` entries in each list, with such sizes at such addresses.
+    /// Each list has `count` entries, with data of these sizes at these addresses.
     pub(super) unsafe fn make(
         count: usize,
         addresses: *mut *mut c_void,
@@ -44,7 +44,7 @@ impl Copies {
             let mut copy = vec![0_u8; size + align - 1];
             let skipped = (copy.as_ptr() as usize).next_multiple_of(align) - copy.as_ptr() as usize;
             let target = copy[skipped..].as_mut_ptr();
-            // SAFETY: the copy is that long, and the caller says that the original is.
+            // SAFETY: the copy has that length, and so has the original, as the caller guarantees.
             unsafe {
                 ptr::copy_nonoverlapping((*place).cast::<u8>(), target, size);
                 *place = target.cast();
@@ -54,7 +54,7 @@ impl Copies {
         Self(copies)
     }
 
-    /// The region has ended.
+    /// Drops the copies after the region has ended.
     pub(super) fn end(self) {
         drop(self.0);
     }

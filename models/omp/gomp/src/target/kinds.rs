@@ -1,5 +1,4 @@
-//! What GCC says of data that a construct for a device names: three lists, of addresses, of sizes and of
-//! kinds.
+//! Decodes GCC's description of the data of a device construct: lists of addresses, sizes and kinds.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,16 +11,16 @@ use tombolo_omp_team::device::order::Construct;
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::root::Root;
 
-/// The bits of a kind; above is the logarithm of the alignment.
+/// Bits of the kind; the logarithm of the alignment is above.
 pub(super) const KIND: u16 = 0xff;
-/// Data that the region gets a copy of.
+/// Kind of `firstprivate` data.
 pub(super) const FIRSTPRIVATE: u16 = 0xc;
 
-/// The bits of a kind of what the program uses without naming it.
+/// Bits that mark data the program uses without naming it.
 const UNNAMED: u16 = 0x60;
 
-/// What is to be done for a kind, how, and whether the word at the address is wanted; `None` for those that
-/// OpenMP has no use for.
+/// Decodes a kind: the action, its flags, and whether the word at the address is a pointer to read. `None`
+/// for kinds that OpenMP does not use.
 fn meaning(kind: u16) -> Option<(What, u32, bool)> {
     if kind & UNNAMED == UNNAMED {
         let (what, flags, is_pointer) = meaning(kind & !UNNAMED)?;
@@ -33,11 +32,11 @@ fn meaning(kind: u16) -> Option<(What, u32, bool)> {
         1 => data(TO),
         2 => data(FROM),
         3 => data(TO | FROM),
-        // A pointer that belongs to the section before it.
+        // Pointer of the preceding array section.
         4 | 0x1e => Some((What::Pointer, 0, true)),
         6 => data(PRESENT),
         7 => data(WHOLLY),
-        // Of a part of an array without elements only the place is wanted.
+        // A zero-length array section needs only its address.
         0xf => Some((What::Find, 0, false)),
         0x1f => Some((What::Find, WHOLLY, false)),
         // `use_device_ptr` and `use_device_addr`.
@@ -54,10 +53,10 @@ fn meaning(kind: u16) -> Option<(What, u32, bool)> {
     }
 }
 
-/// What a construct names, for a device.
+/// Creates the items of a construct's data.
 ///
 /// # Safety
-/// There are `count` entries in each list, with such sizes at such addresses.
+/// Each list has `count` entries, with data of these sizes at these addresses.
 pub(super) unsafe fn read(
     root: &'static Root,
     construct: Construct,
@@ -77,14 +76,14 @@ pub(super) unsafe fn read(
 }
 
 /// # Safety
-/// There is such data.
+/// The data exists.
 unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size: usize, kind: u16) -> Item {
     const INTEGER: u16 = 0xd;
     let literal = Item::new(What::Literal, host, 0, 0);
     if kind & KIND == FIRSTPRIVATE {
         let align = 1_usize << (kind >> 8).min(12);
         let Some(copy) = root.store.allocate(size.max(1), align.max(16)) else { root.store.exhausted() };
-        // SAFETY: the copy is that long, and the caller says that the original is.
+        // SAFETY: the copy has that length, and so has the original, as the caller guarantees.
         unsafe { ptr::copy_nonoverlapping(host as *const u8, copy, size) };
         return Item { result: copy as usize, flags: COPIED, ..literal };
     }
@@ -100,41 +99,41 @@ unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size:
     };
     let mut item = Item::new(what, host, size, flags);
     if is_pointer {
-        // SAFETY: there is a pointer.
+        // SAFETY: the caller guarantees that a pointer is at this address.
         item.value = unsafe { (host as *const usize).read_unaligned() };
     }
     if !calls::is_shared(root, host) {
-        // Only this process has it.
+        // Only this process can access it.
         item.seen = 0;
         if what == What::Map && size > 0 {
             let Some(stage) = root.store.allocate(size, 64) else { root.store.exhausted() };
             item.seen = stage as usize;
             item.flags |= STAGED;
-            // SAFETY: the caller says so; there is room for as much.
+            // SAFETY: guaranteed by the caller; the copy has the same length.
             unsafe { stage_in(&item) };
         }
     }
     item
 }
 
-/// Has a thread of a device see what only this process has.
+/// Copies data that only this process has to where the device can access it.
 ///
 /// # Safety
-/// The item is there.
+/// The item's data exists.
 pub(super) unsafe fn stage_in(item: &Item) {
     if item.flags & STAGED != 0 {
-        // SAFETY: the caller says so; there is room for as much.
+        // SAFETY: guaranteed by the caller; the copy has the same length.
         unsafe { ptr::copy_nonoverlapping(item.host as *const u8, item.seen as *mut u8, item.bytes) };
     }
 }
 
-/// Brings what came back to where only this process has it.
+/// Copies data that came back from a device to where only this process has it.
 ///
 /// # Safety
-/// The item is there.
+/// The item's data exists.
 pub(super) unsafe fn stage_out(item: &Item) {
     if item.flags & STAGED != 0 && item.came_back != 0 {
-        // SAFETY: the caller says so; there is as much.
+        // SAFETY: guaranteed by the caller; the copy has the same length.
         unsafe { ptr::copy_nonoverlapping(item.seen as *const u8, item.host as *mut u8, item.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of devices, and what of the host's they have.
+//! Device memory, and the mapping of host memory to it.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -9,7 +9,7 @@ use tombolo_omp_team::team::thread::Thread;
 
 use super::{FALLBACK, devices};
 
-/// The node that a device is, or `None` for the host; an error if there is no such device.
+/// Returns the node of a device, or `None` for the host; `EINVAL` if the device does not exist.
 pub(super) fn node_of(me: &'static Thread, device: i32) -> Result<Option<u32>, i32> {
     let devices = devices(me);
     match device {
@@ -20,22 +20,22 @@ pub(super) fn node_of(me: &'static Thread, device: i32) -> Result<Option<u32>, i
     }
 }
 
-/// Memory of a device; null if there is no such device, or none left.
+/// Allocates memory of a device. Returns null if the device does not exist or has none left.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_alloc(size: usize, device: i32) -> *mut c_void {
     let me = start::current();
     match node_of(me, device) {
-        // SAFETY: any size may be asked for.
+        // SAFETY: any size is valid.
         Ok(None) => unsafe { libc::malloc(size) },
         Ok(Some(node)) if size > 0 => calls::allocate(me, node, size) as *mut c_void,
         _ => ptr::null_mut(),
     }
 }
 
-/// Gives memory of a device back.
+/// Frees memory of a device.
 ///
 /// # Safety
-/// It came from [`omp_target_alloc`], or is null.
+/// `memory` came from [`omp_target_alloc`], or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
     let me = start::current();
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
     }
 }
 
-/// Where a device has an address of the host's: the same where it reaches that.
+/// Translates a host address to a device's: the mapped address, or the same one if the device can access it.
 fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
     let root = me.root();
     match node_of(me, device) {
@@ -60,19 +60,19 @@ fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
     }
 }
 
-/// Whether memory of the host is there on a device too, or the device reaches it.
+/// Returns whether host memory is mapped on a device, or accessible to it.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_present(memory: *const c_void, device: i32) -> i32 {
     i32::from(place_on(start::current(), memory as usize, device).is_some())
 }
 
-/// Where a device has memory of the host; null if it has not.
+/// Returns the device address of host memory, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: i32) -> *mut c_void {
     place_on(start::current(), memory as usize, device).unwrap_or(0) as *mut c_void
 }
 
-/// Whether a device reaches memory of the host, all of it, where it is.
+/// Returns whether a device can access all of a range of host memory in place.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_accessible(memory: *const c_void, size: usize, device: i32) -> i32 {
     let me = start::current();
@@ -87,8 +87,8 @@ pub extern "C" fn omp_target_is_accessible(memory: *const c_void, size: usize, d
     })
 }
 
-/// Has a device use memory for what the host has. 0, or `EINVAL`: for the host, or where something of it is
-/// there already.
+/// Associates host memory with memory of a device. Returns 0, or `EINVAL` for the host, or if part of the
+/// range is already mapped.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_associate_ptr(
     host: *const c_void,
@@ -103,7 +103,7 @@ pub extern "C" fn omp_target_associate_ptr(
     if device.associate(me.store(), host as usize, size, memory as usize + offset) { 0 } else { libc::EINVAL }
 }
 
-/// The reverse. 0, or `EINVAL` if there is nothing to undo.
+/// Removes such an association. Returns 0, or `EINVAL` if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_disassociate_ptr(host: *const c_void, device: i32) -> i32 {
     let me = start::current();
@@ -113,11 +113,11 @@ pub extern "C" fn omp_target_disassociate_ptr(host: *const c_void, device: i32) 
     }
 }
 
-/// The name of the node that a device is, as much of it as fits; how long it is, or -1 if there is no such
-/// device. Not OpenMP's.
+/// Stores the name of a device's node, truncated to the buffer. Returns its length, or -1 if the device does
+/// not exist. Not part of OpenMP.
 ///
 /// # Safety
-/// The buffer is null, or so long.
+/// `buffer` is null, or has `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_device_name(device: i32, buffer: *mut c_char, bytes: usize) -> i32 {
     let me = start::current();

@@ -1,5 +1,5 @@
-//! `target`: regions and data for devices, which are the job's other nodes. Where there are none, and where
-//! the program says so, regions run here, as OpenMP says they do.
+//! `target`: regions and data for devices, which are the job's other nodes. If there are none, or if the
+//! program says so, regions run on the host, as OpenMP specifies.
 
 pub mod copy;
 mod host;
@@ -23,11 +23,11 @@ use tombolo_omp_team::team::thread::Thread;
 use self::host::Copies;
 use crate::tasks::dependences;
 
-/// GCC's number of the device that nothing was said of.
+/// GCC's device number for a construct without a `device` clause.
 const DEFAULT: i32 = -1;
-/// GCC's number of the host where `if` says that a region is to run here.
+/// GCC's device number for a construct whose `if` clause is false, which runs on the host.
 const FALLBACK: i32 = -2;
-/// GCC's flags of constructs for devices.
+/// GCC's flags of device constructs.
 const NOWAIT: u32 = 1;
 const EXIT: u32 = 2;
 
@@ -35,17 +35,17 @@ const ARGUMENT_FOLLOWS: usize = 1 << 7;
 const ARGUMENT_ID: usize = 0xff << 8;
 const THREAD_LIMIT: usize = 2 << 8;
 
-/// How many devices there are besides the host.
+/// Returns the number of devices besides the host.
 pub(crate) fn devices(me: &'static Thread) -> i32 {
     i32::try_from(calls::count(me.root())).unwrap_or(i32::MAX)
 }
 
-/// The device that a thread is on.
+/// Returns the device number of the node that a thread is on.
 pub(crate) fn device_of(me: &'static Thread) -> i32 {
     me.team().only().map_or_else(|| devices(me), |node| i32::try_from(node).unwrap_or(1) - 1)
 }
 
-/// The node that a construct goes to; `None`: it stays here.
+/// Returns the node that executes a construct; `None` for the host.
 fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32> {
     if device == FALLBACK {
         return None;
@@ -60,7 +60,7 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
         return None;
     }
     if me.team().only().is_some() {
-        // OpenMP leaves open what a construct for a device does on a device.
+        // OpenMP leaves device constructs on a device unspecified.
         return None;
     }
     let number = if device == DEFAULT { me.task().icv().device } else { device };
@@ -75,10 +75,10 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
     }
 }
 
-/// The thread limit among the arguments of a region.
+/// Returns the thread limit from the arguments of a region, 0 if there is none.
 ///
 /// # Safety
-/// The words end in a zero.
+/// `words` is null or ends with a zero word.
 unsafe fn thread_limit(mut words: *const usize) -> u32 {
     let mut limit = 0;
     if words.is_null() {
@@ -103,10 +103,10 @@ unsafe fn thread_limit(mut words: *const usize) -> u32 {
     limit
 }
 
-/// Waits for what a construct depends on. It then runs at once, so nothing has to wait for it.
+/// Waits for the dependences of a construct. It runs immediately afterwards, so no other task waits for it.
 ///
 /// # Safety
-/// The words are null or as GCC passes them.
+/// `words` is null or as passed by GCC.
 unsafe fn wait_for(words: *const usize) {
     if words.is_null() {
         return;
@@ -117,10 +117,11 @@ unsafe fn wait_for(words: *const usize) {
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
 
-/// What a construct says to a device, unless it has nothing to do: all data is where both reach it.
+/// Creates the order that a construct sends to a device; `None` if it has nothing to do, because both can
+/// access all of the data in place.
 ///
 /// # Safety
-/// There are `count` entries in each list, with such sizes at such addresses.
+/// Each list has `count` entries, with data of these sizes at these addresses.
 unsafe fn order(
     me: &'static Thread,
     (node, construct, kind): (u32, Construct, OrderKind),
@@ -137,10 +138,10 @@ unsafe fn order(
     (kind == OrderKind::Run || !idle).then(|| Order::new(root, node, construct, kind, &items))
 }
 
-/// Has an order carried out, and brings back what came back.
+/// Executes an order and copies results back to memory that only this process has.
 ///
 /// # Safety
-/// What its items say is there.
+/// The data of its items exists.
 unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
     order.carry_out(me);
     for item in order.items() {
@@ -150,7 +151,7 @@ unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
     }
 }
 
-/// Has a construct carried out that is done with then.
+/// Executes a construct's order and frees it.
 ///
 /// # Safety
 /// As [`order`].
@@ -170,23 +171,24 @@ unsafe fn carry_out_once(
     }
 }
 
-/// What `target` with `nowait` waits for, and then runs: the order, in a task that ends with it.
+/// Body of the task of a `target` construct with `nowait`: executes the order, and the task ends with it.
 ///
-/// The name is C's, as any worker may run the task, and builds agree on where such functions are.
+/// Exported under a C name, because any worker may run the task and builds agree on the addresses of such
+/// functions.
 ///
 /// # Safety
-/// The words are those of `defer`.
+/// `words` are those that `defer` passes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
     // SAFETY: the caller says so.
     let [event, order] = unsafe { *words.cast::<[usize; 2]>() };
-    // SAFETY: orders lie in the store, and this one is there until it is carried out.
+    // SAFETY: orders are in the store, and this one is not freed before it is executed.
     if let Some(order) = unsafe { (order as *const Order).as_ref::<'static>() } {
         order.carry_out_for(start::current(), event);
     }
 }
 
-/// Has an order carried out in a task of its own.
+/// Executes an order in a task of its own.
 fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[Dependence]>) {
     let mut words = [0, ptr::from_ref(order) as usize];
     let event = words.as_mut_ptr();
@@ -205,7 +207,7 @@ fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[Dependence
     };
     tasks::create(me, create);
     if depend.is_none() {
-        // It can begin now, which takes no time here.
+        // Without dependences it can start now, which takes no time here.
         tasking::run_newest(me);
     }
 }
@@ -213,7 +215,7 @@ fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[Dependence
 /// `target`.
 ///
 /// # Safety
-/// All pointers are null or as GCC passes them.
+/// All pointers are null or as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_target_ext(
     device: i32,
@@ -248,8 +250,8 @@ pub unsafe extern "C" fn GOMP_target_ext(
             return defer(me, order, depend.as_deref());
         }
         if nowait {
-            // What only this process has is handed over in a copy, of what it is when the region begins: no
-            // other process can make it.
+            // Data that only this process has is passed as a copy of its value when the region begins. No
+            // other process can make that copy.
             wait_for(depend);
             order.items().iter().for_each(|item| kinds::stage_in(item));
         }
@@ -258,10 +260,10 @@ pub unsafe extern "C" fn GOMP_target_ext(
     }
 }
 
-/// `target` as GCC before 5 has it, on the host.
+/// `target` as called by GCC before 5, on the host.
 ///
 /// # Safety
-/// All pointers are null or as GCC passes them.
+/// All pointers are null or as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_target(
     _device: i32,
@@ -278,7 +280,7 @@ pub unsafe extern "C" fn GOMP_target(
 /// `target data`.
 ///
 /// # Safety
-/// All pointers are null or as GCC passes them.
+/// All pointers are null or as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_target_data_ext(
     device: i32,
@@ -297,20 +299,21 @@ pub unsafe extern "C" fn GOMP_target_data_ext(
     if let Some(order) = order {
         order.carry_out(me);
         for (index, item) in order.items().iter().enumerate().filter(|(_, item)| item.what == What::Use) {
-            // SAFETY: there is a place for each, which the construct's body reads.
+            // SAFETY: each entry can be written, and the construct's body reads it.
             unsafe { addresses.add(index).write(item.result as *mut c_void) };
         }
     }
     enter_data(me, order);
 }
 
-/// From here on the thread is in a `target data`; one without an order has nothing to do at its end.
+/// Records that the calling thread entered a `target data` region. Without an order, the region's end does
+/// nothing.
 fn enter_data(me: &'static Thread, order: Option<&'static Order>) {
     let order = order.unwrap_or_else(|| Order::new(me.root(), 0, Construct::Data, OrderKind::End, &[]));
     order.begin_data(me);
 }
 
-/// `target data` as GCC before 5 has it, on the host.
+/// `target data` as called by GCC before 5, on the host.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_target_data(
     _device: i32,
@@ -330,7 +333,7 @@ pub extern "C" fn GOMP_target_end_data() {
     let Some(order) = Order::end_data(me) else { return };
     if order.node() > 0 {
         let stage = |item: &mut Item| {
-            // SAFETY: what the construct named is there until its end.
+            // SAFETY: the construct's data exists until its end.
             unsafe { kinds::stage_in(item) };
         };
         order.items().iter_mut().for_each(stage);
@@ -344,7 +347,7 @@ pub extern "C" fn GOMP_target_end_data() {
 /// `target update`.
 ///
 /// # Safety
-/// All pointers are null or as GCC passes them.
+/// All pointers are null or as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_target_update_ext(
     device: i32,
@@ -371,7 +374,7 @@ pub unsafe extern "C" fn GOMP_target_update_ext(
     }
 }
 
-/// `target update` as GCC before 5 has it, on the host.
+/// `target update` as called by GCC before 5, on the host.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_target_update(
     _device: i32,
@@ -386,7 +389,7 @@ pub extern "C" fn GOMP_target_update(
 /// `target enter data` and `target exit data`.
 ///
 /// # Safety
-/// All pointers are null or as GCC passes them.
+/// All pointers are null or as passed by GCC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_target_enter_exit_data(
     device: i32,
@@ -412,7 +415,7 @@ pub unsafe extern "C" fn GOMP_target_enter_exit_data(
     }
 }
 
-/// Registers code for accelerators. Nodes run code for processors only, so it is ignored.
+/// Registers code for accelerators. Ignored, because nodes run code for processors only.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_offload_register_ver(
     _version: u32,

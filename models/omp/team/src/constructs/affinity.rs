@@ -1,4 +1,4 @@
-//! Which place each thread of a team gets, and how that is shown.
+//! Assignment of a team's threads to places, and its display.
 
 use super::loops::equal_part;
 use crate::primitives::places::{self, FALSE, PRIMARY, Places, SPREAD};
@@ -7,16 +7,16 @@ use crate::team::members::Team;
 use crate::team::root::Root;
 use crate::team::thread::Thread;
 
-/// How places are given to the threads of a region.
+/// Assignment of places to the threads of a region.
 pub struct Plan {
     policy: u8,
     size: u32,
-    /// The master's place, and the places that there are for the team.
+    /// The master's place within the partition, and the partition available to the team.
     at: u32,
     partition: (u32, u32),
 }
 
-/// Decides on places for a region. Costs nothing where threads are not bound.
+/// Plans the places for a region. Costs nothing if threads are not bound.
 #[inline]
 pub fn plan(me: &'static Thread, team: &'static Team, asked: u32) -> Plan {
     let places = me.root().places();
@@ -39,12 +39,12 @@ pub fn plan(me: &'static Thread, team: &'static Team, asked: u32) -> Plan {
 }
 
 impl Plan {
-    /// The place of a thread within the partition, and the part of the partition that is for its own teams.
+    /// Returns the place of a thread within the partition, and the partition for its own teams.
     fn place(&self, id: u32) -> (u32, (u32, u32)) {
         let (first, count) = self.partition;
         let whole = (first, count);
         let (size, at) = (self.size, self.at);
-        // Threads that have a place in common: the number of the place they have, counted from the master's.
+        // With more threads than places: index of the place of a thread, counted from the master's.
         let shared = |id: u32| {
             let (each, more) = (size / count, size % count);
             let longer = more * (each + 1);
@@ -53,7 +53,8 @@ impl Plan {
         match self.policy {
             PRIMARY => (at, whole),
             SPREAD if size <= count => {
-                // As many parts as threads; the master's is the one that it is in.
+                // There are as many subpartitions as threads; the master's is the one that contains its
+                // place.
                 let part = |number: u32| {
                     let (low, high) = equal_part(u64::from(count), u64::from(size), u64::from(number));
                     (u32::try_from(low).unwrap_or(0), u32::try_from(high - low).unwrap_or(1))
@@ -71,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Tells a worker its place, before it is told to begin.
+    /// Sets the place of a worker, before it is given the region.
     #[inline]
     pub fn tell(&self, thread: &Thread, id: u32) {
         if self.policy != FALSE {
@@ -80,7 +81,8 @@ impl Plan {
         }
     }
 
-    /// The master stays where it is, but its own teams may have fewer places until the region ends.
+    /// Narrows the partition for the master's own teams until the region ends. The master itself does not
+    /// move.
     #[inline]
     pub fn assign_master(&self, me: &Thread, team: &Team) {
         if self.policy == SPREAD {
@@ -89,7 +91,7 @@ impl Plan {
     }
 }
 
-/// The master of a region that has ended has the places again that it had before.
+/// Restores the master's partition at the end of a region.
 #[inline]
 pub fn give_places_back(me: &Thread, team: &Team) {
     if let Some(places) = team.places_outside.take() {
@@ -97,7 +99,7 @@ pub fn give_places_back(me: &Thread, team: &Team) {
     }
 }
 
-/// Goes where the master said.
+/// Moves the thread to the place that the master assigned.
 #[inline]
 pub fn take_place(me: &Thread) {
     let (place, partition) = me.given_place.get();
@@ -111,13 +113,13 @@ fn move_to(me: &Thread, places: &Places, place: u32, partition: (u32, u32)) {
     if let Some(processors) = places.at(place)
         && me.place.get() != place + 1
     {
-        // A place whose processors were taken away meanwhile is a place still.
+        // A place whose processors were since taken away remains the thread's place.
         sys::bind(processors);
         me.place.set(place + 1);
     }
 }
 
-/// `omp_set_affinity_format`.
+/// Implements `omp_set_affinity_format`.
 pub fn set_format(root: &Root, format: &[u8]) {
     let _held = root.changeable.format_lock.hold();
     // SAFETY: the lock is held.
@@ -127,7 +129,7 @@ pub fn set_format(root: &Root, format: &[u8]) {
     place[length..].fill(0);
 }
 
-/// `omp_get_affinity_format`.
+/// Implements `omp_get_affinity_format`.
 pub fn format(root: &Root) -> String {
     let _held = root.changeable.format_lock.hold();
     // SAFETY: the lock is held.
@@ -136,7 +138,7 @@ pub fn format(root: &Root) -> String {
     String::from_utf8_lossy(&place[..length]).into_owned()
 }
 
-/// Shows where a thread is, as the format says.
+/// Expands an affinity format for the calling thread.
 pub fn show(me: &'static Thread, format: &str) -> String {
     let mut text = String::new();
     let mut rest = format.chars().peekable();
@@ -168,8 +170,8 @@ pub fn show(me: &'static Thread, format: &str) -> String {
     text
 }
 
-/// Has the thread, which begins its part of a region, say where it is, if `OMP_DISPLAY_AFFINITY` asks for it
-/// and it is not where it was.
+/// Displays the affinity of a thread that begins its part of a region, if `OMP_DISPLAY_AFFINITY` asks for it
+/// and the affinity has changed.
 #[inline]
 pub fn display(me: &'static Thread) {
     if me.root().settings.display_affinity {
@@ -204,7 +206,8 @@ fn field(me: &'static Thread, name: &str) -> String {
     }
 }
 
-/// Goes to the first place of those there are, as the first thread does before its first region.
+/// Moves the thread to the first place of its partition unless it has one, as the first thread does before
+/// its first region.
 pub fn settle(me: &Thread) {
     let partition = me.partition.get();
     if me.place.get() == 0 {

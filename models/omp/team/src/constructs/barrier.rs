@@ -1,4 +1,4 @@
-//! The barrier of a team.
+//! Barrier of a team's threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,8 +9,8 @@ use crate::primitives::wait::Sleep;
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Waits until all threads of the team are here and all tasks are finished. True if the region was cancelled,
-/// which only those notice that may be.
+/// Waits until all threads of the team have arrived and all tasks are finished. Returns true if the region
+/// was cancelled, which only a `cancellable` barrier notices.
 pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     let team = me.team();
     let cancelled = || cancellable && team.cancelled.load(Ordering::Acquire);
@@ -44,19 +44,19 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     meet(me, &node, &cancelled, others, open_node)
 }
 
-/// Where threads meet.
+/// Meeting point of a number of threads.
 struct Meeting<'a> {
-    /// How many have come, of how many.
+    /// Number of threads that have arrived, and number expected.
     arrived: &'a AtomicU32,
     size: u32,
-    /// How often they went on from here.
+    /// Generation, incremented at each release.
     generation: &'a AtomicU32,
-    /// Where they sleep.
+    /// Bell on which they sleep.
     bell: &'a Bell,
 }
 
-/// Waits until all have come, or the region is cancelled; returns whether it was cancelled. The thread that
-/// comes last calls `last`, which says whether the region is cancelled. If it is not, that thread wakes the
+/// Waits until all have arrived or the region is cancelled. Returns whether it was cancelled. The last thread
+/// to arrive calls `last`, which returns whether the region is cancelled; if not, that thread releases the
 /// others.
 #[inline]
 fn meet(

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use crate::team::group::Group;
 use crate::team::thread::Thread;
 
-/// What is cancelled, as GCC numbers it.
+/// Kinds of constructs, as numbered by GCC.
 const PARALLEL: i32 = 1;
 const LOOP: i32 = 2;
 const SECTIONS: i32 = 4;
 const TASKGROUP: i32 = 8;
 
-/// Cancels the construct, if `OMP_CANCELLATION` allows; true if the thread is to go to its end.
+/// Cancels the construct, if `OMP_CANCELLATION` allows it and `really` is true. Returns whether the thread
+/// must go to its end.
 pub fn cancel(me: &'static Thread, which: i32, really: bool) -> bool {
     if !me.root().settings.cancellation {
         return false;
@@ -38,7 +39,7 @@ pub fn cancel(me: &'static Thread, which: i32, really: bool) -> bool {
     true
 }
 
-/// Whether the thread is to go to the end of the construct.
+/// Whether the thread must go to the end of the construct.
 pub fn point(me: &'static Thread, which: i32) -> bool {
     if !me.root().settings.cancellation {
         return false;

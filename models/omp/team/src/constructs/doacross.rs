@@ -1,9 +1,9 @@
-//! `ordered(n)` with `depend(sink)` and `depend(source)`: iterations that wait for others.
+//! Doacross loops: `ordered(n)` with `depend(sink)` and `depend(source)`, whose iterations wait for others.
 //!
-//! Iterations are named by their numbers in each of the loops, the first of which is shared among threads.
-//! What has been posted is a number that grows along the whole nest. For static schedules each thread has one
-//! such number, as a thread's iterations come in order and whose they are is known; for the others each chunk
-//! has one.
+//! Iterations are named by their indices in each of the loops, the first of which is divided among threads.
+//! Progress is a number that increases along the whole nest. With static schedules each thread has one such
+//! number, as a thread's iterations run in order and their owner is known; with the others each chunk has
+//! one.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +15,13 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Comes to a nest of loops that iterations of wait for each other.
+/// Enters a doacross loop nest.
 pub fn start(
     me: &'static Thread,
     counts: &[u64],
     (kind, chunk): (ScheduleKind, u64),
 ) -> (&'static WorkShare, bool) {
-    // Whose an iteration is has to follow from its number.
+    // The owner of an iteration must follow from its index.
     let kind = if kind == ScheduleKind::Auto { ScheduleKind::Static } else { kind };
     let range = Range::counted(counts.first().copied().unwrap_or(0));
     let (share, first) = loops::start(me, range, (kind, chunk));
@@ -34,12 +34,12 @@ pub fn start(
     (share, first)
 }
 
-/// How many loops the nest has that the thread is in.
+/// Returns the depth of the current loop nest.
 pub fn depth(me: &'static Thread) -> usize {
     me.share().doacross().map_or(0, Doacross::depth)
 }
 
-/// Says that an iteration has come so far.
+/// Posts an iteration, releasing those that wait for it.
 pub fn post(me: &'static Thread, iteration: &[u64]) {
     let Some(doacross) = me.share().doacross() else { return };
     let index = match doacross.chunk {
@@ -49,12 +49,12 @@ pub fn post(me: &'static Thread, iteration: &[u64]) {
     let number = doacross.number(iteration);
     doacross.entry(index).store(number, Ordering::Release);
     if me.team().size() > 1 {
-        // Not all that sleep: where there are more threads than processors, most wait for a later iteration.
+        // Wakes only matching waiters: with more threads than processors, most wait for later iterations.
         me.team().notify_if(|id| doacross.wanted(id).is_met_by(index, number));
     }
 }
 
-/// Waits until an iteration has come so far.
+/// Waits until an iteration has been posted.
 pub fn wait(me: &'static Thread, iteration: &[u64]) {
     let (share, team) = (me.share(), me.team());
     let Some(doacross) = share.doacross() else { return };
@@ -73,7 +73,7 @@ pub fn wait(me: &'static Thread, iteration: &[u64]) {
     wanted.end();
 }
 
-/// Whose an iteration is under a static schedule.
+/// Returns the thread that owns an iteration under a static schedule.
 fn owner(share: &WorkShare, size: u64, iteration: u64) -> u64 {
     match share.chunk.get() {
         0 => {

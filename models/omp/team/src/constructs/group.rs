@@ -1,4 +1,4 @@
-//! `taskgroup`: its beginning and its end.
+//! Start and end of `taskgroup` constructs.
 
 use std::ptr;
 
@@ -6,7 +6,7 @@ use super::tasking;
 use crate::team::group::Group;
 use crate::team::thread::Thread;
 
-/// Begins a task group: what the current task creates from now on belongs to it.
+/// Begins a task group, which the current task's children join from now on.
 pub fn start(me: &'static Thread) -> &'static Group {
     let task = me.task();
     let group = Group::create(me.store(), &me.parker, task.group());
@@ -14,7 +14,7 @@ pub fn start(me: &'static Thread) -> &'static Group {
     group
 }
 
-/// Waits for all tasks of the group that was begun last.
+/// Waits for all tasks of the innermost group and ends it.
 pub fn end(me: &'static Thread) {
     let task = me.task();
     let Some(group) = task.group() else { return };
@@ -22,6 +22,6 @@ pub fn end(me: &'static Thread) {
         tasking::help_until(me, || group.is_empty());
     }
     task.set_group(group.outer());
-    // SAFETY: it came from the store, and no task is of it any more.
+    // SAFETY: it came from the store, and no task refers to it any more.
     unsafe { me.store().release(ptr::from_ref(group).cast_mut().cast()) };
 }

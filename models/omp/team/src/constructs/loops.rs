@@ -1,4 +1,4 @@
-//! Loops and sections: which thread gets which iterations.
+//! Worksharing loops and sections: distribution of iterations to threads.
 
 use std::sync::atomic::Ordering;
 
@@ -10,13 +10,12 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// A schedule as a construct has it: with the chunk of the clause, or of `run-sched-var` for
-/// `schedule(runtime)`.
+/// Returns the schedule and chunk size for `schedule(runtime)`, from `run-sched-var`.
 pub fn runtime(me: &'static Thread) -> (ScheduleKind, u64) {
     let schedule = me.task().icv().schedule;
     let chunk = u64::try_from(schedule.chunk).unwrap_or(0);
     match schedule.kind {
-        // What the program leaves to us need not be equal.
+        // A schedule of our choice need not have equal parts.
         ScheduleKind::Auto => (ScheduleKind::Auto, 0),
         ScheduleKind::Static if chunk == 0 => (ScheduleKind::Auto, 0),
         ScheduleKind::Static => (ScheduleKind::Static, chunk),
@@ -24,7 +23,8 @@ pub fn runtime(me: &'static Thread) -> (ScheduleKind, u64) {
     }
 }
 
-/// What `GOMP_loop_start` and the like are told: a number of a schedule, with a chunk that may be 0.
+/// Decodes the schedule number and chunk size passed to `GOMP_loop_start` and similar functions; the chunk
+/// may be 0.
 pub fn by_number(me: &'static Thread, number: u64, chunk: u64) -> (ScheduleKind, u64) {
     match number & 0x7fff_ffff {
         1 => (ScheduleKind::Static, chunk),
@@ -35,7 +35,7 @@ pub fn by_number(me: &'static Thread, number: u64, chunk: u64) -> (ScheduleKind,
     }
 }
 
-/// Comes to a loop.
+/// Enters a worksharing loop.
 #[inline]
 pub fn start(
     me: &'static Thread,
@@ -45,7 +45,7 @@ pub fn start(
     share::enter(me, |share| share.describe(range, kind, chunk))
 }
 
-/// The next chunk of the loop that the thread is at, in the program's bounds.
+/// Returns the next chunk of the current loop, in the program's bounds.
 #[inline]
 pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
@@ -57,7 +57,7 @@ pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     Some(share.range.get().bounds(low, high))
 }
 
-/// As [`next`], by iteration, of loops whose chunks are not taken by adding.
+/// Variant of [`next`] for loops whose chunks are not claimed by fetch-and-add; returns iteration indices.
 #[inline(never)]
 fn next_otherwise(me: &'static Thread) -> Option<(u64, u64)> {
     match me.share().kind() {
@@ -68,7 +68,7 @@ fn next_otherwise(me: &'static Thread) -> Option<(u64, u64)> {
     }
 }
 
-/// As [`next`], by iteration, where threads are not equally fast or what they do is reported.
+/// Variant of [`next`] for teams whose threads differ in speed or are measured; returns iteration indices.
 #[cold]
 fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
     let (low, high) = match me.share().kind() {
@@ -83,7 +83,7 @@ fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
     Some((low, high))
 }
 
-/// As [`next`], for loops in which the order matters: what the thread had before is in order first.
+/// Variant of [`next`] for ordered loops: completes the ordered part of the previous chunk first.
 pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
     finish_chunk(me);
     let share = me.share();
@@ -111,8 +111,9 @@ fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
     take(share, |left| left.min(chunk))
 }
 
-/// As [`next_dynamic`], of loops whose chunks are taken by adding. The counter is not looked at before: its
-/// line comes once, to be written. Threads go on adding behind the end once each, which is far from 2⁶⁴.
+/// Variant of [`next_dynamic`] that claims chunks by fetch-and-add. The counter is not read before, so that
+/// its cache line is fetched only once, for writing. Each thread adds once beyond the end, which cannot reach
+/// 2⁶⁴.
 #[inline]
 fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
     let (count, chunk) = (share.range.get().count, share.chunk.get());
@@ -120,8 +121,8 @@ fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
     (low < count && !share.cancelled.load(Ordering::Relaxed)).then(|| (low, count.min(low + chunk)))
 }
 
-/// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several
-/// chunks at once, where that was left to us.
+/// Variant of [`next_dynamic`] for threads of different speed: faster ones claim several iterations at once,
+/// if the program set no chunk size.
 fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
     let (share, team) = (me.share(), me.team());
     let weight = team.weight(me.id());
@@ -139,7 +140,7 @@ fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
     }
     let (chunk, size) = (share.chunk.get(), u64::from(team.size()));
     if share.doacross().is_some() {
-        // What was posted is kept by chunk, so each has to be of one thread.
+        // Progress is posted per chunk, so each chunk must belong to one thread.
         return take(share, |left| {
             let part = left.div_ceil(size);
             part.checked_next_multiple_of(chunk).unwrap_or(left).max(chunk).min(left)
@@ -152,7 +153,7 @@ fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
     take(share, |left| left.div_ceil(size).max(chunk).min(left))
 }
 
-/// Takes as many iterations as the rule says of those that are left.
+/// Claims as many of the remaining iterations as `rule` returns for their number.
 fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
     let (count, taken) = (share.range.get().count, &share.taken.0);
     let mut low = taken.load(Ordering::Relaxed);
@@ -166,7 +167,8 @@ fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Static schedules need no shared counter: a thread's iterations follow from its number.
+/// Returns the next chunk of a static schedule. It needs no shared counter, as a thread's iterations follow
+/// from its number.
 fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
     if share.cancelled.load(Ordering::Relaxed) {
@@ -189,14 +191,14 @@ fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
     part.filter(|&(low, high)| low < high)
 }
 
-/// The part of thread `id` when `count` iterations are shared out equally.
+/// Returns the part of thread `id` if `count` iterations are divided equally among `size` threads.
 pub fn equal_part(count: u64, size: u64, id: u64) -> (u64, u64) {
     let (each, more) = (count / size, count % size);
     let low = each * id + id.min(more);
     (low, low + each + u64::from(id < more))
 }
 
-/// Waits until it is the turn of the chunk that the thread has.
+/// Waits until it is the turn of the thread's current chunk.
 pub fn wait_for_turn(me: &'static Thread) {
     let (share, team, (low, high)) = (me.share(), me.team(), me.chunk());
     if low == high || share.turn.load(Ordering::Acquire) == low {
@@ -213,7 +215,7 @@ pub fn wait_for_turn(me: &'static Thread) {
     wants.store(0, Ordering::Relaxed);
 }
 
-/// All of the chunk that the thread has is in order: the next one's turn has come.
+/// Completes the ordered part of the current chunk and passes the turn to the next.
 fn finish_chunk(me: &'static Thread) {
     let (share, team, (low, high)) = (me.share(), me.team(), me.chunk());
     if low == high {
@@ -233,17 +235,17 @@ fn finish_chunk(me: &'static Thread) {
     }
 }
 
-/// Comes to a `sections` construct with `count` sections.
+/// Enters a `sections` construct with `count` sections.
 pub fn start_sections(me: &'static Thread, count: u64) -> (&'static WorkShare, bool) {
     start(me, Range::counted(count), (ScheduleKind::Dynamic, 1))
 }
 
-/// The next section for this thread, from 1; 0 when there are none left.
+/// Returns the next section for this thread, from 1; 0 if none are left.
 pub fn next_section(me: &'static Thread) -> u32 {
     next_dynamic(me.share()).map_or(0, |(low, _)| u32::try_from(low + 1).unwrap_or(u32::MAX))
 }
 
-/// Whether this thread is to run the `single` that it comes to.
+/// Whether this thread must run the `single` construct that it reached.
 #[inline]
 pub fn single(me: &'static Thread) -> bool {
     let before = me.count_single();

@@ -1,4 +1,4 @@
-//! What the constructs of OpenMP do, with the records of [`crate::team`].
+//! Constructs of OpenMP, implemented on the records of [`crate::team`].
 
 pub mod affinity;
 pub mod barrier;

@@ -1,9 +1,9 @@
-//! Reductions over tasks: which copy of a variable a task adds to.
+//! Task reductions: the private copies of variables that tasks accumulate into.
 //!
-//! GCC passes arrays of words. `[0]` is how many variables there are, `[1]` the bytes that each thread's
-//! copies take, `[2]` first their alignment and then where they are, `[4]` the next array, `[6]` where the
-//! copies end. From `[7]` on there are three words for each variable: its address, the offset of its copy,
-//! and one for us. `[5]` is for us too: it says where the arrays of one construct begin.
+//! GCC passes arrays of words: `[0]` is the number of variables, `[1]` the size of a thread's copies in
+//! bytes, `[2]` first their alignment and then their address, `[4]` the next array, `[6]` the end of the
+//! copies. From `[7]` on there are three words per variable: its address, the offset of its copy, and one for
+//! the run-time. `[5]` is for the run-time too: it marks the first array of a construct.
 
 use std::ptr;
 use std::slice;
@@ -23,13 +23,13 @@ const END: usize = 6;
 const VARIABLES: usize = 7;
 const WORDS: usize = 3;
 
-/// The arrays of a construct, and of those around it.
+/// List of the arrays of a construct and of enclosing ones.
 #[derive(Clone, Copy)]
 struct Array(*mut usize);
 
 impl Array {
     fn get(self, index: usize) -> usize {
-        // SAFETY: the first word of the array says how long it is; indices are below that.
+        // SAFETY: the first word of the array determines its length; indices are below that.
         unsafe { *self.0.add(index) }
     }
 
@@ -47,7 +47,7 @@ impl Array {
         (self.get(VARIABLES + WORDS * index), self.get(VARIABLES + WORDS * index + 1))
     }
 
-    /// The address and offset of a variable or of one of its copies.
+    /// Finds the address and offset of a variable from its address or that of a copy.
     fn find(self, address: usize) -> Option<(usize, usize)> {
         let known = (0..self.get(COUNT)).map(|index| self.variable(index));
         if let Some(found) = known.clone().find(|&(original, _)| original == address) {
@@ -62,8 +62,8 @@ impl Array {
     }
 }
 
-/// Gives the variables of a construct their copies. `others` are those that a thread which came first has
-/// made.
+/// Allocates the copies of a construct's variables, or takes over `others`, those that the first thread
+/// allocated.
 fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *mut usize, threads: u32) {
     let mut array = Array(data);
     let mut made = others;
@@ -74,7 +74,7 @@ fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *m
             let Some(memory) = me.store().allocate(bytes.max(1), array.get(MEMORY).max(16)) else {
                 me.store().exhausted()
             };
-            // SAFETY: the memory is that long, and ours.
+            // SAFETY: the memory was allocated with this length.
             unsafe { ptr::write_bytes(memory, 0, bytes) };
             array.set(MEMORY, memory as usize);
             array.set(END, memory as usize + bytes);
@@ -97,14 +97,14 @@ fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *m
     }
 }
 
-/// Registers the variables of the group that the thread began last.
+/// Registers variables with the thread's innermost group.
 pub fn register_in_group(me: &'static Thread, data: *mut usize, others: *mut usize) {
     let Some(group) = me.task().group() else { return };
     register(me, data, group.reductions.get(), others, me.team().size());
     group.reductions.set(data);
 }
 
-/// The group of a region with reductions over tasks, for this many threads.
+/// Creates the group of a region with task reductions, for `threads` threads.
 pub fn group_of_region(me: &'static Thread, data: *mut usize, threads: u32) -> &'static Group {
     let group = Group::create(me.store(), &me.parker, None);
     register(me, data, ptr::null_mut(), ptr::null_mut(), threads);
@@ -112,22 +112,22 @@ pub fn group_of_region(me: &'static Thread, data: *mut usize, threads: u32) -> &
     group
 }
 
-/// Begins the group that stands for a construct with reductions over tasks.
+/// Begins the group of a worksharing construct with task reductions.
 pub fn begin_construct(me: &'static Thread) {
     group::start(me).workshare.set(true);
 }
 
-/// Gives the copies of a construct back.
+/// Frees the copies of a construct.
 pub fn unregister(me: &'static Thread, data: *mut usize) {
     let mut array = Some(Array(data));
     while let Some(this) = array {
-        // SAFETY: it came from the store by `register`.
+        // SAFETY: `register` allocated it from the store.
         unsafe { me.store().release(this.get(MEMORY) as *mut u8) };
         array = this.next().filter(|next| next.get(FIRST) == 0);
     }
 }
 
-/// Ends the group that stands for a construct; thread 0 gives the copies back.
+/// Ends the group of a worksharing construct; thread 0 frees the copies.
 pub fn end_construct(me: &'static Thread, cancelled: bool) {
     let data = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
     group::end(me);
@@ -139,15 +139,15 @@ pub fn end_construct(me: &'static Thread, cancelled: bool) {
     }
 }
 
-/// Replaces addresses of variables, or of copies, by those of this thread's copies. Behind the first
-/// `originals` of them the variables' own addresses are stored.
+/// Replaces addresses of variables or of copies by those of this thread's copies. For the first `originals`
+/// of them, appends the variables' own addresses.
 ///
 /// # Safety
-/// There are `count + originals` words at `addresses`.
+/// There must be `count + originals` words at `addresses`.
 pub unsafe fn remap(me: &'static Thread, count: usize, originals: usize, addresses: *mut usize) {
     let id = me.id() as usize;
     let first = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let addresses = unsafe { slice::from_raw_parts_mut(addresses, count + originals) };
     for index in 0..count {
         let mut array = (!first.is_null()).then_some(Array(first));

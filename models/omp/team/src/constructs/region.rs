@@ -1,4 +1,4 @@
-//! A region from its beginning to its end.
+//! Parallel regions from start to end.
 
 use std::cell::Cell;
 use std::ptr;
@@ -18,26 +18,26 @@ use crate::team::task::Function;
 use crate::team::thread::{Seat, Thread};
 use crate::team::waiting;
 
-/// Threads that a team on a device has at most. Programs that are made for graphics cards ask for thousands,
-/// more than a node's processors are good for.
+/// Maximum size of a team on a device. Programs written for GPUs ask for thousands of threads, more than a
+/// node's processors can use.
 pub const MOST_THREADS_OF_DEVICE: u32 = 256;
 
-/// What a region is to be.
+/// Parameters of a region.
 #[derive(Clone, Copy)]
 pub struct Region {
-    /// What all run.
+    /// Outlined function that all threads run.
     pub function: Function,
     /// The argument of the function.
     pub data: *mut libc::c_void,
-    /// `num_threads`; 0 where it was not given.
+    /// `num_threads`; 0 if not given.
     pub threads: u32,
-    /// `proc_bind`; 0 where it was not given.
+    /// `proc_bind`; 0 if not given.
     pub bind: u32,
-    /// The group that all its tasks are of.
+    /// Group that all its tasks join.
     pub group: Option<&'static Group>,
 }
 
-/// Threads that a region gets at most where it does not say how many.
+/// Returns the default number of threads of a region.
 pub fn threads(me: &'static Thread) -> u32 {
     match (me.task().icv().threads, me.team().only()) {
         (0, Some(node)) => {
@@ -49,7 +49,7 @@ pub fn threads(me: &'static Thread) -> u32 {
     }
 }
 
-/// How many threads a region gets.
+/// Determines the number of threads of a region.
 pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
     let (icv, team, root) = (me.task().icv(), me.team(), me.root());
     if asked == 1 || team.active_level() >= icv.active_levels {
@@ -68,8 +68,8 @@ pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
     size.min(icv.limit).clamp(1, 1 << 20)
 }
 
-/// Reserves threads for a team of `wanted`, as far as `limit` allows. Returns the size of the team, which
-/// includes the caller.
+/// Reserves threads for a team of `wanted`, as far as `limit` allows. Returns the size of the team, including
+/// the caller.
 fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
     let mut busy = root.busy.load(Ordering::Relaxed);
     loop {
@@ -82,8 +82,8 @@ fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
     }
 }
 
-/// Changes what workers read as they begin, if it is not what it was: what they have in their caches stays
-/// there.
+/// Writes a cell that workers read at their start, unless the value is unchanged: then the line stays in
+/// their caches.
 #[inline]
 fn change<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
     if cell.get() != value {
@@ -95,8 +95,8 @@ fn same(one: Option<&'static Group>, other: Option<&'static Group>) -> bool {
     one.map(ptr::from_ref) == other.map(ptr::from_ref)
 }
 
-/// Begins a region: from here on the caller is its thread 0. `prepare` sets up the first construct of a
-/// combined one.
+/// Begins a region, in which the caller is thread 0. `prepare` initialises the first construct of a combined
+/// one.
 pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShare, u32)) {
     let outside = me.seat();
     let root = me.root();
@@ -157,7 +157,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     affinity::display(me);
 }
 
-/// A team for this many whose members the caller has as its workers.
+/// Returns a team with room for `size` threads whose crew is the caller's workers.
 fn assemble(me: &'static Thread, size: u32) -> &'static Team {
     let root = me.root();
     match me.spare.take() {
@@ -181,7 +181,7 @@ fn assemble(me: &'static Thread, size: u32) -> &'static Team {
     }
 }
 
-/// Hires workers until the team has `size` threads, each on the node that its number says.
+/// Hires workers until the team has `size` threads, each on the node that follows from its number.
 fn recruit(me: &'static Thread, team: &Team, size: u32) {
     let crew = team.crew.get();
     if crew >= size {
@@ -207,8 +207,8 @@ fn recruit(me: &'static Thread, team: &Team, size: u32) {
     team.weighed.set(0);
 }
 
-/// Has the threads of a region counted as engaged, or not any more, on each node. A master of several regions
-/// counts once.
+/// Counts the threads of a region as engaged, or no longer, on each node. A master of nested regions counts
+/// once.
 fn for_awake(me: &'static Thread, team: &Team, outside: Seat, tell: impl Fn(&Awake, u32)) {
     let nodes = me.root().nodes();
     let counted = u32::from(outside.team.active_level() > 0);
@@ -230,7 +230,7 @@ fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, pla
     places.tell(thread, id);
     thread.given_id.set(id);
     thread.given_region.set(team.number());
-    // SAFETY: teams live for ever.
+    // SAFETY: teams are never freed.
     let before = unsafe { thread.given_team.replace(team).as_ref() };
     thread.given_function.set(Some(region.function));
     thread.given_data.set(region.data);
@@ -263,12 +263,12 @@ pub fn end(me: &'static Thread) {
             for_awake(me, team, outside, Awake::disengage);
         }
         if outside.team.level() > 0 {
-            // Others may need the threads of an inner region.
+            // Other teams may need the threads of an inner region.
             team.dismiss_from(1, root);
         }
     }
     match me.spare.replace(Some(team)) {
-        // An inner region kept another team meanwhile: the larger one stays.
+        // An inner region left another spare team: keep the larger one.
         Some(other) if other.crew.get() > team.crew.get() => {
             me.spare.set(Some(other));
             team.dismiss_from(1, root);
@@ -282,7 +282,7 @@ pub fn end(me: &'static Thread) {
     }
 }
 
-/// Adds a region that has ended to the report.
+/// Adds an ended region to the report.
 #[cold]
 fn report(root: &Root, team: &'static Team) {
     let master = &team.member(0).tally;
@@ -296,7 +296,7 @@ fn report(root: &Root, team: &'static Team) {
     }
 }
 
-/// Waits until all have finished, and helps them.
+/// Waits until all workers have finished, and helps with their tasks.
 fn finish_region(me: &'static Thread, team: &'static Team) {
     let others = team.size() - 1;
     team.leader.store(1, Ordering::SeqCst);
@@ -320,7 +320,7 @@ fn finish_region(me: &'static Thread, team: &'static Team) {
     team.member(0).task.end_implicit();
 }
 
-/// A thread leaves the last construct it came to.
+/// Leaves the work-sharing construct that the thread reached last.
 pub(crate) fn leave_share(me: &'static Thread) {
     let seat = me.seat();
     seat.share.leave(me.store(), seat.team.size());

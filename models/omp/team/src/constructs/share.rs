@@ -1,9 +1,10 @@
-//! How a thread comes to a construct that shares work, and leaves it.
+//! Entering and leaving work-sharing constructs.
 
 use crate::team::share::WorkShare;
 use crate::team::thread::Thread;
 
-/// Comes to the next construct. The first thread that does describes it, which the second value says.
+/// Moves the thread on to the next construct, which the first thread initialises by `describe`. The second
+/// result is whether this thread was the first.
 #[inline]
 pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'static WorkShare, bool) {
     let (last, team) = (me.share(), me.team());

@@ -1,11 +1,11 @@
-//! Which thread runs which of the tasks that wait.
+//! Scheduling of ready tasks.
 //!
-//! A thread that waits in a barrier runs any. One that waits inside of a task runs only what descends from
-//! that, as OpenMP says of tied tasks. A thread's own queue is in the order in which it queued: what it
-//! queued since it began the task in which it waits descends from that task, and nothing else does. So one
-//! number tells, and the newest of its queue is enough to look at. It always finds there what only it can be
-//! expected to run: so of the queues of others it looks at both ends and no further. What it misses there is
-//! run by whose queue it is.
+//! A thread that waits in a barrier runs any task. One that waits inside a task runs only that task's
+//! descendants, as OpenMP requires for tied tasks. A thread's own queue is in push order, and exactly the
+//! tasks pushed since the current one began descend from it. So one number decides, and only the newest task
+//! of the queue needs to be checked. Tasks that only this thread can be expected to run are always found
+//! there. So it checks only both ends of other queues; tasks that it misses there are run by the owner of the
+//! queue.
 
 use std::sync::atomic::Ordering;
 
@@ -17,12 +17,12 @@ use crate::team::task::{Origin, Task};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Changes of thread that are looked at to tell whether a task of another's queue may be taken.
+/// Maximum number of steals followed to decide whether a task of another queue may be taken.
 const LOOK: u32 = 8;
-/// How often the time between looks at the queues of others doubles while they find nothing.
+/// How many times the interval between scans of other queues doubles while they find nothing.
 const MISSES: u32 = 9;
 
-/// Puts a task where it will be found. It descends from what its creator executes.
+/// Enqueues a new task, a child of the one that the thread executes.
 #[inline]
 pub fn enqueue(me: &'static Thread, task: &'static Task) {
     let by = me.id();
@@ -31,7 +31,7 @@ pub fn enqueue(me: &'static Thread, task: &'static Task) {
     queue_up(me, task, number);
 }
 
-/// Puts a task where it will be found that waited for one of this origin, which has the same parent.
+/// Enqueues a task that waited for a sibling with this origin.
 pub fn enqueue_after(me: &'static Thread, task: &'static Task, origin: Origin) {
     task.origin.set(origin);
     queue_up(me, task, me.member().queue.count());
@@ -48,8 +48,7 @@ fn queue_up(me: &'static Thread, task: &'static Task, number: u64) {
     team.notify_one(id);
 }
 
-/// Takes a task that this thread may run now. In a barrier it may run any, otherwise what descends from the
-/// current one.
+/// Takes a task that this thread may run now: in a barrier any, otherwise a descendant of `within`.
 fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static Task> {
     let (team, id) = (me.team(), me.id());
     let may =
@@ -72,12 +71,12 @@ fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static T
     } else {
         others.into_iter().find_map(|queue| queue.take_end(may(LOOK)))
     }?;
-    // A strand of its own begins.
+    // The task starts a strand of its own.
     task.strand.set(Some(task));
     Some(task)
 }
 
-/// Runs the newest task that the calling thread queued since it began its current one.
+/// Runs the newest task that the calling thread pushed since it began its current one.
 pub fn run_newest(me: &'static Thread) {
     if let Some(task) = me.member().queue.take_newest(me.task().began.get()) {
         task.strand.set(task.origin.get().strand);
@@ -85,7 +84,7 @@ pub fn run_newest(me: &'static Thread) {
     }
 }
 
-/// Runs tasks until there are none that wait.
+/// Runs ready tasks until there are none.
 pub fn run_any(me: &'static Thread) {
     let mut ran = false;
     while let Some(task) = take(me, None) {
@@ -97,7 +96,7 @@ pub fn run_any(me: &'static Thread) {
     }
 }
 
-/// Helps until all tasks of the team are finished.
+/// Runs tasks until all tasks of the team are finished.
 pub(crate) fn finish_tasks(me: &'static Thread) {
     let team = me.team();
     team.leader.store(me.id() + 1, Ordering::SeqCst);
@@ -106,14 +105,14 @@ pub(crate) fn finish_tasks(me: &'static Thread) {
         if team.all_finished() {
             break;
         }
-        // All of it is in lines that others write often.
+        // Both conditions read lines that others write often.
         let look = || team.has_queued() || team.all_finished();
         let _ = waiting::until(me, Sleep::Counted(&team.sleepers), || false, look);
     }
     team.leader.store(0, Ordering::Relaxed);
 }
 
-/// Runs tasks that descend from the current one, until the condition holds.
+/// Runs descendants of the current task until the condition holds.
 pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
     let (team, current) = (me.team(), me.task());
     let mut misses = 0;
@@ -128,11 +127,11 @@ pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
     }
 }
 
-/// Nothing to do until the condition holds or it is time to look for tasks again.
+/// Waits until the condition holds or it is time to look for tasks again.
 ///
-/// Looking at the queues and tasks of those who work slows them down, and what is there may be nothing that
-/// we may run: so it is done less and less often. Nothing depends on it. A thread that slept and found
-/// nothing is not woken for tasks again.
+/// Scans of queues and tasks slow down the threads that work on them, and may find nothing that this thread
+/// may run, so they become less and less frequent. Progress does not depend on them. A thread that slept and
+/// found nothing is not woken for tasks again.
 fn idle(me: &'static Thread, team: &'static Team, misses: u32, condition: &impl Fn() -> bool) {
     let urgent = team.urgent.length();
     let mut looks = 1_u32 << misses;
@@ -141,6 +140,6 @@ fn idle(me: &'static Thread, team: &'static Team, misses: u32, condition: &impl 
         looks == 0 && team.has_queued()
     };
     let sleep = if misses == 0 { Sleep::Counted(&team.sleepers) } else { Sleep::Alone };
-    // The caller looks at the condition, and for tasks, in any case.
+    // The caller checks the condition, and for tasks, in any case.
     let _ = waiting::until(me, sleep, || condition() || team.urgent.length() != urgent, due);
 }

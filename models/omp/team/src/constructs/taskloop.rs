@@ -1,4 +1,4 @@
-//! `taskloop`: a loop as tasks.
+//! `taskloop`: a loop divided into tasks.
 
 use super::loops::equal_part;
 use super::tasks::{self, Create};
@@ -6,10 +6,10 @@ use super::{group, reduction};
 use crate::team::share::Range;
 use crate::team::thread::Thread;
 
-/// How a loop is cut into tasks.
+/// Division of a loop into tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Into this number of tasks; 0 leaves the number to the runtime.
+    /// Into this number of tasks; 0 for a number chosen by the run-time.
     Tasks(u64),
     /// Into tasks of at least this many iterations, and less than twice as many.
     Grain(u64),
@@ -18,7 +18,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// How many tasks there are, `unsaid` where the program does not say.
+    /// Returns the number of tasks; `unsaid` is the default.
     fn tasks(self, iterations: u64, unsaid: u64) -> u64 {
         let tasks = match self {
             Self::Tasks(0) => unsaid,
@@ -29,7 +29,7 @@ impl Cut {
         tasks.clamp(1, iterations.max(1))
     }
 
-    /// The iterations of task `index` of `tasks`: the first, and where they end.
+    /// Returns the iterations of task `index` of `tasks`, as start and end.
     fn part(self, iterations: u64, tasks: u64, index: u64) -> (u64, u64) {
         match self {
             Self::Strict(grain) => {
@@ -41,7 +41,8 @@ impl Cut {
     }
 }
 
-/// Runs a loop as tasks. Unless `ungrouped`, waits for them; `reductions` is what to register for them.
+/// Runs a loop as tasks and waits for them unless `ungrouped`. `reductions` is the array to register for
+/// them.
 pub fn run(
     me: &'static Thread,
     range: Range,
@@ -53,8 +54,8 @@ pub fn run(
     let cancelled = me.team().cancelled.load(std::sync::atomic::Ordering::Relaxed);
     if range.count == 0 || cancelled {
         if let Some(data) = reductions.filter(|_| !ungrouped) {
-            // Says that nothing was registered.
-            // SAFETY: the array is the program's, and has at least seven words.
+            // Marks the array as not registered.
+            // SAFETY: the array is the program's and has at least seven words.
             unsafe { *data.add(2) = 0 };
         }
         return;

@@ -1,5 +1,4 @@
-//! Tasks: from `GOMP_task` to the end of what they are waited for by. Which thread runs which task is in
-//! [`super::tasking`].
+//! Creation and execution of tasks, and waiting for them. The scheduling is in [`super::tasking`].
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -11,56 +10,56 @@ use crate::team::members::Team;
 use crate::team::task::{BODY_ENDED, CHILD, FULFILLED, Function, KNOWN, Task};
 use crate::team::thread::Thread;
 
-/// Tasks of a region that wait at a thread for each thread of the team before it runs the next at once, and
-/// as many as wait at most.
+/// Limits of a thread's queue above which it runs a task of the region at once: per thread of the team, and
+/// in total.
 const ENOUGH: (u32, u32) = (16, 256);
-/// The same for tasks that tasks create, for the whole team. Of a tree of tasks its upper branches wait, and
-/// a thread that takes one queues as many again.
+/// The same for tasks created by explicit tasks, for the whole team. Of a tree of tasks only the upper
+/// branches are queued, and a thread that takes one queues as many again.
 const ENOUGH_OF_TASKS: u32 = 8;
 
-/// What a task is created with.
+/// Parameters of a task to be created.
 #[derive(Clone, Copy)]
 pub struct Create<'a> {
-    /// What it runs.
+    /// Function of the task.
     pub function: Function,
-    /// The arguments, to be copied.
+    /// Arguments, to be copied.
     pub data: *mut libc::c_void,
-    /// How the program copies them; `None`: byte by byte.
+    /// Copy constructor of the arguments; `None` to copy bytes.
     pub copy: Option<unsafe extern "C" fn(*mut libc::c_void, *mut libc::c_void)>,
-    /// Bytes of the arguments.
+    /// Size of the arguments in bytes.
     pub size: usize,
-    /// Their alignment.
+    /// Alignment of the arguments in bytes.
     pub align: usize,
-    /// False: the creator waits for it.
+    /// Whether it may run later; if false, the creator waits for it.
     pub deferred: bool,
-    /// Whether its children are run at once.
+    /// Whether its children are run at once (`final`).
     pub last: bool,
-    /// `priority`.
+    /// Value of the `priority` clause.
     pub priority: i32,
-    /// What it depends on.
+    /// Dependences of the task.
     pub depend: Option<&'a [Dependence]>,
-    /// Where the event's handle is to be stored.
+    /// Where to store the event handle of a detachable task.
     pub event: Option<*mut usize>,
-    /// Bounds that are stored as the first two arguments, for `taskloop`.
+    /// Loop bounds to store as the first two arguments, for `taskloop`.
     pub bounds: Option<(u64, u64)>,
 }
 
-/// Whether `cancel` says that a task need not begin.
+/// Whether a task must be skipped because of a cancellation.
 fn is_cancelled(task: &Task, me: &'static Thread) -> bool {
     me.root().settings.cancellation
         && !task.constructed.get()
         && (me.team().cancelled.load(Ordering::Relaxed) || task.group().is_some_and(Group::is_cancelled))
 }
 
-/// Whether `cancel` says that what the current task creates need not begin.
+/// Whether new children of the current task must be skipped because of a cancellation.
 #[inline]
 fn need_not_begin(me: &'static Thread) -> bool {
     me.root().settings.cancellation
         && (me.team().cancelled.load(Ordering::Relaxed) || me.task().group().is_some_and(Group::is_cancelled))
 }
 
-/// Whether a task that waits for nothing is run by its creator at once: because of what the current one is,
-/// or as enough wait already.
+/// Whether a task without dependences is run by its creator at once: because of the current task's kind, or
+/// because enough tasks are queued.
 #[inline]
 pub fn runs_at_once(me: &'static Thread) -> bool {
     let (team, task) = (me.team(), me.task());
@@ -76,13 +75,13 @@ pub fn runs_at_once(me: &'static Thread) -> bool {
     queue.length() >= (each * size).min(most)
 }
 
-/// Creates a task, and runs it if it is not deferred.
+/// Creates a task, and runs it at once if it is not deferred.
 pub fn create(me: &'static Thread, create: Create<'_>) {
     let (parent, team) = (me.task(), me.team());
     if need_not_begin(me) {
         return;
     }
-    // What a task waits for, an event or other tasks, may need what its creator does next.
+    // An event or other tasks that it waits for may depend on what the creator does next.
     let waits = create.event.is_some() || create.depend.is_some();
     if !create.deferred || parent.is_final() || (!waits && runs_at_once(me)) {
         return run_at_once(me, parent, create);
@@ -107,15 +106,15 @@ pub fn create(me: &'static Thread, create: Create<'_>) {
     tasking::enqueue(me, task);
 }
 
-/// A record for a task with its arguments in it. Its parent does not know of it yet.
+/// Creates a task record with its arguments. The parent's counts do not include it yet.
 fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, deferred: bool) -> &'static Task {
     let align = create.align.max(1);
     let copied = deferred || create.copy.is_some() || create.bounds.is_some();
     let bytes = size_of::<Task>() + if copied { create.size + align - 1 } else { 0 };
     let Some(memory) = me.store().allocate(bytes, 64) else { me.store().exhausted() };
-    // What is built elsewhere and moved here is read before it is written in pieces of the same size, which
-    // processors are slow at.
-    // SAFETY: fresh memory of this size and alignment; all zero is a record.
+    // Written in place: a record that is built elsewhere and moved here is read in pieces of other sizes than
+    // those just written, which defeats store-to-load forwarding.
+    // SAFETY: fresh memory of this size and alignment; an all-zero record is valid.
     let task: &'static Task = unsafe {
         memory.write_bytes(0, size_of::<Task>());
         &*memory.cast::<Task>()
@@ -137,8 +136,8 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
     if let Some(place) = create.event {
         task.detachable.set(true);
         task.team.set(ptr::from_ref(me.team()).cast());
-        // SAFETY: the program gave the place for the handle, and if there are arguments their first is the
-        // handle too.
+        // SAFETY: the program gave the place for the handle; if there are arguments, the first is the handle
+        // too.
         unsafe {
             place.write(ptr::from_ref(task) as usize);
             if !create.data.is_null() {
@@ -163,11 +162,11 @@ fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>,
         me.set_task(outer);
         task.constructed.set(true);
     } else {
-        // SAFETY: the program's arguments are that long, and there is room.
+        // SAFETY: the program's arguments have this size, and there is room.
         unsafe { ptr::copy_nonoverlapping(create.data.cast::<u8>(), data.cast::<u8>(), create.size) };
     }
     if let Some((low, high)) = create.bounds {
-        // SAFETY: the arguments of a part of a loop begin with two words for its bounds.
+        // SAFETY: the arguments of a `taskloop` task begin with two words for its bounds.
         unsafe {
             data.cast::<u64>().write(low);
             data.cast::<u64>().add(1).write(high);
@@ -175,7 +174,7 @@ fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>,
     }
 }
 
-/// Runs a task that its creator waits for, with its arguments where they are.
+/// Runs a task that its creator waits for, with its arguments in place.
 #[inline]
 pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void, last: bool) {
     if !need_not_begin(me) {
@@ -183,8 +182,8 @@ pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void
     }
 }
 
-/// Runs a task at once. A record that is used again needs only the fields that are set here: most of these
-/// tasks create no others, and no thread refers to them but the one that runs them.
+/// Runs a task at once. A reused record needs only the fields set here: most such tasks create no others, and
+/// only the thread that runs them refers to them.
 fn include(
     me: &'static Thread,
     parent: &'static Task,
@@ -217,7 +216,7 @@ fn include(
         table.release();
     }
     if task.counts.load(Ordering::Acquire) == KNOWN {
-        // Nothing refers to it any more; its parent, which waits here, need not be told.
+        // Nothing else refers to it; its parent waits here and need not be notified.
         task.links.put_before(me.included.replace(Some(task)));
         return;
     }
@@ -255,7 +254,7 @@ fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
     task.forget();
 }
 
-/// Runs a task that was taken.
+/// Runs a task taken from a queue.
 pub(crate) fn run(me: &'static Thread, task: &'static Task) {
     let outer = me.task();
     let member = me.member();
@@ -277,11 +276,11 @@ pub(crate) fn run(me: &'static Thread, task: &'static Task) {
         }
     }
     finish(task, |next| tasking::enqueue_after(me, next, task.origin.get()));
-    // The region may end as soon as all are counted.
+    // The region may end as soon as all tasks are counted.
     member.finished.store(member.finished.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
-/// A deferred task is finished: tasks and threads that waited for it may go on.
+/// Finishes a deferred task and releases the tasks and threads that waited for it.
 fn finish(task: &'static Task, enqueue: impl Fn(&'static Task)) {
     if let Some(table) = task.table.take() {
         table.release();
@@ -296,7 +295,7 @@ fn finish(task: &'static Task, enqueue: impl Fn(&'static Task)) {
     task.leave(CHILD);
 }
 
-/// Waits for all tasks that the current one created.
+/// Waits for all children of the current task.
 pub fn wait_for_children(me: &'static Thread) {
     let task = me.task();
     if !task.is_childless() {
@@ -304,17 +303,17 @@ pub fn wait_for_children(me: &'static Thread) {
     }
 }
 
-/// Waits until a task with these dependences could begin, and helps meanwhile.
+/// Waits until a task with these dependences could begin, and runs other tasks meanwhile.
 pub fn wait_for_dependences(me: &'static Thread, parent: &'static Task, dependences: &[Dependence]) {
     let Some(stub) = depend::stub_for(me.store(), &me.parker, parent, dependences) else { return };
     help_until(me, || stub.blockers.load(Ordering::Acquire) == 1);
     stub.forget();
 }
 
-/// Says that the event has come that a detached task waits for. False if the handle was used before. The
-/// calling thread has to have a record: its memory is used.
+/// Fulfills the event of a detached task. Returns false if the handle was used before. The calling thread
+/// must have a record, as its memory cache is used.
 pub fn fulfill(handle: usize) -> bool {
-    // SAFETY: the program has the handle from `detach`, whose task is there until this is done.
+    // SAFETY: the program has the handle from `detach`; the task exists until the event is fulfilled.
     let Some(task) = (unsafe { (handle as *const Task).as_ref::<'static>() }) else { return false };
     let before = task.event.fetch_or(FULFILLED, Ordering::AcqRel);
     if before & FULFILLED != 0 {
@@ -327,9 +326,9 @@ pub fn fulfill(handle: usize) -> bool {
     if before & BODY_ENDED == 0 {
         return true;
     }
-    // SAFETY: what is stored there is a team, which lives for ever.
+    // SAFETY: a non-null pointer is that of a team; teams are never freed.
     let Some(team) = (unsafe { task.team.get().cast::<Team>().as_ref() }) else { return false };
-    // Queues of members are for what they queue themselves.
+    // Only a member itself may push to its queue.
     let origin = task.origin.get();
     finish(task, |next| {
         next.origin.set(origin);

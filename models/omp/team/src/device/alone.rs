@@ -1,5 +1,5 @@
-//! A team of one outside of the regions around, as a device's thread or the host runs the region of a
-//! `target`.
+//! One-thread teams outside the enclosing regions, in which a device's thread or the host runs the region of
+//! a `target`.
 
 use std::ptr;
 
@@ -7,8 +7,8 @@ use crate::constructs::barrier;
 use crate::team::members::Team;
 use crate::team::thread::Thread;
 
-/// Runs something outside of the regions around, in a team of one. `only` is the node that its teams are to
-/// stay on plus one, 0 for any.
+/// Runs `body` in a team of one, outside the enclosing regions. `only` is the node that nested teams are
+/// confined to, plus one; 0 for any. `limit` is the thread limit; 0 for none.
 pub fn run(me: &'static Thread, only: u32, limit: u32, body: impl FnOnce()) {
     let root = me.root();
     let (outside, league, spare, data) =
@@ -29,7 +29,7 @@ pub fn run(me: &'static Thread, only: u32, limit: u32, body: impl FnOnce()) {
     }
     me.league.set(league);
     me.data.set(data);
-    // The workers from before are kept; those of the region are for others.
+    // Keep the previous workers; those of this region become available to others.
     let used = if spare.is_some() || only > 0 { me.spare.replace(spare) } else { None };
     if let Some(team) = used {
         team.dismiss_from(1, root);

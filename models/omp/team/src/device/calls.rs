@@ -1,4 +1,4 @@
-//! What programs call for devices: `omp_target_alloc`, `omp_target_memcpy` and their like.
+//! Device memory routines for programs: `omp_target_alloc`, `omp_target_memcpy` and others.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,32 +7,32 @@ use super::order::{Construct, Order, OrderKind, count_moved};
 use crate::team::root::Root;
 use crate::team::thread::Thread;
 
-/// Where builds of the program have what they share besides the store: from the first address to the second.
+/// Address range shared by builds of the program besides the store: start and end.
 static SHARED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Says which addresses mean the same to all workers, besides those of the store.
+/// Sets the address range that is the same for all workers, besides the store.
 pub fn set_shared(begin: usize, end: usize) {
     SHARED[0].store(begin, Ordering::Relaxed);
     SHARED[1].store(end, Ordering::Relaxed);
 }
 
-/// Whether all workers have the same there.
+/// Whether the memory at an address is shared by all workers.
 pub fn is_shared(root: &Root, address: usize) -> bool {
     let [begin, end] = [&SHARED[0], &SHARED[1]].map(|word| word.load(Ordering::Relaxed));
     root.store.holds(address) || (begin..end).contains(&address)
 }
 
-/// How many devices there are besides the host.
+/// Returns the number of devices besides the host.
 pub fn count(root: &Root) -> u32 {
     if root.settings.offload_disabled { 0 } else { root.nodes().count() - 1 }
 }
 
-/// Memory of a device; 0 if there is none.
+/// Allocates memory on a device; returns 0 if it has none left.
 pub fn allocate(me: &'static Thread, node: u32, bytes: usize) -> usize {
     with_words(me, node, OrderKind::Allocate, [bytes, 0, 0])[0]
 }
 
-/// Gives memory of a device back.
+/// Frees memory of a device.
 pub fn release(me: &'static Thread, node: u32, memory: usize) {
     with_words(me, node, OrderKind::Release, [memory, 0, 0]);
 }
@@ -46,11 +46,11 @@ fn with_words(me: &'static Thread, node: u32, kind: OrderKind, words: [usize; 3]
     words
 }
 
-/// Bytes that are copied at a time by way of memory that both sides reach.
+/// Size of the pieces in which data is copied through shared memory, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// The order for a device to copy bytes, if one can do so alone: each side is of a device, by its node, or of
-/// the host, `None`.
+/// Creates the order for a device to copy bytes, if one device can access both sides. Each side is on a
+/// device, given by its node, or on the host (`None`).
 pub fn order_to_copy(
     root: &'static Root,
     (to, target): (Option<u32>, usize),
@@ -81,10 +81,10 @@ fn count_copied(root: &Root, to: Option<u32>, from: Option<u32>, bytes: usize) {
     count(from, (0, bytes as u64));
 }
 
-/// Copies bytes: each side is of a device, by its node, or of the host, `None`.
+/// Copies bytes. Each side is on a device, given by its node, or on the host (`None`).
 ///
 /// # Safety
-/// Both are there, so long; on the host for the calling thread.
+/// Both ranges must be valid; one on the host must be accessible to the calling thread.
 pub unsafe fn copy(
     me: &'static Thread,
     (to, target): (Option<u32>, usize),
@@ -93,7 +93,7 @@ pub unsafe fn copy(
 ) {
     let root = me.root();
     if to.is_none() && from.is_none() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
     }
     if let Some(order) = order_to_copy(root, (to, target), (from, source), bytes) {
@@ -110,15 +110,15 @@ pub unsafe fn copy(
         let length = piece.min(bytes - at);
         match from {
             Some(node) => order(node, stage as usize, source + at, length),
-            // SAFETY: the caller says so; the piece is that long.
+            // SAFETY: the caller guarantees the source; the stage has room for the piece.
             None => unsafe { ptr::copy((source + at) as *const u8, stage, length) },
         }
         match to {
             Some(node) => order(node, target + at, stage as usize, length),
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the target; the stage has room for the piece.
             None => unsafe { ptr::copy(stage, (target + at) as *mut u8, length) },
         }
     }
-    // SAFETY: it came from the store, and it is not used any more.
+    // SAFETY: it came from the store and is no longer used.
     unsafe { root.store.release(stage) };
 }

@@ -1,9 +1,8 @@
-//! What constructs for a device do with data: at their beginning, at their end, and where they do nothing
-//! else.
+//! Data mapping of constructs for a device: at their start, at their end, and for constructs that only map
+//! data.
 //!
-//! All of it is done by a thread of the device, which reaches the device's memory and what all workers share.
-//! What a construct names of other memory of the host is handed over in a copy that lies where both reach it,
-//! [`Item::seen`].
+//! All of it is done by a thread of the device, which can access the device's memory and what all workers
+//! share. Other host memory that a construct names is passed in a copy that both can access, [`Item::seen`].
 
 use std::fmt;
 use std::ptr;
@@ -11,110 +10,110 @@ use std::ptr;
 use crate::primitives::store::Store;
 use crate::team::present::{Entry, Found, Table};
 
-/// What is to be done with an item.
+/// Action on an item.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Nothing: the region gets [`Item::result`] as it is.
+    /// Pass [`Item::result`] to the region unchanged.
     Literal = 0,
-    /// The device is to have it.
+    /// Map the data to the device.
     Map = 1,
-    /// The device is to have the members that follow, as many as [`Item::bytes`] says, as parts of one thing.
+    /// Map the following [`Item::bytes`] members as parts of one structure.
     Struct = 2,
-    /// Where the device has it, if it does.
+    /// Look up the device address, if the data is present.
     Find = 3,
-    /// A pointer that the device gets a copy of, which points to what the device has; [`Item::bytes`] less.
+    /// Create a copy of a pointer on the device that points to the device's data; bias [`Item::bytes`].
     Pointer = 4,
-    /// A pointer that the device has is to point to what the item before is; [`Item::bytes`] less.
+    /// Set a pointer on the device to the result of the previous item, less [`Item::bytes`].
     Point = 5,
-    /// A pointer that the device has is to point to what the device has, for as long as the construct lasts.
+    /// Attach a pointer on the device to the device's data for the duration of the construct.
     Attach = 6,
-    /// The end of that.
+    /// Detach an attached pointer.
     Detach = 7,
-    /// The program is to know where the device has it, if it does.
+    /// Report the device address to the program, if the data is present.
     Use = 8,
 }
 
-/// Bytes go to the device as it gets the memory.
+/// Copy to the device when its memory is allocated.
 pub const TO: u32 = 1;
-/// Bytes come back as it gives the memory up.
+/// Copy back when the device's memory is freed.
 pub const FROM: u32 = 2;
-/// Bytes go or come whether it gets or gives up the memory or not.
+/// Copy even if the memory is neither allocated nor freed by this construct.
 pub const ALWAYS: u32 = 4;
-/// No construct is to hold it any more.
+/// Drop all references, so that no construct holds the data any more.
 pub const WHOLLY: u32 = 8;
-/// It has to be there already.
+/// The data must already be present.
 pub const PRESENT: u32 = 16;
-/// It was not named: the part that the device has is enough.
+/// The data was mapped implicitly: a part that is present is sufficient.
 pub const IMPLICIT: u32 = 128;
-/// The device is to have a copy even of what it could reach: a pointer in it is to point to what only the
-/// device has.
+/// The device needs its own copy even of accessible memory, because a pointer in it will point to device-only
+/// data.
 const APART: u32 = 256;
-/// [`Item::seen`] is a copy in the store, which goes with the order.
+/// [`Item::seen`] is a copy in the store that is freed with the order.
 pub const STAGED: u32 = 32;
-/// So is [`Item::result`].
+/// [`Item::result`] is a copy in the store that is freed with the order.
 pub const COPIED: u32 = 64;
 
-/// What a construct says of a piece of data.
+/// Data item of a construct.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// Its address on the host.
+    /// Address on the host.
     pub host: usize,
-    /// How many bytes there are, unless [`What`] says otherwise.
+    /// Size in bytes, unless [`What`] gives it another meaning.
     pub bytes: usize,
-    /// Where a thread of the device finds what the host has: at the same address, or in a copy.
+    /// Address at which a thread of the device accesses the host's data: the same, or that of a copy.
     pub seen: usize,
-    /// What a pointer is on the host.
+    /// Value of a pointer on the host.
     pub value: usize,
-    /// What the region is given for it.
+    /// Value passed to the region.
     pub result: usize,
-    /// What is to be done.
+    /// Action on the item.
     pub what: What,
-    /// [`TO`] and its like.
+    /// Flags such as [`TO`].
     pub flags: u32,
-    /// Whether the construct holds what the device has.
+    /// Whether the construct holds a reference to the present entry.
     pub holds: u32,
-    /// Whether bytes came back.
+    /// Whether data was copied back.
     pub came_back: u32,
 }
 
 impl Item {
-    /// Memory that all workers share, or a word that is not memory.
+    /// Creates an item for memory shared by all workers, or for a word that is not an address.
     #[must_use]
     pub fn new(what: What, host: usize, bytes: usize, flags: u32) -> Self {
         Self { host, bytes, seen: host, value: 0, result: host, what, flags, holds: 0, came_back: 0 }
     }
 
-    /// Whether the device can use the host's own memory.
+    /// Whether the device can use the host's memory in place.
     fn is_reached(&self) -> bool {
         self.seen == self.host && self.flags & APART == 0
     }
 
-    /// Whether it is data that an address is of.
+    /// Whether it maps data that contains this address.
     fn covers(&self, address: usize) -> bool {
         self.what == What::Map && address.wrapping_sub(self.host) < self.bytes
     }
 }
 
-/// Why a device cannot do what a construct says.
+/// Reason why a device cannot execute a construct's mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There is no memory for it.
+    /// The device's memory is exhausted.
     NoMemory {
-        /// How many bytes were wanted.
+        /// Number of bytes requested.
         bytes: usize,
     },
-    /// Some of it is there, and some is not.
+    /// The data is only partly present.
     Part {
-        /// What is wanted.
+        /// Requested range, as start and end.
         wanted: (usize, usize),
-        /// What is there.
+        /// Range that is present, as start and end.
         there: (usize, usize),
     },
-    /// It has to be there, and is not.
+    /// The data must be present but is not.
     Absent {
-        /// Where it begins on the host.
+        /// Start of the data on the host.
         address: usize,
     },
 }
@@ -134,47 +133,46 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Memory of a device, as its own threads have it.
+/// Allocator of a device's memory, called on the device.
 #[derive(Clone, Copy)]
 pub struct Memory {
-    /// Allocates this number of bytes, aligned to 64; null if the device has not enough memory.
+    /// Allocates this number of bytes, aligned to 64; returns null if memory is exhausted.
     pub allocate: fn(usize) -> *mut u8,
-    /// Takes them back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// They came from `allocate`.
+    /// The memory must come from `allocate`.
     pub release: unsafe fn(*mut u8),
 }
 
-/// A device at work on a construct.
+/// Context of a device that executes a construct's mapping.
 pub struct Work<'a> {
-    /// What it has.
+    /// Present table of the device.
     pub table: &'a mut Table,
-    /// Where the table grows.
+    /// Store in which the table grows.
     pub store: &'static Store,
-    /// Its memory.
+    /// Allocator of the device's memory.
     pub memory: Memory,
-    /// Whether it has a copy of everything, of what it could reach too.
+    /// Whether it has copies of everything, even of accessible memory.
     pub copies: bool,
-    /// Bytes that went to the device, and that came back.
+    /// Bytes copied to the device and back.
     pub moved: (u64, u64),
 }
 
 impl Work<'_> {
-    /// The device gets what the construct names; what the region is given for each item is in its `result`
-    /// afterwards.
+    /// Maps the items at the start of a construct and sets the `result` of each, which the region receives.
     ///
     /// # Errors
-    /// [`Failure`]; what was done until then is not undone.
+    /// [`Failure`]; previous items stay mapped.
     ///
     /// # Safety
-    /// All items describe memory that is there and does not change meanwhile.
+    /// All items must describe valid memory that does not change meanwhile.
     pub unsafe fn begin(&mut self, items: &mut [Item]) -> Result<(), Failure> {
         let construct = self.table.begin_construct();
         self.set_apart(items);
         for index in 0..items.len() {
             let item = items[index];
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 match item.what {
                     What::Map => self.map(&mut items[index], construct)?,
@@ -193,7 +191,7 @@ impl Work<'_> {
                 }
             }
         }
-        // A pointer to a structure comes before the structure.
+        // A pointer to a structure precedes the structure.
         for index in 0..items.len() {
             let item = items[index];
             let same = |other: &&Item| other.what == What::Struct && other.host == item.host;
@@ -203,15 +201,15 @@ impl Work<'_> {
                 _ => {}
             }
         }
-        // What they point to may come after them.
+        // Targets of attached pointers may follow them.
         for item in items.iter().filter(|item| item.what == What::Attach) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.attach(item) };
         }
         Ok(())
     }
 
-    /// Finds what has to be copied because a pointer in it is to point to something else than on the host.
+    /// Marks the items that must be copied because a pointer in them will differ from the host's.
     fn set_apart(&self, items: &mut [Item]) {
         for index in 0..items.len() {
             let pointer = items[index];
@@ -228,45 +226,45 @@ impl Work<'_> {
         }
     }
 
-    /// The device gives up what [`Self::begin`] got, and bytes come back.
+    /// Unmaps the items that [`Self::begin`] mapped and copies data back.
     ///
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     pub unsafe fn end(&mut self, items: &mut [Item]) {
         let construct = self.table.begin_construct();
         for item in items.iter().rev().filter(|item| item.what == What::Attach) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.detach(item) };
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.leave(items, construct, |item| item.holds != 0) };
     }
 
-    /// `target exit data`: gives up what the construct names.
+    /// Unmaps the items of `target exit data`.
     ///
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     pub unsafe fn exit(&mut self, items: &mut [Item]) {
         let construct = self.table.begin_construct();
         for item in items.iter().filter(|item| item.what == What::Detach) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.detach(item) };
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.leave(items, construct, |item| item.what != What::Struct) };
     }
 
-    /// `target update`: bytes go and come, of what the device has.
+    /// Copies present data to the device or back, for `target update`.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`Failure`], if an item is only partly present, or absent with [`PRESENT`].
     ///
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     pub unsafe fn update(&mut self, items: &mut [Item]) -> Result<(), Failure> {
         for item in items.iter_mut().filter(|item| item.what == What::Map && item.bytes > 0) {
             match self.whole(item.host, item.bytes)? {
-                // SAFETY: the caller says so.
+                // SAFETY: guaranteed by the caller.
                 Some(index) => unsafe {
                     let device = self.table.entry(index).translate(item.host);
                     if item.flags & TO != 0 {
@@ -283,7 +281,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The entry that has a range.
+    /// Returns the index of the entry that contains a range, if it is present.
     fn whole(&self, host: usize, bytes: usize) -> Result<Option<usize>, Failure> {
         match self.table.find(host, bytes) {
             Found::Whole(index) => Ok(Some(index)),
@@ -295,7 +293,7 @@ impl Work<'_> {
         }
     }
 
-    /// A new entry.
+    /// Allocates device memory for a range and inserts its entry.
     fn create(&mut self, host: usize, bytes: usize, construct: u64) -> Result<usize, Failure> {
         let device = (self.memory.allocate)(bytes);
         if device.is_null() {
@@ -313,7 +311,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn map(&mut self, item: &mut Item, construct: u64) -> Result<(), Failure> {
         if item.bytes == 0 {
             self.find(item, construct);
@@ -340,13 +338,13 @@ impl Work<'_> {
         let entry = *self.table.entry(index);
         item.result = entry.translate(item.host);
         if item.flags & TO != 0 && (entry.born == construct || item.flags & ALWAYS != 0) {
-            // SAFETY: the caller says so; the device has as much.
+            // SAFETY: the caller guarantees the host's data; the device's is of the same size.
             unsafe { self.bring(item.result, item.seen, item.bytes) };
         }
         Ok(())
     }
 
-    /// Uses the part that the device has of data that was not named. Returns whether there is one.
+    /// Uses the present part of implicitly mapped data. Returns whether there is one.
     fn map_what_is_there(&mut self, item: &mut Item, construct: u64) -> bool {
         let Found::Part(part) = self.table.find(item.host, item.bytes) else { return false };
         if part.begin < item.host || part.end > item.host + item.bytes {
@@ -355,11 +353,11 @@ impl Work<'_> {
         let Found::Whole(index) = self.table.find(part.begin, part.end - part.begin) else { return false };
         item.holds = u32::from(self.table.hold(index, construct));
         item.result = part.translate(item.host);
-        // Its end looks for the part.
+        // The unmapping looks up this part.
         if item.is_reached() {
             item.seen = part.begin;
         } else {
-            // The copy that was handed over begins elsewhere.
+            // The copy that was passed begins at another address.
             item.flags &= !(TO | FROM);
         }
         (item.host, item.bytes) = (part.begin, part.end - part.begin);
@@ -367,7 +365,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn map_struct(
         &mut self,
         item: &mut Item,
@@ -398,7 +396,7 @@ impl Work<'_> {
             }
         };
         item.result = self.table.entry(index).translate(item.host);
-        // Its end looks for what it holds by this.
+        // The unmapping looks up the entry by this address.
         item.value = begin;
         Ok(())
     }
@@ -411,8 +409,7 @@ impl Work<'_> {
         }
     }
 
-    /// Where the device has what a pointer of the host points to; the pointer as it is if the device does not
-    /// have that.
+    /// Translates a pointer of the host to the device; returns it unchanged if its target is not present.
     fn translate(&self, value: usize, bias: usize) -> usize {
         match self.table.find(value.wrapping_add(bias), 0) {
             Found::Whole(index) if value != 0 => self.table.entries()[index].translate(value),
@@ -421,7 +418,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn map_pointer(&mut self, item: &mut Item, construct: u64) -> Result<(), Failure> {
         let target = self.translate(item.value, item.bytes);
         let index = match self.whole(item.host, size_of::<usize>())? {
@@ -444,7 +441,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where the device has a pointer. One that it has no copy of is the host's, and stays as it is.
+    /// Returns the address of a pointer on the device. A pointer without a copy is the host's and must not
+    /// change.
     fn place_of(&self, item: &Item) -> Option<usize> {
         match self.table.find(item.host, size_of::<usize>()) {
             Found::Whole(index) => Some(self.table.entries()[index].translate(item.host)),
@@ -453,7 +451,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn point(&mut self, item: &Item, target: usize) {
         if let Some(place) = self.place_of(item) {
             // SAFETY: the device has a pointer there.
@@ -462,7 +460,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn attach(&mut self, item: &Item) {
         let target = self.translate(item.value, item.bytes);
         let Some(place) = self.place_of(item) else { return };
@@ -473,7 +471,7 @@ impl Work<'_> {
     }
 
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn detach(&mut self, item: &Item) {
         let Some(place) = self.place_of(item) else { return };
         if let Some(host) = self.table.unpin(place, item.flags & WHOLLY != 0) {
@@ -482,17 +480,17 @@ impl Work<'_> {
         }
     }
 
-    /// Gives up what is held, fetches what is to come back, and releases what no construct holds any more.
+    /// Drops references, copies data back as required, and frees entries that no construct holds any more.
     ///
     /// # Safety
-    /// As [`Self::begin`].
+    /// As for [`Self::begin`].
     unsafe fn leave(&mut self, items: &mut [Item], construct: u64, gives_up: impl Fn(&Item) -> bool) {
         let concerned =
             |item: &Item| matches!(item.what, What::Map | What::Struct | What::Find | What::Pointer);
         let extent = |item: &Item| match item.what {
             What::Map => (item.host, item.bytes),
             What::Pointer => (item.host, size_of::<usize>()),
-            // A member is where it begins.
+            // One byte of a member identifies the entry.
             What::Struct => (item.value, 1),
             _ => (item.host, 0),
         };
@@ -512,7 +510,7 @@ impl Work<'_> {
             let Some(index) = find(self.table, item) else { continue };
             let entry = *self.table.entry(index);
             if entry.count == 0 || item.flags & ALWAYS != 0 {
-                // SAFETY: the caller says so; the device has as much.
+                // SAFETY: the caller guarantees the host's data; the device's is of the same size.
                 unsafe { self.fetch(item, entry.translate(item.host)) };
             }
         }
@@ -520,18 +518,18 @@ impl Work<'_> {
             let Some(index) = find(self.table, item) else { continue };
             if self.table.entry(index).count == 0 {
                 let entry = self.table.remove(index);
-                // SAFETY: it came from there, and no construct holds it any more.
+                // SAFETY: it came from the device's allocator, and no construct holds it any more.
                 unsafe { (self.memory.release)(entry.device as *mut u8) };
             }
         }
     }
 
-    /// Brings bytes to the device, but for pointers there that were made to point to what it has.
+    /// Copies bytes to the device, except for attached pointers there.
     ///
     /// # Safety
-    /// Both are there, so long.
+    /// Both ranges must be valid.
     unsafe fn bring(&mut self, device: usize, seen: usize, bytes: usize) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             copy_around(self.table, device, bytes, |from, length| {
                 ptr::copy((seen + from) as *const u8, (device + from) as *mut u8, length);
@@ -540,13 +538,13 @@ impl Work<'_> {
         self.moved.0 += bytes as u64;
     }
 
-    /// Fetches bytes from the device, but for such pointers.
+    /// Copies bytes back from the device, except for attached pointers.
     ///
     /// # Safety
-    /// Both are there, so long.
+    /// Both ranges must be valid.
     unsafe fn fetch(&mut self, item: &mut Item, device: usize) {
         let seen = item.seen;
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             copy_around(self.table, device, item.bytes, |from, length| {
                 ptr::copy((device + from) as *const u8, (seen + from) as *mut u8, length);
@@ -557,11 +555,10 @@ impl Work<'_> {
     }
 }
 
-/// Calls `copy` with each piece of a range of the device that has no such pointer in it: where it begins, and
-/// how long it is.
+/// Calls `copy` with the offset and length of each piece of a device range between attached pointers.
 ///
 /// # Safety
-/// What `copy` needs.
+/// The requirements of `copy` must be met for the whole range.
 unsafe fn copy_around(table: &Table, device: usize, bytes: usize, copy: impl Fn(usize, usize)) {
     let mut pins: Vec<usize> = table.pins_in(device, bytes).map(|pin| pin.place - device).collect();
     pins.sort_unstable();

@@ -1,4 +1,4 @@
-//! Where a device's memory comes from.
+//! Allocators for device memory.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -7,16 +7,16 @@ use super::mapping::Memory;
 use crate::primitives::store;
 use crate::team::root::Root;
 
-/// How this process allocates memory of its own, which is a device's.
+/// Allocator of this process's own memory, which is that of its device.
 static OWN: OnceLock<Memory> = OnceLock::new();
 
-/// Says how this process allocates memory of its own.
+/// Sets the allocator of this process's own memory.
 pub fn set_memory(memory: Memory) {
     let _ = OWN.set(memory);
 }
 
-/// Memory of the device that the calling thread is on: of its process, where all threads of a node are in
-/// one; of the arena where they are not.
+/// Returns the allocator of the calling thread's device: that of its process if all threads of a node are in
+/// one process, otherwise that of the arena.
 pub(super) fn of(root: &Root) -> Memory {
     let own = Memory { allocate: own_allocate, release: own_release };
     let shared = Memory { allocate: shared_allocate, release: shared_release };
@@ -28,10 +28,10 @@ fn own_allocate(bytes: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// It came from [`own_allocate`].
+/// The memory must come from [`own_allocate`].
 unsafe fn own_release(memory: *mut u8) {
     if let Some(own) = OWN.get() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { (own.release)(memory) };
     }
 }
@@ -44,10 +44,10 @@ fn shared_allocate(bytes: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// It came from [`shared_allocate`].
+/// The memory must come from [`shared_allocate`].
 unsafe fn shared_release(memory: *mut u8) {
     if let Some(store) = store::current() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { store.release(memory) };
     }
 }

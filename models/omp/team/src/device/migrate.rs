@@ -1,8 +1,8 @@
-//! Threads that migrate: calls of marked functions are executed on the node that their caller asked for.
+//! Thread migration: calls of marked functions are executed on the node that the caller chose.
 //!
-//! A call becomes an order for a worker of that node, and the caller waits. If the function, or one that it
-//! calls, migrates back to a node where a thread of the same caller waits, that thread executes the call:
-//! within one such chain of calls a node has one thread, with its stack and its thread-local variables.
+//! A call becomes an order for a worker of that node, and the caller waits. If the function or one that it
+//! calls migrates back to a node where a thread of the same caller waits, that thread executes the call. So
+//! within such a chain of calls each node has one thread, with its stack and its thread-local variables.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -17,7 +17,8 @@ use crate::team::task::Function;
 use crate::team::thread::{Left, Thread, Visit};
 use crate::team::waiting;
 
-/// Has marked functions that a thread calls executed on this node from now on. Whether there is such a node.
+/// Makes a thread's calls of marked functions execute on this node from now on. Returns whether the node
+/// exists.
 #[must_use]
 pub fn set_node(me: &'static Thread, node: u32) -> bool {
     if node >= me.root().nodes().count() {
@@ -27,7 +28,7 @@ pub fn set_node(me: &'static Thread, node: u32) -> bool {
     true
 }
 
-/// What a thread migrates as from now on.
+/// Returns a thread's migration state, creating it if needed.
 fn migrant_of(me: &'static Thread) -> &'static Migrant {
     let migrant = Migrant::of(me).unwrap_or_else(|| {
         let migrant = me.store().place(Migrant::new(me));
@@ -41,7 +42,8 @@ fn migrant_of(me: &'static Thread) -> &'static Migrant {
     migrant
 }
 
-/// A thread ends that OpenMP did not start: the next that gets its record has not migrated.
+/// Resets the migration state at the end of a thread that OpenMP did not start, for the next owner of its
+/// record.
 pub fn forget(thread: &Thread) {
     if let Some(migrant) = Migrant::of(thread) {
         if let (Some(balancer), Some(choice)) = (thread.root().balancer(), migrant.chooses(None)) {
@@ -51,26 +53,25 @@ pub fn forget(thread: &Thread) {
     }
 }
 
-/// The same address for a thread wherever it is, and another for each: that of the record of the thread that
-/// the program has.
+/// Returns a value that identifies a thread of the program on all nodes: the address of its record.
 #[must_use]
 pub fn identity(me: &'static Thread) -> usize {
     ptr::from_ref(origin(me)) as usize
 }
 
-/// The record of the thread that the program has, which may run elsewhere as this one.
+/// Returns the record of the thread of the program that this thread runs as.
 #[must_use]
 pub fn origin(me: &'static Thread) -> &'static Thread {
     Migrant::of(me).map_or(me, Migrant::origin)
 }
 
-/// Whether the program has said that its next marked function is for another node.
+/// Whether the program has requested that the next marked function runs on another node.
 #[must_use]
 pub fn is_asked_to(me: &'static Thread) -> bool {
     Migrant::of(me).is_some_and(|migrant| migrant.is_said() && migrant.wanted() != me.node)
 }
 
-/// Whether an address is in the stack of one of the threads that this thread, which migrates, runs as.
+/// Whether an address is in the stack of any thread that this migrating thread runs as.
 #[must_use]
 pub fn is_on_stack(me: &'static Thread, address: usize) -> bool {
     let on_stack = |thread: &Thread| {
@@ -82,27 +83,28 @@ pub fn is_on_stack(me: &'static Thread, address: usize) -> bool {
         })
 }
 
-/// Leaves the call that another node made and that this thread executes. The caller goes on with how it was
-/// left.
+/// Leaves the call that another node made and that this thread executes. The caller continues according to
+/// `left`.
 ///
 /// # Safety
-/// The call has not returned and is of this thread; no function that is left has anything to clean up.
+/// The call must be of this thread and must not have returned; no function that is left may have anything to
+/// clean up.
 pub unsafe fn leave(visit: *const Visit, left: Left) -> ! {
-    // SAFETY: the call has not returned, so this still lies on its stack.
+    // SAFETY: the call has not returned, so the record is still on its stack.
     let visit = unsafe { &*visit };
     visit.left.set(Some(left));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { leavable::leave(visit.stack.get(), ptr::null_mut()) }
 }
 
-/// What has become of a call of a marked function.
+/// Outcome of a call of a marked function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// It is to be made by the caller, which is on the right node.
+    /// Not called: the caller is on the right node and must make the call itself.
     NotYet,
-    /// It has returned.
+    /// The function has returned.
     Returned,
-    /// It was left.
+    /// The function was left otherwise.
     Left(Left),
 }
 
@@ -110,7 +112,7 @@ fn called_as(left: Option<Left>) -> Called {
     left.map_or(Called::Returned, Called::Left)
 }
 
-/// Calls a function with a frame on the node that the caller is to migrate to.
+/// Calls a function with a frame on the node that the caller must migrate to.
 pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> Called {
     let migrant = Migrant::of(me);
     if let Some(balancer) = me.root().balancer()
@@ -126,7 +128,7 @@ pub fn call(me: &'static Thread, function: Function, frame: *mut c_void) -> Call
     visit(me, migrant, node, function, frame).0
 }
 
-/// Calls a function with a frame on another node. How long it took there.
+/// Calls a function with a frame on another node. Returns also its duration there, in nanoseconds.
 fn visit(
     me: &'static Thread,
     migrant: &'static Migrant,
@@ -145,7 +147,7 @@ fn visit(
     (called, run_ns)
 }
 
-/// Calls a function with a frame on the node where it is fastest by measured time, which may be this one.
+/// Calls a function with a frame on the node with the shortest measured time, possibly this one.
 fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame: *mut c_void) -> Called {
     let (migrant, nodes) = (migrant_of(me), me.root().nodes());
     let outer = migrant.chooses(None);
@@ -153,7 +155,7 @@ fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame:
     migrant.chooses(Some(choice));
     let began_ns = sys::now_ns();
     let (called, run_ns) = if choice.node == me.node {
-        // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
+        // SAFETY: the program's function, with the frame that `tombolo ompcc` created for it.
         (called_as(unsafe { order::visit(me, function, frame) }), None)
     } else {
         let (called, run_ns) = visit(me, migrant, choice.node, function, frame);
@@ -167,8 +169,8 @@ fn balanced(me: &'static Thread, balancer: &Balancer, function: Function, frame:
     called
 }
 
-/// Has the thread that the caller is, and that has not begun, run on this node. Returns what it ends with;
-/// the caller waits, and executes what comes back to its node.
+/// Runs the calling thread, which has not begun the program's function, on another node. Returns the
+/// function's result. Meanwhile the caller executes calls that return to its own node.
 pub fn live(me: &'static Thread, node: u32, begin: Begin, argument: *mut c_void) -> *mut c_void {
     let migrant = migrant_of(me);
     migrant.want(node);
@@ -180,8 +182,8 @@ pub fn live(me: &'static Thread, node: u32, begin: Begin, argument: *mut c_void)
     result as *mut c_void
 }
 
-/// What the C library of its node calls the thread of the program that this thread runs for, unless that is
-/// this thread.
+/// Returns the `pthread_t` of the thread of the program that this thread runs for, unless that is this
+/// thread.
 #[must_use]
 pub fn name(me: &'static Thread) -> Option<usize> {
     Migrant::of(me).filter(|migrant| !is_origin(migrant, me)).map(Migrant::name)
@@ -191,8 +193,8 @@ fn is_origin(migrant: &Migrant, me: &Thread) -> bool {
     ptr::eq(migrant.origin(), me)
 }
 
-/// Has a thread of another node execute an order for one that migrates. Returns once it is done; until then
-/// the caller executes what comes back to its node.
+/// Has a thread of another node execute an order for a migrating thread, and waits for it. Meanwhile the
+/// caller executes calls that return to its own node.
 fn executed(me: &'static Thread, migrant: &'static Migrant, order: &'static Order) -> &'static Order {
     let (root, node) = (me.root(), order.node());
     order.begin_for(me);
@@ -225,9 +227,9 @@ fn executed(me: &'static Thread, migrant: &'static Migrant, order: &'static Orde
     order
 }
 
-/// The order that this thread is to execute while it waits for another.
+/// Returns the order that this thread must execute while it waits for another.
 fn waits_for(me: &'static Thread, migrant: &Migrant) -> Option<&'static Order> {
-    // SAFETY: orders lie in the store, and are released only once they are done.
+    // SAFETY: orders are in the store and are released only after completion.
     let order = unsafe { migrant.order().cast::<Order>().as_ref::<'static>() }?;
     (order.node() == me.node).then_some(order)
 }

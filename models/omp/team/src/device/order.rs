@@ -1,4 +1,4 @@
-//! Orders: what a thread of a device is told to do for a construct.
+//! Orders: the work that a construct gives to a thread of a device.
 
 use std::cell::Cell;
 use std::ptr;
@@ -20,33 +20,33 @@ use crate::team::task::Function;
 use crate::team::thread::{self, Left, Thread, Visit, WayOut};
 use crate::team::waiting;
 
-/// What a thread of a device is to do.
+/// Action of an order.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKind {
-    /// Get the data, run the region, give the data up.
+    /// Map the data, run the region, unmap the data.
     Run,
-    /// Get the data.
+    /// Map the data.
     Begin,
-    /// Give up what was got.
+    /// Unmap the data that `Begin` mapped.
     End,
-    /// Give up what is named.
+    /// Unmap the data of `target exit data`.
     Exit,
-    /// Have bytes go and come.
+    /// Copy data to the device or back.
     Update,
-    /// Allocate bytes of the device's memory.
+    /// Allocate device memory.
     Allocate,
-    /// Give them back.
+    /// Free device memory.
     Release,
-    /// Copy bytes, of the device's memory or what is shared.
+    /// Copy bytes within device memory or memory shared by all workers.
     Copy,
     /// Call a function for a thread that migrates.
     Visit,
-    /// Be a thread that the program creates.
+    /// Run a thread that the program creates.
     Live,
 }
 
-/// The constructs that orders come from, for messages.
+/// Constructs that orders come from, for messages.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Construct {
@@ -60,16 +60,16 @@ pub enum Construct {
     ExitData,
     /// `target update`.
     Update,
-    /// A call of a function.
+    /// A call of a device memory routine.
     Call,
-    /// A call by a thread that migrates.
+    /// A call of a marked function by a thread that migrates.
     Migration,
     /// `pthread_create`.
     Create,
 }
 
 impl Construct {
-    /// What it is called.
+    /// Returns the name of the construct.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Construct {
     }
 }
 
-/// What a thread of a device is told. It lies in the store.
+/// Order for a thread of a device, in the store.
 #[repr(C)]
 pub struct Order {
     kind: Cell<OrderKind>,
@@ -93,32 +93,32 @@ pub struct Order {
     construct: Construct,
     items: *mut Item,
     count: usize,
-    /// What the region gets: an address for each item.
+    /// Argument of the region: an address per item.
     addresses: *mut usize,
     function: Cell<Option<Function>>,
     begin: Cell<Option<Begin>>,
     limit: Cell<u32>,
-    /// Numbers that some kinds need.
+    /// Arguments and results of some kinds.
     pub(super) words: Cell<[usize; 3]>,
-    /// The event of the task that ends with the order, if there is one.
+    /// Event of the task that ends with the order; 0 if none.
     event: Cell<usize>,
     caller: Cell<Option<&'static Thread>>,
     done: AtomicU32,
-    /// The exceptions that the thread holds.
+    /// Exception state of the thread that migrates.
     exceptions: Cell<Held>,
-    /// The thread that migrates, in a visit.
+    /// Migrating thread, in a visit.
     migrant: Cell<Option<&'static Migrant>>,
     /// How the function of a visit was left, if it did not return.
     left: Cell<Option<Left>>,
-    /// The `target data` around, on the same thread.
+    /// Enclosing `target data` region of the same thread.
     around: Cell<Option<&'static Order>>,
 }
 
-// SAFETY: cells are written before the order is handed over, by the thread that has it then.
+// SAFETY: only the thread that currently has the order writes the cells; handing it over synchronises them.
 unsafe impl Sync for Order {}
 
 impl Order {
-    /// For a node, with items.
+    /// Creates an order for a node, with a copy of the items.
     pub fn new(
         root: &'static Root,
         node: u32,
@@ -156,18 +156,18 @@ impl Order {
         })
     }
 
-    /// The node that it is for.
+    /// Returns the node that must execute it.
     pub fn node(&self) -> u32 {
         self.node
     }
 
-    /// The region to run, and how many threads there may be in it; 0: as many as there are.
+    /// Sets the region to run and its thread limit; 0 for no limit.
     pub fn runs(&self, function: Function, limit: u32) {
         self.function.set(Some(function));
         self.limit.set(limit);
     }
 
-    /// The function to call for a thread that migrates, with the frame of its arguments and its result.
+    /// Sets the function to call for a thread that migrates, with the frame of its arguments and its result.
     pub(super) fn visits(&self, migrant: &'static Migrant, function: Function, frame: usize) {
         self.function.set(Some(function));
         self.migrant.set(Some(migrant));
@@ -175,48 +175,48 @@ impl Order {
         self.exceptions.set(exceptions::held());
     }
 
-    /// The calling thread holds the exceptions that it holds after a visit.
+    /// Transfers the exception state after a visit to the calling thread.
     pub(super) fn hold_exceptions(&self) {
         exceptions::hold(self.exceptions.get());
     }
 
-    /// What a thread that the program creates begins with.
+    /// Sets the start function of a thread that the program creates.
     pub(super) fn lives(&self, migrant: &'static Migrant, begin: Begin, argument: usize) {
         self.begin.set(Some(begin));
         self.migrant.set(Some(migrant));
         self.words.set([argument, 0, 0]);
     }
 
-    /// What that thread returned; in a visit, how long the function took, where that is measured.
+    /// Returns the result of that thread or, for a visit, the duration of the function if measured.
     pub(super) fn result(&self) -> usize {
         self.words.get()[2]
     }
 
-    /// What `errno` was when the function of a visit returned.
+    /// Returns `errno` at the return of a visit's function.
     pub(super) fn errno(&self) -> usize {
         self.words.get()[1]
     }
 
-    /// What it is to be done with its items from now on.
+    /// Changes the action on its items.
     pub fn becomes(&self, kind: OrderKind) {
         self.kind.set(kind);
     }
 
-    /// Its items. Only the thread that has the order may call this.
+    /// Returns its items. Only the thread that has the order may call this.
     #[expect(clippy::mut_from_ref, reason = "an order is one thread's at a time")]
     pub fn items(&self) -> &mut [Item] {
-        // SAFETY: the list has `count` items, and only the caller uses the order.
+        // SAFETY: the list has `count` items, and only the caller accesses the order.
         unsafe { slice::from_raw_parts_mut(self.items, self.count) }
     }
 
-    /// Has it done by a thread of its node, and waits until it is.
+    /// Has a thread of its node execute it, and waits for that.
     pub fn carry_out(&'static self, me: &'static Thread) {
         self.begin_for(me);
         self.hand_over(me.root(), me.root().hire_there(self.node));
         waiting::until_surely(me, || self.is_done());
     }
 
-    /// This thread waits until it is done.
+    /// Resets its completion and sets this thread as the one to be woken.
     pub(super) fn begin_for(&self, me: &'static Thread) {
         self.done.store(0, Ordering::Relaxed);
         self.event.set(0);
@@ -227,7 +227,7 @@ impl Order {
         self.done.load(Ordering::Acquire) != 0
     }
 
-    /// It is done: its caller goes on.
+    /// Marks it as done and wakes its caller.
     pub(super) fn answer(&self) {
         let caller = self.caller.get();
         self.done.store(1, Ordering::Release);
@@ -236,22 +236,22 @@ impl Order {
         }
     }
 
-    /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order
-    /// back.
+    /// Has a thread of its node execute it. That thread then fulfills the task's event and releases the
+    /// order.
     pub fn carry_out_for(&'static self, me: &'static Thread, event: usize) {
         self.event.set(event);
         self.hand_over(me.root(), me.root().hire_there(self.node));
     }
 
-    /// Gives it to a worker of its node, which was hired for it.
+    /// Gives it to a worker of its node that was hired for it.
     pub(super) fn hand_over(&'static self, root: &'static Root, thread: &'static Thread) {
-        // SAFETY: teams live for ever.
+        // SAFETY: teams are never freed.
         let before = unsafe { thread.given_team.replace(ptr::null()).as_ref() };
         thread.given_data.set(ptr::from_ref(self).cast_mut().cast());
         exclusive::flush();
         thread.parker.give(thread.parker.given().wrapping_add(1) & (u32::MAX >> 1));
         if let Some(before) = before {
-            // It may wait for that team's next region.
+            // The worker may be waiting on the bell of its last team.
             before.call();
         }
         if let Err(text) = root.start(thread) {
@@ -259,17 +259,17 @@ impl Order {
         }
     }
 
-    /// Gives its memory back.
+    /// Frees the order and the copies that its items own.
     pub fn release(&'static self, store: &Store) {
         for item in self.items() {
             for (flag, memory) in [(mapping::STAGED, item.seen), (mapping::COPIED, item.result)] {
                 if item.flags & flag != 0 {
-                    // SAFETY: the item says that it is its own, of the store.
+                    // SAFETY: the flags mark memory from the store that the item owns.
                     unsafe { store.release(memory as *mut u8) };
                 }
             }
         }
-        // SAFETY: all came from the store, and the caller has the order alone and does not look at it again.
+        // SAFETY: all came from the store, and the caller has the only reference and does not use it again.
         unsafe {
             store.release(self.items.cast());
             store.release(self.addresses.cast());
@@ -277,14 +277,15 @@ impl Order {
         }
     }
 
-    /// The calling thread has come into the `target data` that this is for.
+    /// Records that the calling thread entered the `target data` region of this order.
     pub fn begin_data(&'static self, me: &Thread) {
         let around: *const Self = me.data.replace(ptr::from_ref(self).cast()).cast();
-        // SAFETY: what is stored there came from this function, and is released only after `end_data`.
+        // SAFETY: the pointer was stored by this function; the order is released only after `end_data`.
         self.around.set(unsafe { around.as_ref() });
     }
 
-    /// The calling thread leaves the innermost `target data` that it is in.
+    /// Records that the calling thread left its innermost `target data` region, and returns that region's
+    /// order.
     pub fn end_data(me: &Thread) -> Option<&'static Self> {
         // SAFETY: as in `begin_data`.
         let order: &'static Self = unsafe { me.data.get().cast::<Self>().as_ref() }?;
@@ -292,7 +293,7 @@ impl Order {
         Some(order)
     }
 
-    /// What a thread of the node does with it.
+    /// Executes the order on a thread of its node.
     fn obey(&self, me: &'static Thread) {
         let device = me.root().devices().at(self.node);
         match self.kind.get() {
@@ -305,7 +306,7 @@ impl Order {
                 }
                 if let Some(function) = self.function.get() {
                     alone::run(me, self.node + 1, self.limit.get(), || {
-                        // SAFETY: the program's function, with an address for each thing that it uses.
+                        // SAFETY: the program's function, with an address for each item that it uses.
                         unsafe { function(self.addresses.cast()) };
                     });
                 }
@@ -315,7 +316,7 @@ impl Order {
             OrderKind::Begin => self.begin(me, device),
             OrderKind::End => self.end(me, device),
             OrderKind::Exit => self.with_data(me, device, |work, items| {
-                // SAFETY: the program says that what its construct names is there, and does not change.
+                // SAFETY: the program guarantees that the data of its construct is valid and does not change.
                 unsafe { work.exit(items) };
                 Ok(())
             }),
@@ -326,7 +327,7 @@ impl Order {
             OrderKind::Allocate => {
                 self.words.set([(memory::of(me.root()).allocate)(self.words.get()[0]) as usize, 0, 0])
             }
-            // SAFETY: the program says that it came from there.
+            // SAFETY: the program guarantees that the memory came from the same allocator.
             OrderKind::Release => unsafe { (memory::of(me.root()).release)(self.words.get()[0] as *mut u8) },
             OrderKind::Visit | OrderKind::Live => {
                 alone::run(me, self.node + 1, 0, || self.call(me));
@@ -334,14 +335,14 @@ impl Order {
             }
             OrderKind::Copy => {
                 let [target, source, bytes] = self.words.get();
-                // SAFETY: the program says that both are there, so long.
+                // SAFETY: the program guarantees that both ranges are valid.
                 unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
             }
         }
     }
 
-    /// Calls the function of a visit for the thread that migrates, which is this thread meanwhile, or that
-    /// with which a thread begins.
+    /// Calls the function of a visit, with this thread acting as the migrating thread meanwhile, or the start
+    /// function of a thread.
     pub(super) fn call(&self, me: &'static Thread) {
         let [argument, errno, _] = self.words.get();
         let argument = argument as *mut libc::c_void;
@@ -355,13 +356,13 @@ impl Order {
         let result = if let Some(begin) = self.begin.get() {
             let mut stack = 0;
             me.way_out.set(WayOut::Call(&raw mut stack));
-            // SAFETY: the program's function, with its argument; the place is ours.
+            // SAFETY: the program's function, with its argument; `stack` is local.
             let result = unsafe { leavable::call(begin, argument, &raw mut stack) };
             result as usize
         } else {
             let began_ns = me.root().settings.balance.then(sys::now_ns);
             if let Some(function) = self.function.get() {
-                // SAFETY: the program's function, with the frame that `tombolo ompcc` made for it.
+                // SAFETY: the program's function, with the frame that `tombolo ompcc` created for it.
                 self.left.set(unsafe { visit(me, function, argument) });
             }
             began_ns.map_or(0, |began_ns| sys::now_ns().saturating_sub(began_ns)) as usize
@@ -374,12 +375,12 @@ impl Order {
         Migrant::take_over(before, me);
     }
 
-    /// How the function of a visit was left, if it did not return.
+    /// Returns how the function of a visit was left, if it did not return.
     pub(super) fn left(&self) -> Option<Left> {
         self.left.get()
     }
 
-    /// The calling thread is the one that migrates from here on. What it did before.
+    /// Makes the calling thread act as the migrating thread. Returns its previous activity.
     fn begin_as(&self, me: &'static Thread) -> Activity {
         let Some(migrant) = self.migrant.get() else { return me.shown.activity() };
         let function = self.function.get().map_or(0, |function| function as usize);
@@ -393,7 +394,7 @@ impl Order {
 
     fn begin(&self, me: &'static Thread, device: &Device) {
         self.with_data(me, device, |work, items| {
-            // SAFETY: the program says that what its construct names is there, and does not change.
+            // SAFETY: the program guarantees that the data of its construct is valid and does not change.
             unsafe { work.begin(items) }
         });
     }
@@ -431,11 +432,11 @@ impl Order {
     }
 }
 
-/// Calls a marked function with its frame, so that it can be left by [`super::migrate::leave`]. How it was
-/// left, if it did not return.
+/// Calls a marked function with its frame such that [`super::migrate::leave`] can leave it. Returns how it
+/// was left, if it did not return.
 ///
 /// # Safety
-/// The function may be called with the frame.
+/// The function must be callable with the frame.
 pub(super) unsafe fn visit(
     me: &'static Thread,
     function: Function,
@@ -445,37 +446,37 @@ pub(super) unsafe fn visit(
     let way_out = me.way_out.replace(WayOut::Visit(&raw const visit));
     let mut called = Called { function, frame };
     let called = (&raw mut called).cast();
-    // SAFETY: the caller says so; the place is ours.
+    // SAFETY: guaranteed by the caller; the `Visit` is local.
     let thrown = handlers::within(|| unsafe { leavable::call(visited, called, visit.stack.as_ptr()) });
     me.way_out.set(way_out);
     visit.left.get().or_else(|| (!thrown.is_null()).then_some(Left::Throw(thrown as usize)))
 }
 
-/// What a visit calls.
+/// Argument of [`visited`].
 struct Called {
     function: Function,
     frame: *mut libc::c_void,
 }
 
-/// Calls the function of a visit. What it throws, or null.
+/// Calls the function of a visit. Returns the exception that it throws, or null.
 ///
 /// # Safety
-/// The argument is a [`Called`] whose function may be called.
+/// The argument must be a [`Called`] whose function is callable with its frame.
 unsafe extern "C" fn visited(called: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Called { function, frame } = called.cast::<Called>().read();
         exceptions::call(function, frame)
     }
 }
 
-/// Carries out the order that a worker was given.
+/// Executes the order that a worker was given.
 pub(crate) fn carry_out_given(me: &'static Thread) {
-    // SAFETY: orders lie in the store, and are released only once they are done.
+    // SAFETY: orders are in the store and are released only after completion.
     let Some(order) = (unsafe { me.given_data.get().cast::<Order>().as_ref::<'static>() }) else { return };
     order.obey(me);
     let event = order.event.get();
-    // From here on it may be given something else to do.
+    // From here on the worker may be given other work.
     me.root().dismiss(me);
     if event != 0 {
         order.release(me.root().store);
@@ -485,15 +486,15 @@ pub(crate) fn carry_out_given(me: &'static Thread) {
     }
 }
 
-/// Bytes went to a device and came back from it, for the calling thread.
+/// Counts bytes copied to a device and back, for the calling thread.
 pub(super) fn count_moved(device: &Device, moved: (u64, u64)) {
     device.count_moved(moved);
     tally_moved(moved.0 + moved.1);
 }
 
-/// Counts bytes that were moved between memories of nodes, by or for the calling thread: mapped data of
-/// `target`, replicas and the like. The code that moves them calls this; loads and stores of shared memory
-/// are not counted.
+/// Counts bytes moved between memories of nodes, by or for the calling thread: mapped data of `target`,
+/// replicas and the like. Called by the code that moves them; loads and stores of shared memory are not
+/// counted.
 pub fn tally_moved(bytes: u64) {
     let Some(me) = thread::known().filter(|me| me.root().settings.report) else { return };
     match me.tally() {

@@ -1,4 +1,4 @@
-//! The threads of a job, as the program has them, on the nodes where they are.
+//! Listing of a job's threads as the program sees them, with the nodes that they are on.
 
 use std::ptr;
 
@@ -8,36 +8,36 @@ use crate::team::root::Root;
 use crate::team::shown::{Activity, Role};
 use crate::team::thread::Thread;
 
-/// A thread of a job.
+/// Snapshot of a thread of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Which thread of the job it is, in the order in which they began.
+    /// Number in the job, in the order in which threads began.
     pub number: u32,
-    /// What it is to the program.
+    /// Role in the program.
     pub role: Role,
-    /// Its number in its team, of a worker that has something to do.
+    /// Thread number in its team, for a worker that has work.
     pub in_team: u32,
-    /// What the C library calls it.
+    /// Handle of the C library (`pthread_t`).
     pub handle: usize,
-    /// The node on which it was made.
+    /// Node on which it was created.
     pub made: u32,
-    /// The node on which it is.
+    /// Node on which it is now.
     pub on: u32,
-    /// What it does.
+    /// Current activity.
     pub activity: Activity,
     /// Whether it sleeps until other threads of the job wake it.
     pub is_asleep: bool,
-    /// What its kernel says that it does, as the letter of `/proc/PID/stat`.
+    /// Process state as reported by its kernel, the letter in `/proc/PID/stat`.
     pub letter: Option<u8>,
-    /// How long it has had processors, on all nodes.
+    /// Processor time on all nodes, in nanoseconds.
     pub time_ns: u64,
-    /// How often it has changed its node.
+    /// Number of migrations between nodes.
     pub moves: u64,
-    /// The function that was called on the node where it is; 0 is none.
+    /// Function that was called on the current node; 0 if none.
     pub function: usize,
 }
 
-/// Has the records of threads of this process, which is of this node, say how long they have had a processor.
+/// Updates the processor times and states in the records of this process's threads, which are on node `node`.
 pub fn measure(root: &Root, node: u32) {
     for thread in root.threads().filter(|thread| thread.node == node && thread.shown.role() != Role::None) {
         let kernel = thread.shown.kernel();
@@ -47,14 +47,14 @@ pub fn measure(root: &Root, node: u32) {
     }
 }
 
-/// The threads of the job by number. Workers that are threads of the program on their nodes are not listed
-/// besides those, nor are the run-time's own threads.
+/// Lists the threads of the job, sorted by number. Omits workers that run for a migrating thread, which is
+/// listed itself, and the run-time's own threads.
 pub fn seen(root: &Root) -> Vec<Seen> {
     let all: Vec<&'static Thread> =
         root.threads().filter(|thread| thread.shown.role() != Role::None).collect();
     let runs: Vec<(&'static Thread, usize, u64)> =
         all.iter().map(|thread| Migrant::of_origin(thread).map_or((*thread, 0, 0), Migrant::seen)).collect();
-    // One that waits for a call which its own made on a further node, and one that makes a call.
+    // True for a worker that executes a call, or waits for one made from there to a further node.
     let is_of_another = |thread: &Thread| {
         thread.shown.activity() == Activity::Carries
             || all

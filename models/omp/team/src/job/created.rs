@@ -1,5 +1,5 @@
-//! Threads that the program creates itself, where workers have address spaces of their own: their stacks lie
-//! in the arena, so that other nodes reach them.
+//! Threads created by the program where workers have address spaces of their own. Their stacks are in the
+//! arena, so that other nodes can access them.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -14,38 +14,37 @@ use crate::primitives::sys;
 use crate::team::root::Root;
 use crate::team::shown::Role;
 
-/// The C library's function that creates a thread.
+/// Signature of the C library's `pthread_create`.
 pub type Create =
     unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Begin, *mut c_void) -> c_int;
 
-/// The pause between two looks whether all threads have ended, in microseconds.
+/// Poll interval while waiting for all threads to end, in microseconds.
 const LOOK_US: u32 = 1000;
 
-/// No thread has begun on the stack yet.
+/// State of a stack on which no thread has begun yet.
 const UNKNOWN: i64 = 0;
-/// None ever will.
+/// State of a stack whose thread could not be created.
 const NONE: i64 = -1;
 
-/// A stack that a thread has, or had.
+/// Stack that a thread uses or used.
 struct Used {
-    /// Unless the program brought it.
+    /// The stack; `None` if the program provided it.
     stack: Option<Stack>,
-    /// What the C library has for its thread-local variables, address and length.
+    /// Memory of the C library for the thread's thread-local storage: address and length.
     storage: (usize, usize),
-    /// The kernel's number of the thread.
+    /// Thread id of the kernel (tid), or [`UNKNOWN`] or [`NONE`].
     kernel: Arc<AtomicI64>,
-    /// What the C library calls the thread.
+    /// Handle of the thread (`pthread_t`).
     thread: Option<libc::pthread_t>,
 }
 
-// SAFETY: what a thread is called is a number with one C library, a pointer with another; it is only
-// compared.
+// SAFETY: a `pthread_t` is a number in one C library and a pointer in another; it is only compared.
 unsafe impl Send for Used {}
 
-/// The stacks of this process's threads; those of threads that have ended are used again.
+/// Stacks of this process's threads. Those of ended threads are reused.
 static USED: Mutex<Vec<Used>> = Mutex::new(Vec::new());
 
-/// What a thread is to run.
+/// Start argument of a created thread.
 struct Program {
     begin: Begin,
     argument: *mut c_void,
@@ -54,11 +53,11 @@ struct Program {
     kernel: Arc<AtomicI64>,
 }
 
-/// Creates a thread with a stack in the arena. One that the program gave a stack keeps it. Returns the number
-/// of an error, or 0.
+/// Creates a thread with a stack in the arena, unless the program provides a stack. Returns an error number,
+/// or 0.
 ///
 /// # Safety
-/// As `pthread_create`.
+/// As for `pthread_create`.
 pub unsafe fn create(
     root: &'static Root,
     (thread, attributes): (*mut libc::pthread_t, *const libc::pthread_attr_t),
@@ -69,8 +68,8 @@ pub unsafe fn create(
     // SAFETY: an attribute object is plain data until it is initialised below.
     let mut own: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     let (mut memory, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the caller's attributes, if there are any, are plain data that describes no resources; what is
-    // written to is ours.
+    // SAFETY: the caller's attributes, if any, are plain data that owns no resources; everything written to
+    // is local.
     let brings_stack = unsafe {
         if attributes.is_null() {
             libc::pthread_attr_init(&raw mut own);
@@ -82,7 +81,7 @@ pub unsafe fn create(
     };
     let asked = if attributes.is_null() { root.settings.stack } else { size };
     let kernel = Arc::new(AtomicI64::new(UNKNOWN));
-    // Until the thread is entered: another may be told of it before this returns, and join it.
+    // Held until the thread is entered: another thread may learn of it and join it before this returns.
     let mut used = used();
     let (stack, mut storage) = if brings_stack { (None, (0, 0)) } else { take(&mut used, root, asked) };
     if stack.is_none() && !brings_stack {
@@ -92,7 +91,7 @@ pub unsafe fn create(
     let program = Program { begin, argument, node, stack, kernel: Arc::clone(&kernel) };
     let program = Box::into_raw(Box::new(program));
     let begin = |own: *const libc::pthread_attr_t| {
-        // SAFETY: the caller says so; what `run` gets is its own.
+        // SAFETY: the caller guarantees it; `run` takes ownership of its argument.
         unsafe { create(thread, own, run, program.cast()) }
     };
     let failure = match stack {
@@ -101,7 +100,7 @@ pub unsafe fn create(
         None => begin(&raw const own),
     };
     let mut name = None;
-    // SAFETY: the C library has written the name, or else no thread has the program.
+    // SAFETY: on success the C library has written the handle; otherwise no thread owns `program`.
     unsafe {
         if failure == 0 {
             name = Some(*thread);
@@ -115,7 +114,7 @@ pub unsafe fn create(
     failure
 }
 
-/// Whether this process created a thread, by what the C library calls it.
+/// Whether this process created the thread with this handle.
 #[must_use]
 pub fn is_of_this_process(thread: libc::pthread_t) -> bool {
     used().iter().any(|used| used.thread == Some(thread))
@@ -125,7 +124,7 @@ fn used() -> MutexGuard<'static, Vec<Used>> {
     USED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stack of at least this size that no thread has, with the storage that goes with it.
+/// Returns an unused stack of at least this size, with its thread-local storage.
 fn take(used: &mut Vec<Used>, root: &'static Root, size: usize) -> (Option<Stack>, (usize, usize)) {
     let fits = |used: &Used| used.stack.is_some_and(|stack| stack.holds(size)) && has_ended(&used.kernel);
     match used.iter().position(fits) {
@@ -137,30 +136,30 @@ fn take(used: &mut Vec<Used>, root: &'static Root, size: usize) -> (Option<Stack
     }
 }
 
-/// Whether a thread's stack is in use no more: the kernel does not know the thread.
+/// Whether a thread has ended, so that its stack is free: the kernel no longer knows its tid.
 fn has_ended(kernel: &AtomicI64) -> bool {
     match kernel.load(Ordering::Acquire) {
         UNKNOWN => false,
         NONE => true,
-        // SAFETY: the call has no pointers, and signal 0 is none.
+        // SAFETY: the call has no pointers; signal 0 only checks for existence.
         number => unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == -1 },
     }
 }
 
-/// What a created thread begins with.
+/// Start function of created threads.
 ///
 /// # Safety
-/// The argument is a [`Program`] that is this thread's.
+/// The argument is a [`Program`] owned by this thread.
 unsafe extern "C" fn run(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `create` made it for this thread.
+    // SAFETY: `create` allocated it for this thread.
     let program = unsafe { Box::from_raw(argument.cast::<Program>()) };
     let Program { begin, argument, node, stack, kernel } = *program;
     let me = start::first_call(node);
     me.shown.becomes(Role::Created);
     kernel.store(sys::thread_number().cast_signed(), Ordering::Release);
-    // The thread may end by `pthread_exit`: nothing may be left to be given back.
+    // The thread may end by `pthread_exit`, which runs no destructors: drop everything now.
     drop(kernel);
-    // Once it has a record: who cancels it asks the C library first and looks for the record then.
+    // Only now that it has a record: a canceller first asks the C library and then looks for the record.
     sys::leave_cancellation_for_later();
     me.stack.set(stack.map(|stack| stack.bounds(false)));
     fault::watch(me);
@@ -172,7 +171,7 @@ unsafe extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     unsafe { begin(argument) }
 }
 
-/// Waits until all threads that this process has created have ended.
+/// Waits until all threads created by this process have ended.
 pub fn wait_for_all() {
     while !used().iter().all(|used| has_ended(&used.kernel)) {
         sys::sleep_for(LOOK_US);

@@ -1,4 +1,4 @@
-//! The environment: what `OMP_…` and a few `GOMP_…` variables say.
+//! Environment variables of the run-time: `OMP_…` and a few `GOMP_…`.
 
 use std::env;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub enum Mode {
     Shared,
     /// Processes, each with an address space of its own.
     Exclusive,
-    /// Threads in groups, each group a process.
+    /// Groups of threads, each group in a process.
     Hybrid,
 }
 
@@ -39,15 +39,15 @@ impl Mode {
     }
 }
 
-/// What the memory of a team is to be, where its workers have address spaces of their own.
+/// Required memory of a team whose workers have address spaces of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// Memory that all nodes reach, or pages if there is none.
+    /// Memory shared by all nodes if possible, otherwise pages.
     #[default]
     Any,
-    /// Memory that all nodes reach.
+    /// Memory shared by all nodes.
     Shared,
-    /// Pages that are sent by messages.
+    /// Pages transferred in messages.
     Pages,
 }
 
@@ -64,34 +64,34 @@ impl Memory {
     }
 }
 
-/// What the environment says.
+/// Settings read from the environment.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// All that is a number.
+    /// Numeric settings (ICVs).
     pub settings: Settings,
     /// `OMP_AFFINITY_FORMAT`.
     pub affinity_format: String,
-    /// `OMP_PLACES`, or what stands for it.
+    /// `OMP_PLACES` or its default.
     pub places: Vec<Processors>,
-    /// `OMP_TOMBOLO`: what workers are to be.
+    /// `OMP_TOMBOLO`: the kind of workers.
     pub mode: Mode,
-    /// `OMP_TOMBOLO_MEMORY`: what the memory of the team is to be.
+    /// `OMP_TOMBOLO_MEMORY`: the kind of the team's memory.
     pub memory: Memory,
-    /// `OMP_TOMBOLO_GROUP`: how many threads share a process in hybrid mode.
+    /// `OMP_TOMBOLO_GROUP`: threads per process in hybrid mode.
     pub group: u32,
-    /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to
-    /// limit its threads.
+    /// `OMP_TOMBOLO_NODES`: nodes for threads besides the master's, which may be listed to limit its threads.
     pub nodes: Vec<Named>,
-    /// `OMP_TOMBOLO_NEEDS`: what nodes must have that are not named.
+    /// `OMP_TOMBOLO_NEEDS`: requirements for nodes that are not named.
     pub needs: String,
-    /// `OMP_TOMBOLO_REPORT`: how the report is to look.
+    /// `OMP_TOMBOLO_REPORT`: form of the report.
     pub report: Form,
-    /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
+    /// `OMP_DISPLAY_ENV`: whether the display is verbose; `None` for no display.
     pub display: Option<bool>,
 }
 
 impl Read {
-    /// Ends the program if it is to have workers on other nodes, where there can be none.
+    /// Ends the program if it asks for workers on other nodes or memory in pages, which this mode does not
+    /// support.
     pub fn has_one_node(&self) {
         if self.memory == Memory::Pages {
             sys::fatal(
@@ -108,10 +108,10 @@ impl Read {
     }
 }
 
-/// What `OMP_AFFINITY_FORMAT` is where nothing was said.
+/// Default of `OMP_AFFINITY_FORMAT`.
 const FORMAT: &str = "level %L thread %i affinity %A";
 
-/// Reads the environment. What makes no sense is said on standard error and left out.
+/// Reads the environment. Reports invalid values on standard error and ignores them.
 pub fn read() -> Read {
     read_from(|name| env::var(name).ok(), &sys::affinity())
 }
@@ -123,7 +123,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_TOMBOLO_NODES", named_nodes, &mut nodes);
     let needs = variables.text("OMP_TOMBOLO_NEEDS").unwrap_or_default();
     if !nodes.is_empty() {
-        // As many as follows from how fast they are.
+        // The number follows from the nodes' speeds.
         settings.icv.threads = 0;
     }
     let places = read_levels(&variables, &mut settings, processors);
@@ -203,8 +203,8 @@ impl Variables<'_> {
     }
 }
 
-/// Numbers of threads, how they are bound, and how many levels of regions may be active: a list for several
-/// levels asks for as many as there can be.
+/// Reads the numbers of threads, their binding and the number of active levels. A list for several levels
+/// implies the maximum of active levels.
 fn read_levels(
     variables: &Variables<'_>,
     settings: &mut Settings,
@@ -257,7 +257,7 @@ fn read_places(
     found
 }
 
-/// `node,node:threads,…`; each once.
+/// Parses `node,node:threads,…` without duplicates.
 fn named_nodes(text: &str) -> Option<Vec<Named>> {
     let mut nodes: Vec<Named> = Vec::new();
     for item in text.split(',') {
@@ -286,7 +286,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A size with a unit, in bytes; without one in units of `unit`.
+/// Parses a size in bytes; `unit` applies if it has no suffix.
 fn bytes(text: &str, unit: usize) -> Option<usize> {
     let digits = text.trim_end_matches(|at: char| !at.is_ascii_digit());
     let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
@@ -324,7 +324,7 @@ fn wait_policy(text: &str) -> Option<Option<bool>> {
     }
 }
 
-/// Whether there has to be a device besides the host, and whether there must not.
+/// Parses `OMP_TARGET_OFFLOAD`: whether a device is mandatory, and whether devices are disabled.
 fn offload_wanted(text: &str) -> Option<(bool, bool)> {
     match text.to_ascii_lowercase().as_str() {
         "mandatory" => Some((true, false)),
@@ -349,7 +349,7 @@ fn display_wanted(text: &str) -> Option<Option<bool>> {
     truth(text).map(|wanted| wanted.then_some(false))
 }
 
-/// `[modifier:]kind[,chunk]`.
+/// Parses `[modifier:]kind[,chunk]`.
 fn schedule(text: &str) -> Option<Schedule> {
     let text = text.to_ascii_lowercase();
     let (modifier, rest) = match text.split_once(':') {
@@ -380,7 +380,7 @@ fn schedule(text: &str) -> Option<Schedule> {
     Some(Schedule { kind, modifier, chunk: chunk.unwrap_or(smallest).max(smallest) })
 }
 
-/// A policy for each level, or whether threads are bound at all.
+/// Parses a binding policy per level, or a truth value for all.
 fn bindings(text: &str) -> Option<Vec<u8>> {
     if let Some(bound) = truth(text) {
         return Some(vec![if bound { places::TRUE } else { places::FALSE }]);
@@ -412,7 +412,7 @@ fn allocator(text: &str) -> Option<usize> {
     NAMES.iter().position(|name| text.eq_ignore_ascii_case(name)).map(|index| index + 1)
 }
 
-/// What `OMP_DISPLAY_ENV` and `omp_display_env` show.
+/// Formats the output of `OMP_DISPLAY_ENV` and `omp_display_env`.
 pub fn display(root: &Root, verbosely: bool) -> String {
     let settings = &root.settings;
     let icv = settings.icv;
@@ -466,15 +466,15 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     text
 }
 
-/// The nodes that this process's job is to have; kept to be shown.
+/// Nodes requested for this process's job, for display.
 static NODES_WANTED: OnceLock<Vec<Named>> = OnceLock::new();
 
-/// Keeps what is shown and is nowhere else.
+/// Keeps settings that are displayed but stored nowhere else.
 pub(crate) fn keep(read: &Read) {
     let _ = NODES_WANTED.set(read.nodes.clone());
 }
 
-/// As `OMP_TOMBOLO_NODES` has them.
+/// Formats the nodes as in `OMP_TOMBOLO_NODES`.
 fn show_nodes() -> String {
     let show = |node: &Named| match node.threads {
         0 => node.name.clone(),

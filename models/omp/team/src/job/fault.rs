@@ -1,8 +1,8 @@
-//! Why the program is being ended by SIGSEGV, where the runtime knows.
+//! Diagnosis of SIGSEGV where the run-time knows its cause.
 //!
-//! An automatic array that is larger than its thread's stack is the usual reason, and the stacks of the arena
-//! are smaller than those of the system. The signal's handler runs on a stack of its own, says what it knows,
-//! and lets the signal end the process as it would have. A program that has a handler of its own keeps it.
+//! The usual cause is an automatic array larger than its thread's stack, as stacks in the arena are smaller
+//! than the system's. The signal handler runs on an alternate stack, reports the cause and lets the signal
+//! end the process as it would have. A handler installed by the program is kept.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -14,25 +14,26 @@ use crate::primitives::sys;
 use crate::team::root::{self, Root};
 use crate::team::thread::{self, Thread};
 
-/// Explains a fault at an address; whether it knew the reason and wrote it.
+/// Explains a fault at an address. Returns whether it knew the cause and reported it.
 pub type Explain = fn(address: usize) -> bool;
 
-/// What else is asked for the reason of a fault.
+/// Additional source of explanations.
 static OTHER: OnceLock<Explain> = OnceLock::new();
 
-/// Room for the handler, besides what the processor's registers take.
+/// Stack size of the handler, not counting the signal frame.
 const HANDLER_BYTES: usize = 32 * 1024;
 
-/// Has faults explained from now on, also by `other`. The first such function is kept.
+/// Enables the diagnosis, with `other` as an additional source of explanations. The first such function is
+/// kept.
 pub fn explain_with(other: Explain) {
     let _ = OTHER.set(other);
     install();
 }
 
-/// The stack of the process's first thread, if that is what `main` runs on. It need not be of a team.
+/// Stack of the process's first thread, if `main` runs on it. That thread need not be in a team.
 static FIRST: OnceLock<StackBounds> = OnceLock::new();
 
-/// Has an overflow of the stack of the calling thread explained, which is the first of the process. Once in a
+/// Enables the diagnosis of stack overflows of the calling thread, the first of the process. Called once per
 /// process.
 pub fn watch_first() {
     if let Some(stack) = StackBounds::of_first_thread() {
@@ -41,8 +42,9 @@ pub fn watch_first() {
     }
 }
 
-/// Has an overflow of the calling thread's stack explained, which is in the arena or of a thread that this
-/// library started. Without memory for the handler's stack, the signal ends the process without a message.
+/// Enables the diagnosis of overflows of the calling thread's stack, which is in the arena or belongs to a
+/// thread started by this library. If no memory is left for the alternate stack, the signal ends the process
+/// without a message.
 pub fn watch(thread: &'static Thread) {
     if thread.stack.get().is_none() {
         thread.stack.set(StackBounds::of_thread());
@@ -52,13 +54,13 @@ pub fn watch(thread: &'static Thread) {
     }
 }
 
-/// Gives back the handler's stack of the calling thread, which ends.
+/// Unmaps the alternate signal stack of the calling thread, which is about to end.
 pub fn unwatch(thread: &Thread) {
     let Some((memory, length)) = thread.signal_stack.take() else { return };
     let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
     let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: descriptions of ours. The memory was mapped for this thread, whose handlers run elsewhere from
-    // now on.
+    // SAFETY: both descriptions are local. The memory was mapped for this thread, which no longer uses it for
+    // handlers.
     unsafe {
         if libc::sigaltstack(ptr::null(), &raw mut present) == 0 && present.ss_sp as usize == memory {
             libc::sigaltstack(&raw const off, ptr::null_mut());
@@ -67,10 +69,10 @@ pub fn unwatch(thread: &Thread) {
     }
 }
 
-/// The stack of the handler, address and length, if it was mapped for this.
+/// Sets up the alternate stack. Returns its address and length if it was mapped here.
 fn watch_known(stack: StackBounds) -> Option<(usize, usize)> {
     let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: the description is ours to write.
+    // SAFETY: the description is local.
     let is_known = unsafe { libc::sigaltstack(ptr::null(), &raw mut present) } == 0;
     if is_known && present.ss_flags & libc::SS_DISABLE == 0 {
         install_for(stack);
@@ -81,8 +83,8 @@ fn watch_known(stack: StackBounds) -> Option<(usize, usize)> {
     let length = HANDLER_BYTES + registers.max(libc::MINSIGSTKSZ);
     let (rights, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a new mapping, which stays for as long as the thread does: workers and `main` end with the
-    // process, others by [`unwatch`]. The stack is described by a value of ours, which the kernel only reads.
+    // SAFETY: a new mapping that lives as long as the thread: workers and `main` end with the process, others
+    // call [`unwatch`]. The kernel only reads the description.
     let memory = unsafe {
         let memory = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if memory == libc::MAP_FAILED {
@@ -96,7 +98,8 @@ fn watch_known(stack: StackBounds) -> Option<(usize, usize)> {
     Some((memory, length))
 }
 
-/// Where `main` is on a stack of the system the program may have a handler already, which it keeps.
+/// Installs the handler. If `main` is on a system stack, the program may already have a handler, which is
+/// kept.
 fn install_for(stack: StackBounds) {
     if stack.in_arena || !has_handler() {
         install();
@@ -104,7 +107,7 @@ fn install_for(stack: StackBounds) {
 }
 
 fn has_handler() -> bool {
-    // SAFETY: an action object is plain data, and ours to write.
+    // SAFETY: an action is plain data and local.
     unsafe {
         let mut present: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut present);
@@ -117,36 +120,36 @@ static INSTALLED: Once = Once::new();
 fn install() {
     INSTALLED.call_once(|| {
         let action = action();
-        // SAFETY: the action is ours; the handler takes what such handlers are given.
+        // SAFETY: the action is local; the handler has the signature of `SA_SIGINFO` handlers.
         unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()) };
     });
 }
 
 fn action() -> libc::sigaction {
-    // SAFETY: an action object is plain data, for which zeros are valid.
+    // SAFETY: an action is plain data, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = explain as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND | libc::SA_NODEFER;
     action
 }
 
-/// What is done in place of what the system does at a signal, where it is explained.
+/// Returns the action that replaces the default action of a signal, if it is diagnosed.
 #[must_use]
 pub fn explaining(signal: c_int) -> Option<libc::sigaction> {
     (signal == libc::SIGSEGV && INSTALLED.is_completed()).then(action)
 }
 
-/// Says what was wrong, if it is known, and lets the signal end the process: an access that faults does so
-/// again when this returns.
+/// Signal handler: reports the cause if it is known and lets the signal end the process, as a faulting access
+/// faults again on return.
 extern "C" fn explain(signal: c_int, about: *const libc::siginfo_t, context: *const c_void) {
-    // SAFETY: the kernel tells a handler what the signal is about, and in which context it came.
+    // SAFETY: the kernel passes valid pointers to the signal's information and context.
     let (code, address, pointer) =
         unsafe { ((*about).si_code, (*about).si_addr() as usize, stack_pointer(&*context.cast())) };
     if code > 0 {
         say_why(address, pointer);
     } else {
-        // Another process sent it, so it does not come again by itself.
-        // SAFETY: the call has no pointers; the handler is not installed any more.
+        // Sent by a process, so it does not recur by itself.
+        // SAFETY: the call has no pointers; `SA_RESETHAND` has removed the handler.
         unsafe { libc::raise(signal) };
     }
 }
@@ -177,7 +180,7 @@ fn say_why(address: usize, pointer: usize) {
     }
 }
 
-/// A thread, for messages: `main`, or its number in its team.
+/// Describes a thread in messages: `main`, or its number in its team.
 struct Who {
     root: &'static Root,
     thread: Option<&'static Thread>,
@@ -196,14 +199,14 @@ impl fmt::Display for Who {
     }
 }
 
-/// Where the stack of what a signal interrupted is.
+/// Returns the stack pointer of the interrupted context.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn stack_pointer(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.gregs[libc::REG_RSP as usize].cast_unsigned() as usize
 }
 
-/// Where the stack of what a signal interrupted is.
+/// Returns the stack pointer of the interrupted context.
 #[cfg(target_arch = "aarch64")]
 #[must_use]
 pub fn stack_pointer(context: &libc::ucontext_t) -> usize {

@@ -1,14 +1,15 @@
-//! Workers that are children of the program, for a program whose addresses only it has.
+//! Workers that are forked from the program. Used for programs that are linked as usual, whose addresses are
+//! valid only in forked children.
 //!
-//! The thread that the process began with forks when a worker is wanted: parent and child each go on with
-//! their own copy of its stack, and the child starts the worker on another stack of the arena. So workers
-//! have what libraries had at that time, and functions have the same addresses, without a name being looked
-//! up.
+//! The process's first thread (the starter) forks when a worker is needed. Parent and child each continue
+//! with their own copy of its stack, and the child starts the worker on another stack in the arena. Workers
+//! thus inherit the state of libraries at that time, and functions have the same addresses without symbol
+//! lookups.
 //!
-//! A process has one worker, or, where threads are to be in groups, as many as a group has: it is told of
-//! each by a word in the arena.
+//! A process has one worker or, in hybrid mode, a group of them. It is notified of each through a word in the
+//! arena.
 //!
-//! The same thread watches workers by descriptors of their processes. One that ends takes the job with it.
+//! The starter also watches worker processes through pidfds. If one ends, the job ends.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -25,24 +26,24 @@ use crate::primitives::sys;
 use crate::team::root::Root;
 use crate::team::thread::Thread;
 
-/// Processes of workers that there can be.
+/// Maximum number of worker processes.
 const PROCESSES: usize = 4096;
 
-/// What the starter and those who want workers share. It lies in the store.
+/// State shared by the starter and threads that request workers, in the store.
 pub struct Nursery {
     lock: Spinlock,
-    /// Whether a worker is to be started; one at a time.
+    /// Whether a request for a worker is pending; one at a time.
     wanted: AtomicU32,
-    /// Which, and on what stack.
+    /// Requested worker and its stack.
     worker: Cell<Option<(&'static Thread, Stack)>>,
-    /// 0: asked; 1: started; otherwise the error plus one.
+    /// 0 while pending, 1 once started, otherwise the error number plus one.
     answer: AtomicU32,
     bell: c_int,
-    /// The process of `main`.
+    /// Process id of the program (`main`).
     process: i32,
-    /// Threads of a process.
+    /// Number of threads per process.
     group: u32,
-    /// Whether the job ends, so that workers that do are no loss.
+    /// Whether the job is ending, so that the end of a worker is expected.
     ending: AtomicU32,
     /// Whether a worker ended the program by `_exit`.
     at_once: AtomicU32,
@@ -51,10 +52,10 @@ pub struct Nursery {
     posts: [Post; PROCESSES],
 }
 
-/// Processes of workers, which only the starter knows.
+/// Worker processes, accessed only by the starter.
 struct Workers {
     count: usize,
-    /// Threads of the process that was started last, which is that of `main` at first.
+    /// Number of threads in the newest process, which is that of `main` at first.
     threads: u32,
     list: [Worker; PROCESSES],
 }
@@ -65,28 +66,28 @@ struct Worker {
     process: i32,
 }
 
-/// Where a process is told that it is to start the worker that is wanted: by a number that it has not seen.
+/// Notification word of a process: it changes when the process must start the requested worker.
 #[repr(align(64))]
 struct Post(AtomicU32);
 
-// SAFETY: cells are written under the lock; only the starter uses what is in the `UnsafeCell`, and `end` once
+// SAFETY: cells are written with the lock held. Only the starter accesses the `UnsafeCell`, and `end` once
 // the job ends.
 unsafe impl Sync for Nursery {}
 
 static NURSERY: AtomicPtr<Nursery> = AtomicPtr::new(ptr::null_mut());
 
 fn nursery() -> Option<&'static Nursery> {
-    // SAFETY: once there, it is there for ever.
+    // SAFETY: a nursery is never freed.
     unsafe { NURSERY.load(Ordering::Acquire).as_ref() }
 }
 
-/// Shares the program's variables, and makes a job whose store is the arena. Called before `main`, in the
-/// thread that the process began with, once.
+/// Shares the program's variables and creates a job whose store is the arena. Called once, before `main`, in
+/// the process's first thread.
 pub fn begin(read: Read) -> &'static Root {
     read.has_one_node();
     let store = arena(read.settings.arena);
     share_variables();
-    // SAFETY: a new descriptor, for this job only; programs that it runs do not get it.
+    // SAFETY: creates a descriptor for this job only; programs that it executes do not inherit it.
     let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if bell < 0 {
         sys::fatal("out of file descriptors; `ulimit -n` sets how many there may be");
@@ -113,7 +114,7 @@ pub fn begin(read: Read) -> &'static Root {
     root
 }
 
-/// Memory that all workers will have at the same address.
+/// Maps the arena, which all workers inherit at the same address.
 fn arena(asked: usize) -> &'static Store {
     let sizes = if asked > 0 { vec![asked] } else { vec![64 << 30, 16 << 30, 4 << 30, 1 << 30] };
     for size in sizes.iter().map(|size| size.next_multiple_of(SPAN).max(16 << 20)) {
@@ -131,12 +132,11 @@ fn arena(asked: usize) -> &'static Store {
     sys::fatal("the arena cannot be mapped; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)")
 }
 
-/// Puts the program's own variables, not those of libraries, into shared memory at the addresses that they
-/// have.
+/// Moves the program's own variables, not those of libraries, into shared memory at the same addresses.
 fn share_variables() {
-    // SAFETY: the kernel's vector.
+    // SAFETY: reads the auxiliary vector.
     let (headers, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
-    // SAFETY: there are as many headers as the kernel says.
+    // SAFETY: the kernel reports the address and number of the program headers.
     let headers = unsafe {
         std::slice::from_raw_parts(
             headers as usize as *const libc::Elf64_Phdr,
@@ -146,7 +146,7 @@ fn share_variables() {
     let number = |value: u64| usize::try_from(value).unwrap_or(0);
     let table = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
     let base = table.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(number(header.p_vaddr)));
-    // What is read-only once the program is linked stays as it is.
+    // Data that is read-only after relocation (RELRO) stays private.
     let sealed = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
     let sealed = sealed.map_or(0, |header| base + number(header.p_vaddr + header.p_memsz));
     // SAFETY: the call has no pointers.
@@ -168,8 +168,8 @@ fn share_variables() {
 fn share(begin: usize, length: usize) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the copy is made before its original is replaced, and moved onto it by the kernel in one step;
-    // the range is the program's own data, which no other code uses yet.
+    // SAFETY: the copy is complete before the kernel replaces the original with it in one step; the range is
+    // the program's own data, which no other code uses yet.
     unsafe {
         let copy = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if copy == libc::MAP_FAILED {
@@ -189,7 +189,8 @@ fn share(begin: usize, length: usize) {
     }
 }
 
-/// Runs `main` on a stack of the arena, and starts and watches workers meanwhile. What `main` returned.
+/// Runs `main` on a stack in the arena, starts and watches workers meanwhile, and returns the result of
+/// `main`.
 pub fn run_main(main: Main, count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
     let Some(nursery) = nursery() else { return 1 };
     let call: &'static Call = nursery.store.place(Call::new(main, (count, words, environment), ring));
@@ -206,12 +207,12 @@ pub fn run_main(main: Main, count: c_int, words: *mut *mut i8, environment: *mut
 fn ring() {
     if let Some(nursery) = nursery() {
         let one = 1_u64;
-        // SAFETY: eight bytes of ours; the descriptor is the job's.
+        // SAFETY: writes eight bytes of a local variable to the job's descriptor.
         unsafe { libc::write(nursery.bell, (&raw const one).cast(), 8) };
     }
 }
 
-/// Has the starter start a worker.
+/// Requests a worker from the starter and waits until it runs.
 fn start_worker(thread: &'static Thread) -> Result<(), String> {
     let Some(nursery) = nursery() else { return Err("this process cannot start workers".to_owned()) };
     if thread.node != 0 {
@@ -239,13 +240,12 @@ fn start_worker(thread: &'static Thread) -> Result<(), String> {
 }
 
 impl Nursery {
-    /// Starts the worker that is wanted, if there is one: in the process that has room for it, or in a new
-    /// one.
+    /// Serves a pending request for a worker: in the newest process if it has room, or in a new one.
     fn serve(&self) {
         if self.wanted.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
-        // SAFETY: only the starter touches the list.
+        // SAFETY: only the starter accesses the list.
         let workers = unsafe { &mut *self.workers.get() };
         if workers.threads == self.group {
             if let Err(error) = self.fork(workers) {
@@ -263,18 +263,18 @@ impl Nursery {
         }
     }
 
-    /// Says what came of the worker that was wanted.
+    /// Answers the pending request.
     fn say(&self, answer: u32) {
         self.answer.store(answer, Ordering::Release);
         sys::futex_wake(&self.answer, 1);
     }
 
-    /// Starts the worker that is wanted in this process.
+    /// Starts the requested worker in this process.
     fn start_here(&self) {
         // Read before the worker starts: once it has, the next request may replace this one.
         let Some((thread, stack)) = self.worker.get() else { return };
         let argument = ptr::from_ref(thread).cast_mut().cast();
-        // SAFETY: the thread that asked for the worker obtained the stack for it.
+        // SAFETY: the requester allocated the stack for this worker.
         match unsafe { stack.run(worker::worker, argument) } {
             Ok(()) => self.say(1),
             Err(text) => {
@@ -283,13 +283,13 @@ impl Nursery {
         }
     }
 
-    /// Starts a process for workers.
+    /// Forks a process for workers.
     fn fork(&self, workers: &mut Workers) -> Result<(), i32> {
         if workers.count == PROCESSES {
             return Err(libc::EAGAIN);
         }
-        // SAFETY: this thread's stack is private, so parent and child each have their own; the child goes on
-        // in `child` only.
+        // SAFETY: this thread's stack is private, so parent and child each have their own; the child
+        // continues only in `child`.
         let process = unsafe { __fork() };
         match process {
             0 => self.child(workers.count),
@@ -299,7 +299,7 @@ impl Nursery {
                     more_descriptors();
                     watch(process)
                 }) else {
-                    // SAFETY: the process is our child and not waited for, so its number is its own.
+                    // SAFETY: the process is an unreaped child, so its id cannot have been reused.
                     unsafe {
                         libc::kill(process, libc::SIGKILL);
                         libc::waitpid(process, ptr::null_mut(), 0);
@@ -313,9 +313,10 @@ impl Nursery {
         }
     }
 
-    /// The thread that a process of workers begins with: starts workers as it is told, for ever.
+    /// Main loop of a worker process: starts a worker at each notification, never returns.
     fn child(&self, number: usize) -> ! {
-        // SAFETY: calls without pointers. If the job ended before the first of them, the second sees it.
+        // SAFETY: calls without pointers. If the parent died before the first takes effect, the second
+        // detects it.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() != self.process {
@@ -334,19 +335,19 @@ impl Nursery {
         }
     }
 
-    /// Waits until something is wanted or a worker has ended.
+    /// Waits for a request or the end of a worker process.
     fn wait(&self) {
-        // SAFETY: only the starter touches the list.
+        // SAFETY: only the starter accesses the list.
         let workers = unsafe { &*self.workers.get() };
         let listed = &workers.list[..workers.count];
         let watched = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         let mut all: Vec<_> = listed.iter().map(|worker| watched(worker.descriptor)).collect();
         all.push(watched(self.bell));
-        // SAFETY: the list is ours and as long as is told.
+        // SAFETY: the list is local and has the length given.
         unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) };
         if all[listed.len()].revents != 0 {
             let mut count = 0_u64;
-            // SAFETY: eight bytes of ours.
+            // SAFETY: reads eight bytes into a local variable.
             unsafe { libc::read(self.bell, (&raw mut count).cast(), 8) };
         }
         for (worker, polled) in listed.iter().zip(&all) {
@@ -356,14 +357,14 @@ impl Nursery {
         }
     }
 
-    /// A worker's process has ended, and so does the job.
+    /// Ends the job because a worker process has ended.
     fn lost(&self, worker: Worker) {
         while self.ending.load(Ordering::Acquire) != 0 {
-            // Another thread ends the program.
+            // Another thread is ending the program.
             sys::futex_wait(&self.ending, 1);
         }
         let mut status = 0;
-        // SAFETY: the status is ours to write; the process is our child.
+        // SAFETY: the status is local; the process is our child.
         unsafe { libc::waitpid(worker.process, &raw mut status, 0) };
         if libc::WIFEXITED(status) {
             let status = libc::WEXITSTATUS(status);
@@ -371,8 +372,7 @@ impl Nursery {
                 end();
                 sys::exit_now(status);
             }
-            // A worker said `exit`, which ends the program wherever it is said, with what it has to do at its
-            // end.
+            // A worker called `exit`, which ends the program from any thread, with exit handlers run.
             sys::exit(status);
         }
         let signal = libc::WTERMSIG(status);
@@ -386,13 +386,13 @@ impl Nursery {
             worker.process
         ));
         end();
-        // SAFETY: ends the program at once.
+        // SAFETY: ends the process at once.
         unsafe { libc::_exit(128 + signal) };
     }
 }
 
-/// Ends the program from a worker's process, as `exit` does or, `at_once`, as `_exit` does. What the program
-/// has to do at its end is done once, in the process of `main`, which hears of it.
+/// Ends the program from a worker process, as `exit` or, with `at_once`, as `_exit` does. Exit handlers run
+/// once, in the process of `main`, which notices the end of this process.
 pub fn exit_from_worker(status: c_int, at_once: bool) -> ! {
     match nursery() {
         Some(nursery) if at_once => nursery.at_once.store(1, Ordering::Release),
@@ -401,17 +401,17 @@ pub fn exit_from_worker(status: c_int, at_once: bool) -> ! {
     sys::exit_now(status)
 }
 
-/// A descriptor of a worker's process.
+/// Opens a pidfd of a worker process.
 fn watch(process: i32) -> Option<c_int> {
-    // SAFETY: the process is our child and not waited for, so its number is its own.
+    // SAFETY: the process is an unreaped child, so its id cannot have been reused.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     c_int::try_from(descriptor).ok().filter(|&descriptor| descriptor >= 0)
 }
 
-/// Allows this process as many descriptors as it may have.
+/// Raises the soft limit of descriptors to the hard limit.
 fn more_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is ours to write.
+    // SAFETY: the limit is local.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;
@@ -420,15 +420,15 @@ fn more_descriptors() {
     }
 }
 
-/// Ends all workers. Called as the program ends, in the process of `main`.
+/// Kills all workers. Called when the program ends, in the process of `main`.
 fn end() {
     let Some(nursery) = nursery() else { return };
     nursery.ending.store(1, Ordering::SeqCst);
     // SAFETY: the job ends, and no thread starts workers any more.
     let workers = unsafe { &*nursery.workers.get() };
     for worker in &workers.list[..workers.count] {
-        // SAFETY: the process is our child; one that was waited for has no number that is used again before
-        // all are.
+        // SAFETY: the process is our child and addressed by its pidfd. `waitpid` on one that was reaped
+        // already fails.
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, worker.descriptor, libc::SIGKILL, 0, 0);
             libc::waitpid(worker.process, ptr::null_mut(), 0);
@@ -436,8 +436,8 @@ fn end() {
     }
 }
 
-// SAFETY: as the C library has it.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
-    /// `fork` itself: the name that programs know is refused to them.
+    /// The real `fork`: calls of the public name are refused in the program.
     fn __fork() -> libc::pid_t;
 }

@@ -1,8 +1,8 @@
-//! Whether two builds of the run-time see the same records.
+//! Check that two builds of the run-time agree on the layout of shared records.
 //!
-//! Records lie in memory that builds for different instruction sets share. They have the same fields in the
-//! same order, of types whose sizes and alignments are the same on all instruction sets that there are builds
-//! for; this makes sure that compilers agreed.
+//! Records are in memory shared by builds for different instruction sets. Their fields are of types with the
+//! same size and alignment on all supported instruction sets, in the same order. This verifies that the
+//! compilers agreed.
 
 use std::mem::{align_of, size_of};
 
@@ -50,8 +50,8 @@ const OFFSETS: [u64; 15] = [
     size_of::<Group>() as u64,
 ];
 
-/// A number that is equal in builds whose records look alike (FNV-1a of their sizes, alignments and of where
-/// some fields are).
+/// Returns a hash of the record layouts, equal in compatible builds: FNV-1a of sizes, alignments and the
+/// offsets of some fields.
 #[must_use]
 pub fn fingerprint() -> u64 {
     SHAPES

@@ -1,4 +1,4 @@
-//! `OMP_TOMBOLO_REPORT`: how long regions took, what each thread did in them, and how long it waited.
+//! Report of `OMP_TOMBOLO_REPORT`: the durations of regions, and each thread's work and waiting time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,23 +10,23 @@ use crate::primitives::sys;
 use crate::team::root::Root;
 use crate::team::tally::{RegionTally, Sum};
 
-/// How a report is to look.
+/// Form of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// There is none.
+    /// No report.
     #[default]
     None,
-    /// Text on standard error, with a line for each node, or for each thread as well.
+    /// Text on standard error, with a line per node and optionally per thread.
     Text {
-        /// Whether threads have lines.
+        /// Whether to include a line per thread.
         threads: bool,
     },
-    /// Records for programs to read, a line of JSON each; on standard error, or in a file.
+    /// JSON lines for programs, on standard error or in a file.
     Json(Option<String>),
 }
 
 impl Form {
-    /// As `OMP_TOMBOLO_REPORT` has it.
+    /// Parses the value of `OMP_TOMBOLO_REPORT`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text.to_ascii_lowercase().as_str() {
@@ -39,7 +39,7 @@ impl Form {
         })
     }
 
-    /// As `OMP_DISPLAY_ENV` shows it.
+    /// Returns the value shown by `OMP_DISPLAY_ENV`.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -54,54 +54,54 @@ impl Form {
 
 static FORM: OnceLock<Form> = OnceLock::new();
 
-/// Says how the report of this process's job is to look; what is said first stays.
+/// Sets the form of this process's report; only the first call takes effect.
 pub(crate) fn ask_for(form: Form) {
     let _ = FORM.set(form);
 }
 
-/// How the report of this process's job is to look.
+/// Returns the form of this process's report.
 pub(crate) fn form() -> &'static Form {
     FORM.get().unwrap_or(&Form::None)
 }
 
-/// What writes a report to its file, and why it could not.
+/// Writes a report to its file, or returns an error message.
 type Write = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 static WRITE: OnceLock<Write> = OnceLock::new();
 
-/// Has the report written by this, in place of a file that this process opens by its name; what is said first
-/// stays.
+/// Sets the function that writes the report, instead of a file opened by this process; only the first call
+/// takes effect.
 pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
     let _ = WRITE.set(Box::new(write));
 }
 
-/// Where the memory of a team is, whose workers have address spaces of their own.
+/// Memory of a team whose workers have address spaces of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// In memory of the one kernel that all workers are on.
+    /// Memory of the one kernel that all workers run on.
     Kernel,
-    /// In the window of this name.
+    /// Window with this name.
     Window(String),
-    /// In pages that are sent between nodes.
+    /// Pages transferred between nodes.
     Pages(Faults),
 }
 
-/// How often threads of the program's process waited for pages, and how often pages went.
+/// Page faults of the program's process, and pages taken from it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Faults {
-    /// Waits for pages that were read.
+    /// Read faults that waited for a page.
     pub read: u64,
-    /// Waits for pages that were written.
+    /// Write faults that waited for a page.
     pub written: u64,
-    /// Waits until pages could be written that could be read before.
+    /// Write faults on pages that were already readable.
     pub upgraded: u64,
-    /// Pages that other processes took.
+    /// Pages taken by other processes.
     pub taken: u64,
 }
 
 static MEMORY: OnceLock<fn() -> Memory> = OnceLock::new();
 
-/// Sets what says where the memory of the team is.
+/// Sets the function that describes the team's memory.
 pub fn memory_by(memory: fn() -> Memory) {
     let _ = MEMORY.set(memory);
 }
@@ -129,7 +129,7 @@ impl Memory {
     }
 }
 
-/// Writes the report, if there is to be one, where it is to be. `name` says what a function is called.
+/// Writes the report, if one is wanted. `name` maps a function's address to its name.
 pub fn write(root: &Root, name: impl Fn(usize) -> String) {
     match form() {
         Form::None => {}
@@ -139,7 +139,7 @@ pub fn write(root: &Root, name: impl Fn(usize) -> String) {
     }
 }
 
-/// Writes a report to a file, or to standard error if that cannot be: what was measured is not to be lost.
+/// Writes a report to a file, or to standard error if that fails, so that no measurements are lost.
 fn write_to(path: &str, report: &str) {
     let written = match WRITE.get() {
         Some(write) => write(report),
@@ -160,7 +160,7 @@ fn milliseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
 }
 
-/// How much longer the busiest thread was busy than the mean of all, in hundredths; 100 is perfect.
+/// Returns the ratio of the busiest thread's busy time to the mean, in percent; 100 is perfect balance.
 fn imbalance(line: &RegionTally) -> u64 {
     let percent = (u128::from(line.busiest) * 100).checked_div(u128::from(line.mean));
     percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(u64::MAX))
@@ -233,7 +233,7 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// What `--balance` knows of functions, and of which node.
+/// Returns the load balancer's measurements of functions, with the names of the nodes.
 fn functions(root: &Root) -> Vec<(String, Known)> {
     let known = root.balancer().map_or_else(Vec::new, |balancer| balancer.known(root.nodes()));
     known.into_iter().map(|known| (root.nodes().at(known.node).name(), known)).collect()
@@ -311,7 +311,7 @@ fn json_sum(node: &str, sum: &Sum) -> String {
     )
 }
 
-/// A string of JSON.
+/// Formats a string as JSON.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

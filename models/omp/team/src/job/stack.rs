@@ -1,4 +1,4 @@
-//! Threads whose stacks lie in the arena, `main` first.
+//! Threads whose stacks are in the arena, in particular `main`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,26 +13,26 @@ use crate::team::root::Root;
 use crate::team::shown::Role;
 use crate::team::thread::Thread;
 
-/// What stacks are at least: where their size was said, and where it was not.
+/// Minimum sizes of stacks, if the size was set and if it was not.
 const LEAST: usize = 64 * 1024;
 const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
-/// What is added for thread-local storage where the C library puts that on the stack.
+/// Extra room for thread-local storage, where the C library puts it on the stack.
 const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
-/// What part of the arena the stack of a worker has at most whose size was not set.
+/// Divisor of the arena that limits the default stack size of a worker.
 const OF_WORKER: usize = 64;
-/// That of a thread that the program creates: there may be many, each with workers on other nodes.
+/// The same for threads created by the program: there may be many, each with workers on other nodes.
 const OF_CREATED: usize = 256;
-/// What `main` has where the limit of stacks is none.
+/// Stack size of `main` if the resource limit is infinite.
 const UNLIMITED: usize = 64 << 20;
-/// What may not be touched at a stack's end; whole pages of the kernel's.
+/// Size of the guard area at a stack's end in bytes, a whole number of pages.
 const GUARD: usize = 16 * 1024;
 
-/// A stack in the arena, with guard pages at its end.
+/// Stack in the arena, with guard pages at its lower end.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Its lowest byte.
+    /// Lowest address, that of the guard.
     pub memory: *mut u8,
-    /// Its length in bytes, the guard included.
+    /// Size in bytes, guard included.
     pub size: usize,
 }
 
@@ -40,9 +40,9 @@ pub struct Stack {
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// For a worker of the job: as the environment says, or else as large as the system has them, but a small
-    /// part of the arena, and no more than leaves half of what is left of it when all workers that were hired
-    /// have theirs.
+    /// Allocates the stack of a worker. The size is that of the environment, or the system's default limited
+    /// to a small part of the arena. The default also leaves half of the free arena once all hired workers
+    /// have their stacks.
     pub fn of_worker(thread: &Thread) -> Self {
         let (root, store) = (thread.root(), thread.store());
         let due = root.take_stack_due() as usize;
@@ -67,14 +67,14 @@ impl Stack {
         stack
     }
 
-    /// For a thread that the program creates: of this size, or if that is 0 as large as the system has them,
-    /// but a small part of the arena. `None` if the arena has no room.
+    /// Allocates a stack for a thread created by the program. A size of 0 means the system's default, limited
+    /// to a small part of the arena. Returns `None` if the arena has no room.
     pub(super) fn of_created(root: &Root, size: usize) -> Option<Self> {
         let unsaid = size_of_main().min(root.store.length() / OF_CREATED).max(LEAST_UNSAID);
         Self::new(root.store, if size == 0 { unsaid } else { size.max(LEAST) })
     }
 
-    /// Whether a thread that asks for this size can have it.
+    /// Whether the usable size is at least `size`.
     pub(super) fn holds(self, size: usize) -> bool {
         self.size - GUARD - STORAGE >= size
     }
@@ -90,7 +90,7 @@ impl Stack {
         }
     }
 
-    /// For `main`.
+    /// Allocates the stack of `main`.
     fn of_main(store: &Store) -> Self {
         let size = size_of_main().min(store.length() / MAIN_OF_ARENA).max(LEAST_UNSAID);
         Self::new(store, size).unwrap_or_else(|| store.exhausted())
@@ -104,12 +104,12 @@ impl Stack {
     /// Starts a thread of this process on the stack.
     ///
     /// # Errors
-    /// Why it could not, and what to change.
+    /// Returns a message with the reason and what to change.
     ///
     /// # Safety
-    /// The stack is not in use; the argument is what `start` takes.
+    /// The stack must be unused; the argument must be what `start` takes.
     pub unsafe fn run(self, start: sys::Start, argument: *mut c_void) -> Result<(), String> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let failure = unsafe { self.create(start, argument) };
         if failure == 0 {
             return Ok(());
@@ -118,15 +118,15 @@ impl Stack {
         Err(format!("{error}: its thread-local storage may be larger than its stack"))
     }
 
-    /// The error that the C library has, or 0.
+    /// Starts a thread on the stack. Returns the error number of the C library, or 0.
     ///
     /// # Safety
-    /// As [`Stack::run`].
+    /// As for [`Stack::run`].
     unsafe fn create(self, start: sys::Start, argument: *mut c_void) -> i32 {
         // SAFETY: an attribute object is plain data until it is initialised below.
         let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the attributes are ours; the caller says the rest. What a thread is called is a number with
-        // one C library, a pointer with another; it is not looked at.
+        // SAFETY: the attributes are local; the caller guarantees the rest. A `pthread_t` is a number in one
+        // C library and a pointer in another; it is not used.
         unsafe {
             let mut thread: libc::pthread_t = std::mem::zeroed();
             libc::pthread_attr_init(&raw mut attributes);
@@ -138,12 +138,12 @@ impl Stack {
         }
     }
 
-    /// Has a thread created on the stack by `create`, which is given the attributes; the error that the C
-    /// library has, or 0. `storage` is what is left of the thread that had the stack before, and becomes what
-    /// this one has.
+    /// Calls `create` with attributes for this stack, to create a thread, and returns its result: an error
+    /// number or 0. `storage` is the thread-local storage left by the stack's previous thread, and is set to
+    /// that of the new one.
     ///
     /// # Safety
-    /// The stack is not in use, and the attributes are initialised.
+    /// The stack must be unused and the attributes initialised.
     pub(super) unsafe fn create_with(
         self,
         attributes: &mut libc::pthread_attr_t,
@@ -151,8 +151,8 @@ impl Stack {
         create: impl FnOnce(*const libc::pthread_attr_t) -> i32,
     ) -> i32 {
         let Self { memory, size } = self;
-        // SAFETY: the guard is part of the stack's own memory; the stack is the thread's alone for as long as
-        // it runs.
+        // SAFETY: the guard is part of the stack's own memory; the stack belongs to the thread alone while it
+        // runs.
         unsafe {
             libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
             libc::pthread_attr_setstack(attributes, memory.add(GUARD).cast(), size - GUARD);
@@ -168,21 +168,21 @@ impl Stack {
     }
 }
 
-/// One thread at a time says that it starts another.
+/// Serializes thread creation, which uses `STARTER` and `GIVEN`.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// The thread, by the kernel's number, that starts one on a stack of the arena just now.
+/// Tid of the thread that is creating one on a stack in the arena; 0 if none.
 static STARTER: AtomicU64 = AtomicU64::new(0);
 
-/// What such storage begins at a multiple of, as what the system gives does.
+/// Alignment of thread-local storage, as for memory from the system.
 const PAGE: usize = 4096;
 
-/// Memory for thread-local storage, address and length, that the thread that is started has: what is left of
-/// a thread that ended, or what it was given.
+/// Thread-local storage for the thread being created, address and length: left by an ended thread, or newly
+/// allocated.
 static GIVEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Zeroed memory of the arena for thread-local storage, if it is for a thread that is started on a stack of
-/// the arena just now. A C library that does not put such storage on the stack has to ask for it here.
+/// Allocates zeroed memory in the arena for thread-local storage, if the caller is creating a thread on a
+/// stack in the arena. Called by C libraries that do not place that storage on the stack.
 pub fn storage(length: usize) -> Option<*mut u8> {
     let starter = STARTER.load(Ordering::Relaxed);
     if starter == 0 || starter != sys::thread_number() {
@@ -196,25 +196,25 @@ pub fn storage(length: usize) -> Option<*mut u8> {
     };
     GIVEN[0].store(memory as usize, Ordering::Relaxed);
     GIVEN[1].store(length.max(there), Ordering::Relaxed);
-    // SAFETY: the memory is that long, and ours.
+    // SAFETY: the memory has this length and is used by no other thread.
     unsafe { ptr::write_bytes(memory, 0, length) };
     Some(memory)
 }
 
 fn size_of_main() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is ours to write.
+    // SAFETY: the limit is local.
     unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     usize::try_from(limit.rlim_cur).ok().filter(|&size| size < 1 << 40).unwrap_or(UNLIMITED)
 }
 
-/// How a program's `main` is called.
+/// Signature of a program's `main`.
 pub type Main = unsafe extern "C" fn(c_int, *mut *mut i8, *mut *mut i8) -> c_int;
 
-/// The call of `main`, where that is on a stack of the arena.
+/// Call of `main` on a stack in the arena, if any.
 static THE_CALL: AtomicPtr<Call> = AtomicPtr::new(ptr::null_mut());
 
-/// A call of `main` on a stack of the arena.
+/// Call of `main` on a stack in the arena.
 pub struct Call {
     main: Main,
     count: c_int,
@@ -227,7 +227,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What `main` is to be called with, and what to do when it has returned.
+    /// Creates a call with the arguments of `main` and a function to run after its return.
     pub fn new(
         main: Main,
         (count, words, environment): (c_int, *mut *mut i8, *mut *mut i8),
@@ -237,7 +237,7 @@ impl Call {
         Self { main, count, words, environment, at_end, stack: OnceLock::new(), status, ended }
     }
 
-    /// Calls it, in a thread of its own. Once in a process.
+    /// Starts a thread that calls `main`. Called once per process.
     pub fn start(&'static self, store: &Store) {
         THE_CALL.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
         let argument = ptr::from_ref(self).cast_mut().cast();
@@ -253,33 +253,33 @@ impl Call {
         self.status.store(status.cast_unsigned(), Ordering::Relaxed);
         self.ended.store(1, Ordering::Release);
         (self.at_end)();
-        // The thread stays: what ends the program looks at its storage.
+        // The thread must not end: the exit path still accesses its thread-local storage.
         loop {
             sys::futex_wait(&self.ended, 1);
         }
     }
 
-    /// What it returned, once it has.
+    /// Returns the result of `main` once it has returned.
     pub fn status(&self) -> Option<c_int> {
         (self.ended.load(Ordering::Acquire) != 0).then(|| self.status.load(Ordering::Relaxed).cast_signed())
     }
 }
 
 extern "C" fn call(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is a call that stays.
+    // SAFETY: the argument is a `Call` that is never freed.
     let call = unsafe { &*argument.cast::<Call>() };
     let me = start::current();
     me.shown.becomes(Role::Main);
     me.stack.set(call.stack.get().copied());
     fault::watch(me);
-    // SAFETY: the program's function, with what the C library gave for it.
+    // SAFETY: the program's function, with the arguments from the C library.
     let status = unsafe { (call.main)(call.count, call.words, call.environment) };
     call.end(status)
 }
 
 /// Ends the program as if `main` had returned. Only the thread that runs `main` may call this.
 pub fn end_main(status: c_int) -> ! {
-    // SAFETY: what is stored there stays.
+    // SAFETY: the call is never freed.
     match unsafe { THE_CALL.load(Ordering::Acquire).as_ref() } {
         Some(call) => call.end(status),
         None => sys::exit(status),

@@ -1,4 +1,4 @@
-//! How a process becomes part of a job, and a thread of it gets a record.
+//! Joining a process to a job, and a thread to its records.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -14,10 +14,10 @@ use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
 
 static MAKING: Spinlock = Spinlock::new();
-/// Has [`left`] called when a thread ends.
+/// Key whose destructor calls [`left`] at the end of a thread.
 static KEY: OnceLock<u32> = OnceLock::new();
 
-/// The job that this process is of. The first call makes it from the environment.
+/// Returns this process's job. The first call creates it from the environment.
 pub fn root() -> &'static Root {
     root::current().unwrap_or_else(make)
 }
@@ -40,14 +40,14 @@ fn make() -> &'static Root {
     install(ordinary_store(&read), read, start_thread)
 }
 
-/// As the library is loaded by a program whose workers are threads: makes the job, and has an overflow of the
-/// stack of `main` explained, which may come before `main` uses OpenMP.
+/// Creates the job when the library is loaded by a program whose workers are threads. Also enables the
+/// diagnosis of stack overflows of `main`, which may happen before it uses OpenMP.
 pub fn begin() {
     root();
     fault::watch_first();
 }
 
-/// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.
+/// Creates this process's job in a store. Called once per process.
 pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
     let display = read.display;
     report::ask_for(read.report.clone());
@@ -60,13 +60,14 @@ pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker
     root
 }
 
-/// Makes this process one of a job, which another may have made. Once in a process.
+/// Attaches this process to a job, possibly created by another one. Called once per process.
 pub fn attach(root: &'static Root, start_worker: StartWorker) {
     let _ = KEY.set(thread_key());
     root.use_here(start_worker);
 }
 
-/// Memory of this process alone. As much as the system lets us reserve; pages come when they are touched.
+/// Creates a store private to this process, as large as address space can be reserved. Pages are allocated on
+/// first access.
 fn ordinary_store(read: &env::Read) -> &'static Store {
     let sizes = [read.settings.arena, 4 << 30, 1 << 30, 256 << 20, 64 << 20, 16 << 20];
     for size in sizes.into_iter().filter(|&size| size > 0) {
@@ -80,7 +81,7 @@ fn ordinary_store(read: &env::Read) -> &'static Store {
     sys::fatal("out of memory: the limit of address space (ulimit -v) leaves the run-time less than 16 MiB")
 }
 
-/// A worker of this process: a thread.
+/// Starts a worker as a thread of this process.
 fn start_thread(thread: &'static Thread) -> Result<(), String> {
     if thread.node != 0 {
         let node = thread.root().nodes().at(thread.node).name();
@@ -95,7 +96,7 @@ fn start_thread(thread: &'static Thread) -> Result<(), String> {
     })
 }
 
-/// The calling thread. One that was never here gets a record.
+/// Returns the calling thread's record, creating it on its first call.
 #[inline]
 pub fn current() -> &'static Thread {
     match thread::known() {
@@ -104,7 +105,7 @@ pub fn current() -> &'static Thread {
     }
 }
 
-/// The calling thread, which has no record yet and is on this node.
+/// Creates the record of the calling thread, which is on this node.
 #[cold]
 pub(super) fn first_call(node: u32) -> &'static Thread {
     let root = root();
@@ -121,8 +122,8 @@ pub(super) fn first_call(node: u32) -> &'static Thread {
     thread
 }
 
-/// Whether workers cannot reach the calling thread's stack, so that its regions have one thread. In images
-/// the stacks of threads that the program creates are in the arena.
+/// Whether the calling thread's stack is inaccessible to workers, so that its regions have one thread. In
+/// images, stacks of threads created by the program are in the arena and thus accessible.
 fn is_apart(root: &Root) -> bool {
     static SAID: AtomicBool = AtomicBool::new(false);
     let here = 0_u8;
@@ -137,17 +138,17 @@ fn is_apart(root: &Root) -> bool {
     apart
 }
 
-/// Has [`left`] called when the thread ends.
+/// Arranges for [`left`] to be called at the end of the thread.
 fn leave_at_end(thread: &'static Thread) {
     if let Some(&key) = KEY.get() {
-        // SAFETY: the key is of this process; the value is for `thread_ended` below only.
+        // SAFETY: the key belongs to this process; only `thread_ended` below reads the value.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(thread).cast()) };
     }
 }
 
-/// A thread that OpenMP did not start ends.
+/// Releases what a thread holds that OpenMP did not start and that ends.
 fn left(thread: &'static Thread) {
-    // SAFETY: the program said so as it entered them.
+    // SAFETY: the program registered them with their destructors.
     unsafe { thread.objects.destroy(thread.store()) };
     if let Some(values) = thread.values.get() {
         thread.root().keys.destroy(values);
@@ -163,15 +164,15 @@ fn left(thread: &'static Thread) {
 
 fn thread_key() -> u32 {
     let mut key = 0;
-    // SAFETY: the key is ours to write, and the destructor takes what is stored by `leave_at_end`.
+    // SAFETY: the key is local, and the destructor takes what `leave_at_end` stores.
     unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ended)) };
     key
 }
 
 /// # Safety
-/// The value is what [`leave_at_end`] stored.
+/// The value must be what [`leave_at_end`] stored.
 unsafe extern "C" fn thread_ended(value: *mut libc::c_void) {
-    // SAFETY: the value is what `leave_at_end` stored, which lives for ever.
+    // SAFETY: the value is what `leave_at_end` stored; records are never freed.
     if let Some(thread) = unsafe { value.cast::<Thread>().as_ref() } {
         left(thread);
     }

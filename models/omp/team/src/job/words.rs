@@ -1,22 +1,22 @@
-//! The program's words and its environment, where all workers can read them.
+//! Copies of the program's arguments and environment that all workers can read.
 //!
-//! The kernel puts both on the stack that the first thread begins with, which no other process has.
+//! The kernel puts both on the initial stack of the first thread, which is private to its process.
 
 use std::ffi::c_char;
 use std::ptr;
 
 use crate::primitives::store::Store;
 
-// The name that is the C library's own: the other is the run-time's in an image.
-// SAFETY: as the C library has it.
+// The C library's internal name: the public one is the run-time's in an image.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     static mut __environ: *mut *mut c_char;
 }
 
-/// Copies a list of texts, which a null ends, into the store.
+/// Copies a null-terminated list of C strings into the store.
 ///
 /// # Safety
-/// It is such a list, and it does not change meanwhile.
+/// The list must be valid and must not change meanwhile.
 #[must_use]
 pub unsafe fn copy(store: &Store, list: *mut *mut c_char) -> *mut *mut c_char {
     if list.is_null() {
@@ -26,7 +26,7 @@ pub unsafe fn copy(store: &Store, list: *mut *mut c_char) -> *mut *mut c_char {
         Some(memory) => memory,
         None => store.exhausted(),
     };
-    // SAFETY: the caller says so; what is written to was just allocated, so long.
+    // SAFETY: the caller guarantees the list; the memory written to was allocated with that length.
     unsafe {
         let count = (0..).take_while(|&index| !(*list.add(index)).is_null()).count();
         let copy: *mut *mut c_char =
@@ -43,18 +43,19 @@ pub unsafe fn copy(store: &Store, list: *mut *mut c_char) -> *mut *mut c_char {
     }
 }
 
-/// The environment that this process has.
+/// Returns the environment of this process.
 #[must_use]
 pub fn environment() -> *mut *mut c_char {
-    // SAFETY: a word that is read whole.
+    // SAFETY: reads one word.
     unsafe { __environ }
 }
 
-/// Has this process use another list as its environment.
+/// Replaces the environment of this process.
 ///
 /// # Safety
-/// It is a list of texts that stays, and no other thread looks at the environment meanwhile.
+/// The list must be a null-terminated list of C strings that is never freed, and no other thread may access
+/// the environment meanwhile.
 pub unsafe fn use_environment(list: *mut *mut c_char) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __environ = list };
 }

@@ -1,4 +1,4 @@
-//! The main function of a worker: it waits for a region or an order of a device, and runs it.
+//! Main loop of a worker: waits for a region or an order of a device, and runs it.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -13,9 +13,9 @@ use crate::team::members::Team;
 use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
 
-/// The main function of a worker: it runs what it is given, for ever. The argument is its record.
+/// Main function of a worker, which runs work forever. The argument is its thread record.
 pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: the argument is the thread's record, which lives for ever.
+    // SAFETY: the argument is the thread's record, which is never freed.
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
         thread::set_current(Some(me));
         sys::handle_signals();
@@ -37,9 +37,9 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     ptr::null_mut()
 }
 
-/// Runs what a worker was given. The number of the region.
+/// Runs the work that was given to a worker. Returns the number of the region, or 0.
 fn work(me: &'static Thread) -> u64 {
-    // SAFETY: teams live for ever, and a worker is given one before its dock says so.
+    // SAFETY: teams are never freed, and the team was set before the parker published it.
     let Some(team) = (unsafe { me.given_team.get().as_ref() }) else {
         order::carry_out_given(me);
         return 0;
@@ -57,7 +57,8 @@ fn work(me: &'static Thread) -> u64 {
     finish_work(me, team)
 }
 
-/// A worker has come to the end of the region. Its number, which may be another's as soon as this returns.
+/// Reports that a worker has reached the end of the region. Returns the region's number; the record may
+/// already belong to another region then.
 fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     let region = me.given_region.get();
     leave_share(me);
@@ -72,7 +73,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     let others = team.size() - 1;
     let master = team.member(0).thread();
     let finished = match team.node_barriers() {
-        // The last of a node says it for all of them.
+        // The last worker of a node reports for all of them.
         Some(barriers) => barriers.at(me.node).finish(),
         None => Some(1),
     };
@@ -85,7 +86,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     region
 }
 
-/// Runs tasks of a region that a worker has come to the end of.
+/// Runs tasks of a region whose end the worker has already reached.
 fn help(me: &'static Thread) {
     let run = || {
         tasking::run_any(me);
@@ -97,11 +98,11 @@ fn help(me: &'static Thread) {
     }
 }
 
-/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given.
-/// Those of a team sleep on its bell, so that its master wakes them at once; a worker that cannot help any
-/// more sleeps on its parker.
+/// Waits for new work and meanwhile helps the last team with its tasks. Returns the number of the new work.
+/// Workers of a team sleep on its bell, so that the master wakes them at once; a worker that can no longer
+/// help sleeps on its parker.
 fn wait_for_work(me: &'static Thread, done: u32, region: u64) -> u32 {
-    // SAFETY: teams live for ever.
+    // SAFETY: teams are never freed.
     let team = unsafe { me.given_team.get().as_ref() };
     let mut helps = done > 0 && team.is_some();
     let is_given = || me.parker.given() != done;

@@ -1,27 +1,26 @@
-//! How many threads are awake: how many threads of a node run or spin, which decides for how long a thread
-//! that waits spins.
+//! Counts of the threads of a node that run or spin, which determine how long a waiting thread spins.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{pace, sys};
 
-/// What all threads on the processors of a node know of each other's waiting. It lies in the store. Where
-/// that is sent in pages, threads [wait otherwise](super::pace), and nothing is counted.
+/// Wait state shared by all threads on the processors of a node, in the store. If the store is transferred in
+/// pages, threads [wait differently](super::pace), and nothing is counted.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Awake {
-    /// Threads that run or spin.
+    /// Number of threads that run or spin.
     count: AtomicU32,
-    /// Threads of regions that go on, asleep or not.
+    /// Number of threads in unfinished regions, asleep or not.
     engaged: AtomicU32,
-    /// Processors of the node.
+    /// Number of processors of the node.
     processors: AtomicU32,
-    /// The most turns to spin.
+    /// Maximum number of spin turns.
     turns: AtomicU64,
 }
 
-/// What threads use before they have a record.
+/// State used by threads that have no record yet.
 pub(super) static UNKNOWN: Awake = Awake {
     count: AtomicU32::new(0),
     engaged: AtomicU32::new(0),
@@ -29,17 +28,18 @@ pub(super) static UNKNOWN: Awake = Awake {
     turns: AtomicU64::new(0),
 };
 
-/// Turns when there are more threads than processors.
+/// Maximum spin turns if there are more threads than processors.
 pub(super) const CROWDED: u64 = 16;
 
-/// Turns after which a thread asks the kernel whether another thread wants its processor: at first, and at
-/// most, while none does.
+/// Number of turns after which a thread checks whether another thread wants its processor: initially, and the
+/// maximum reached while none does.
 const ASKS_FIRST: u64 = 1024;
 const ASKS_LAST: u64 = 1 << 16;
-/// Nanoseconds from one move to another processor to the next.
+/// Minimum time between moves to another processor, in nanoseconds.
 const STAYS: u64 = 1_000_000;
 
-/// When a thread that spins asks whether another thread wants its processor. Used by that thread only.
+/// Interval at which a spinning thread checks for competitors for its processor. Accessed by that thread
+/// only.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Asking {
@@ -54,11 +54,11 @@ impl Default for Asking {
 }
 
 impl Asking {
-    /// Lets others run on this processor. Returns whether to go on spinning.
+    /// Yields the processor. Returns whether to continue spinning.
     ///
-    /// The kernel may have put the thread that this one waits for onto the same processor, and leaves both
-    /// there as long as the other processors are busy: then this thread moves to another. If an unrelated
-    /// thread ran, this one stops spinning, so as not to compete with it.
+    /// The kernel may have put the thread that this one waits for on the same processor, and leaves both
+    /// there while the other processors are busy. In that case this thread moves to another one. If an
+    /// unrelated thread ran, this one stops spinning so as not to compete with it.
     #[cold]
     pub(super) fn ask(&self, condition: &mut impl FnMut() -> bool) -> bool {
         let before = sys::times_preempted();
@@ -81,7 +81,7 @@ impl Asking {
 }
 
 impl Asking {
-    /// The turn after which it asks next.
+    /// Returns the number of turns until the next check.
     #[inline]
     pub(super) fn after(&self) -> u64 {
         self.after.get()
@@ -89,13 +89,13 @@ impl Asking {
 }
 
 impl Awake {
-    /// Sets the number of processors, and the most turns to spin.
+    /// Sets the number of processors and the maximum number of spin turns.
     pub fn configure(&self, processors: u32, turns: u64) {
         self.processors.store(processors, Ordering::Relaxed);
         self.turns.store(turns, Ordering::Relaxed);
     }
 
-    /// One more thread runs.
+    /// Counts a thread that starts running.
     pub fn came(&self) {
         if pace::is_on() {
             return;
@@ -103,7 +103,7 @@ impl Awake {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One thread fewer runs.
+    /// Counts a thread that stops running.
     pub fn went(&self) {
         if pace::is_on() {
             return;
@@ -111,13 +111,13 @@ impl Awake {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The most turns to spin.
+    /// Returns the maximum number of spin turns.
     #[inline]
     pub(super) fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// This many threads have begun a region.
+    /// Counts threads that have begun a region.
     pub fn engage(&self, threads: u32) {
         if pace::is_on() {
             return;
@@ -125,7 +125,7 @@ impl Awake {
         self.engaged.fetch_add(threads, Ordering::Relaxed);
     }
 
-    /// This many threads have ended a region.
+    /// Counts threads that have ended a region.
     pub fn disengage(&self, threads: u32) {
         if pace::is_on() {
             return;
@@ -133,8 +133,8 @@ impl Awake {
         self.engaged.fetch_sub(threads, Ordering::Relaxed);
     }
 
-    /// Whether a thread that spins keeps another from running. Threads that sleep in a region count: they are
-    /// about to be woken.
+    /// Whether a spinning thread would keep another from running. Threads that sleep in a region count, as
+    /// they are about to be woken.
     #[inline]
     pub(super) fn crowded(&self) -> bool {
         let processors = self.processors.load(Ordering::Relaxed);

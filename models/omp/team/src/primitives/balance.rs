@@ -1,59 +1,57 @@
-//! On which node a thread executes a function that may run on any: where it is fastest by measured time.
+//! Placement of functions that may run on any node: on the node with the shortest measured time.
 //!
-//! The decisions alone: times and what runs where are told. A function is first tried on each node that has a
-//! free processor, then runs where the time that it takes there, times the share of a processor that it gets,
-//! and the time that a move there takes are least. A node other than the best is tried again once the calls
-//! since then have taken 32 times as long as that costs, so that trying costs a bounded part.
+//! This module only decides; its caller supplies the times and the placement. A function is first tried on
+//! each node that has a free processor. Afterwards it runs where the cost is least: its time there, scaled by
+//! the load of the processors, plus the time of the move. Other nodes are retried once calls since the last
+//! try have taken 32 times as long as a retry costs, which bounds the cost of retries.
 
 use super::nodes::NODES;
 
-/// Functions that it can tell apart; further ones stay where they are called.
+/// Maximum number of functions tracked; further ones run where they are called.
 pub const FUNCTIONS: usize = 64;
-/// How often a function is tried on a node before its time there is believed: the first call also loads code
-/// and data.
+/// Number of tries on a node before its time is used: the first call also loads code and data.
 const TRIES: u32 = 2;
-/// A measurement below the time that is kept lowers that by 1 to this of what it is below.
+/// A measurement below the kept time lowers it by 1/`FALL` of the difference.
 const FALL: u64 = 2;
-/// A measurement above the time that is kept raises that by at most 1 to this of itself. A thread that loses
-/// its processor in a short function can measure a thousand times too much, but nothing makes it measure too
-/// little.
+/// A measurement above the kept time raises it by at most 1/`RISE`. A thread that is preempted in a short
+/// function can measure a thousand times too much, but nothing makes it measure too little.
 const RISE: u64 = 8;
-/// Trying a node again costs at most 1 to this of the time that calls take.
+/// Retries on other nodes cost at most 1/`PROBE_SHARE` of the time of calls.
 const PROBE_SHARE: u64 = 32;
-/// A move has to gain at least 1 to this of the time of a call that stays.
+/// A move must gain at least 1/`GAIN` of the time of a call that stays.
 const GAIN: u64 = 8;
-/// No node's, where a thread is not counted.
+/// Marks a thread that is not counted on any node.
 const NOWHERE: u32 = u32::MAX;
 
-/// What is known of a node.
+/// Processors of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Processors that it has, or that the node has whose processors it uses.
+    /// Number of processors of the node, or of the one whose processors it uses.
     pub processors: u32,
-    /// The node whose processors these are.
+    /// Node whose processors it uses.
     pub runs_on: u32,
 }
 
-/// What was measured of a function on a node.
+/// Measurements of a function on a node.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
-    /// Calls that were given to the node, also those that have not returned.
+    /// Number of calls started on the node.
     given: u32,
-    /// Calls that returned.
+    /// Number of calls that returned.
     count: u32,
-    /// How long a call takes, on a processor of its own.
+    /// Time of a call, on a processor of its own.
     run_ns: u64,
-    /// What it takes longer for a caller on another node; 0: not known yet.
+    /// Additional time for a caller on another node; 0 if not measured yet.
     move_ns: u64,
-    /// How long calls of the function took, on all nodes, since it was last tried here.
+    /// Time of all calls of the function, on all nodes, since the last call here.
     since_ns: u64,
 }
 
 impl Measured {
-    /// Keeps a new measurement.
+    /// Updates the kept times with a measurement.
     fn keep(&mut self, run_ns: u64, move_ns: Option<u64>) {
-        // Of the first few the shortest: the others were longer for what is done once.
+        // The minimum of the first few: the others include one-time costs.
         let smooth = |kept: u64, new: u64| match kept {
             0 => new,
             kept if self.count < TRIES => kept.min(new),
@@ -71,46 +69,46 @@ impl Measured {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Function {
-    /// Its address; 0: none yet.
+    /// Address of the function; 0 for a free entry.
     key: usize,
     on: [Measured; NODES],
 }
 
-/// What is known of functions and nodes. It can lie in memory that all processes share; the caller has a
-/// lock. All zero is one that knows nothing.
+/// Placement state of all functions and nodes. It can be in memory shared by all processes; the caller locks
+/// it. All-zero memory is valid.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Balance {
-    /// Threads in such functions, by the node whose processors they use.
+    /// Number of threads in tracked functions, by the node whose processors they use.
     busy: [u32; NODES],
     functions: [Function; FUNCTIONS],
 }
 
-/// What is known of a function on a node, for reports.
+/// Measurements of a function on a node, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The function.
+    /// Address of the function.
     pub key: usize,
-    /// The node.
+    /// Number of the node.
     pub node: u32,
-    /// Calls that were given to the node.
+    /// Number of calls started on the node.
     pub calls: u32,
-    /// The time that is kept of a call on a processor of its own; 0 if none has returned.
+    /// Kept time of a call on a processor of its own; 0 if none has returned.
     pub run_ns: u64,
-    /// The time that is kept of a move there; 0 if no caller was on another node.
+    /// Kept time of a move to the node; 0 if no caller was on another node.
     pub move_ns: u64,
 }
 
-/// Where a call is executed, to be given back to [`Balance::end`].
+/// Placement of a call, to be passed to [`Balance::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The node.
+    /// Node that executes the call.
     pub node: u32,
     function: Option<usize>,
     from: u32,
-    /// Where the caller was counted before.
+    /// Node on which the caller was counted before, or [`NOWHERE`].
     before: u32,
-    /// Threads for each processor there, in 256ths, while it runs.
+    /// Threads per processor of the node during the call, in 1/256.
     load: u64,
 }
 
@@ -122,8 +120,8 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// Chooses a node for a call by a thread on node `from`. A thread that is in such a function already is
-    /// counted where that was executed, which is `outer`.
+    /// Chooses a node for a call by a thread on node `from`. A thread that is already in such a function is
+    /// counted at that call's node, given by `outer`.
     pub fn begin(&mut self, key: usize, from: u32, outer: Option<Choice>, places: &[Place]) -> Choice {
         let before = outer.map_or(NOWHERE, |outer| group(outer.node, places));
         if let Some(busy) = self.busy.get_mut(before as usize) {
@@ -142,13 +140,13 @@ impl Balance {
         Choice { node, function, from, before, load }
     }
 
-    /// A call will not return, nor those around it: its thread has ended.
+    /// Ends a call that will not return, nor will its callers: its thread has ended.
     pub fn leave(&mut self, choice: Choice, places: &[Place]) {
         let busy = &mut self.busy[group(choice.node, places) as usize % NODES];
         *busy = busy.saturating_sub(1);
     }
 
-    /// A call has returned that took so long, and so long for its caller.
+    /// Ends a call that returned: `run_ns` is its own time, `all_ns` that seen by its caller.
     pub fn end(&mut self, choice: Choice, (run_ns, all_ns): (u64, u64), places: &[Place]) {
         self.leave(choice, places);
         if let Some(busy) = self.busy.get_mut(choice.before as usize) {
@@ -164,13 +162,13 @@ impl Balance {
         function.on[choice.node as usize % NODES].keep(alone_ns, move_ns);
     }
 
-    /// Threads in such functions that use the processors of a node.
+    /// Returns the number of threads in tracked functions on the processors of a node.
     #[must_use]
     pub fn busy(&self, node: u32) -> u32 {
         self.busy.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// What is known of functions, on those of the first nodes that were given calls of them.
+    /// Iterates over the measurements of functions on the first `nodes` nodes.
     pub fn known(&self, nodes: usize) -> impl Iterator<Item = Known> {
         let of_function = move |function: &Function| {
             let (key, all) = (function.key, function.on);
@@ -189,19 +187,19 @@ impl Balance {
         Some(index)
     }
 
-    /// Threads for each processor, in 256ths, once there is one more.
+    /// Returns the threads per processor if one more is added, in 1/256.
     fn load(&self, node: u32, places: &[Place]) -> u64 {
         let busy = self.busy(group(node, places));
         (u64::from(busy) + 1) * 256 / processors(node, places)
     }
 
     fn choose(&self, function: usize, from: u32, places: &[Place]) -> u32 {
-        // What the caller's own processors are used by does not matter: it uses one of them as well.
+        // The load of the caller's own processors does not matter, as it already uses one of them.
         let has_room =
             |node: &u32| self.load(*node, places) <= 256 || group(*node, places) == group(from, places);
         let all = || (0..NODES.min(places.len()) as u32).filter(has_room);
         let on = |node: u32| &self.functions[function].on[node as usize % NODES];
-        // Where it is called first, then in the order of nodes; one at a time.
+        // The caller's node first, then the others in order, one call at a time.
         let new = |node: &u32| on(*node).given < TRIES && on(*node).count == on(*node).given;
         let by_use = |node: &u32| (on(*node).given, *node != from, *node);
         if let Some(node) = all().filter(new).min_by_key(by_use) {
@@ -224,8 +222,8 @@ impl Balance {
         probed.unwrap_or(chosen)
     }
 
-    /// How long a call on a node takes a caller. Where threads have to share processors, it also takes the
-    /// others longer: a node that is full is chosen only if those that are not are slower by more than that.
+    /// Estimates the time of a call on a node for its caller. On shared processors it also delays the other
+    /// threads, so a full node is chosen only if the nodes with room are slower by more than that.
     fn estimate(&self, function: usize, node: u32, from: u32, places: &[Place]) -> u64 {
         let on = &self.functions[function].on;
         let at = &on[node as usize % NODES];
@@ -242,7 +240,7 @@ impl Balance {
     }
 }
 
-/// The node whose processors a node uses.
+/// Returns the node whose processors a node uses.
 fn group(node: u32, places: &[Place]) -> u32 {
     places.get(node as usize).map_or(0, |place| place.runs_on)
 }
@@ -262,8 +260,8 @@ mod tests {
         processors.iter().enumerate().map(place).collect()
     }
 
-    /// Calls a function that takes so long on each node, from node 0, one call after the other. How often
-    /// each node had it.
+    /// Makes calls from node 0, one after another, of a function with the given time on each node. Returns
+    /// the number of calls on each node.
     fn calls(balance: &mut Balance, key: usize, times: &[u64], move_ns: u64, count: u32) -> Vec<u32> {
         let places = places(&vec![1; times.len()]);
         let mut had = vec![0; times.len()];
@@ -282,7 +280,7 @@ mod tests {
         let mut balance = Balance::default();
         assert_eq!(calls(&mut balance, 1, &[1_000_000, 100_000, 9_000_000], 1000, 6), [2, 2, 2]);
         assert_eq!(calls(&mut balance, 1, &[1_000_000, 100_000, 9_000_000], 1000, 100), [0, 100, 0]);
-        // Another function is fastest elsewhere.
+        // Another function is fastest on another node.
         let had = calls(&mut balance, 2, &[10_000, 1_000_000, 50_000], 1000, 50);
         assert!(had[0] >= 44, "{had:?}");
     }
@@ -292,7 +290,7 @@ mod tests {
         let mut balance = Balance::default();
         let had = calls(&mut balance, 1, &[10_000, 5000], 100_000, 1000);
         assert!(had[1] <= 10, "{had:?}");
-        // And one that gains little is not either.
+        // Neither is one that gains little.
         let mut balance = Balance::default();
         let had = calls(&mut balance, 1, &[10_000, 9500], 100, 100);
         assert!(had[1] < 30, "{had:?}");
@@ -309,7 +307,7 @@ mod tests {
         assert!(had[1] > 20_000, "{had:?}");
     }
 
-    /// The time that is kept of a function on a node, and of a move there.
+    /// Returns the kept times of a function on a node and of a move there.
     fn kept(balance: &Balance, key: usize, node: u32) -> (u64, u64) {
         let is_it = |known: &Known| known.key == key && known.node == node;
         let known = balance.known(NODES).find(is_it).expect("it was called there");
@@ -322,7 +320,8 @@ mod tests {
         let (times, move_ns) = ([1_000_000, 5_000_000], 10_000);
         calls(&mut balance, 1, &times, move_ns, 4);
         let places = places(&[1, 1]);
-        // Three calls of ten take fifty times as long on the fast node, which is then ten times as slow.
+        // Three calls of ten take fifty times as long on the fast node and would make it ten times slower on
+        // average.
         let mut elsewhere = 0;
         for call in 0..1000 {
             let choice = balance.begin(1, 0, None, &places);
@@ -334,7 +333,7 @@ mod tests {
             let (kept, _) = kept(&balance, 1, 0);
             assert!((1_000_000..1_500_000).contains(&kept), "call {call}: {kept}");
         }
-        // It is tried again, for a 32th of the time that calls took.
+        // It is retried, for at most 1/32 of the time of calls.
         assert!((1..150).contains(&elsewhere), "{elsewhere}");
     }
 
@@ -343,7 +342,7 @@ mod tests {
         for (factor, within) in [(2, 9), (10, 23), (100, 43), (1000, 62)] {
             let mut balance = Balance::default();
             calls(&mut balance, 1, &[1_000_000, 1_000_000 * factor * 8 / 10], 1000, 200);
-            // The other node would be better by a fifth now.
+            // The other node would be faster by a fifth now.
             let slow = [1_000_000 * factor, 1_000_000 * factor * 8 / 10];
             calls(&mut balance, 1, &slow, 1000, within);
             let had = calls(&mut balance, 1, &slow, 1000, 20);
@@ -387,7 +386,7 @@ mod tests {
         let shared = Place { processors: 1, runs_on: 0 };
         let choice = balance.begin(1, 0, None, &[shared, shared]);
         assert_eq!((choice.node, balance.busy(0)), (0, 1));
-        // The other one is tried, as it uses the same processor.
+        // The other one is tried although this is busy, as it uses the same processor.
         assert_eq!(balance.begin(1, 0, None, &[shared, shared]).node, 1);
         assert_eq!((balance.busy(0), balance.busy(1)), (2, 0));
     }
@@ -407,8 +406,8 @@ mod tests {
     }
 
     proptest! {
-        /// However long single calls take, with three usual ones between: what is kept is at most an eighth
-        /// more than a usual call takes, and never less.
+        /// Single slow calls, with at least three usual ones between them, raise the kept time by at most a
+        /// sixth of a usual call, and never lower it.
         #[test]
         fn single_measurements_do_not_count(
             usual in 8_u64..1_000_000_000,
@@ -430,8 +429,8 @@ mod tests {
             }
         }
 
-        /// Whatever is called, and in whatever order calls return, the counts are those of the calls that
-        /// run; and a call is given to a node that is there.
+        /// For any calls that return in any order, the counts match the running calls, and calls go to
+        /// existing nodes.
         #[test]
         fn counts_are_of_what_runs(
             processors in prop::collection::vec(1_u32..4, 1..5),
@@ -439,7 +438,7 @@ mod tests {
         ) {
             let places = places(&processors);
             let mut balance = Balance::default();
-            // A chain of nested calls for each thread.
+            // Stack of nested calls of each thread.
             let mut threads: Vec<Vec<Choice>> = vec![Vec::new(); 6];
             for (key, which, time, ends) in steps {
                 let chain = &mut threads[which as usize % 6];
@@ -451,7 +450,7 @@ mod tests {
                     prop_assert!((choice.node as usize) < places.len());
                     chain.push(choice);
                 }
-                // One ends in the middle of its calls.
+                // A thread ends in the middle of its calls.
                 if time == 0 && let Some(choice) = threads[which as usize % 6].last().copied() {
                     balance.leave(choice, &places);
                     threads[which as usize % 6].clear();
@@ -463,7 +462,7 @@ mod tests {
             }
         }
 
-        /// Nodes that are equally fast are not oversubscribed while others have free processors.
+        /// Equally fast nodes are not oversubscribed while others have free processors.
         #[test]
         fn free_processors_come_first(processors in prop::collection::vec(1_u32..4, 2..5)) {
             let places = places(&processors);

@@ -1,4 +1,4 @@
-//! What threads of a team sleep on together, and the count of those that sleep on their own.
+//! Bell on which threads of a team sleep together, and the count of threads that sleep on their own.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -8,30 +8,30 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(loom)]
 use super::kernel_model::Kernel;
 
-/// How many threads of a team sleep on their parkers, or are about to, and are to be woken for tasks,
-/// barriers and the like.
+/// Number of threads of a team that sleep on their parkers, or are about to, and are to be woken for tasks,
+/// barriers and similar events.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Sleepers(AtomicU32);
 
 impl Sleepers {
-    /// Runs `sleep` while the thread is counted.
+    /// Runs `sleep` while counting the thread.
     pub fn with(&self, sleep: impl FnOnce()) {
         self.0.fetch_add(1, Ordering::SeqCst);
         sleep();
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether any thread has to be woken for a condition that was made true before, with a full fence after
-    /// it. Their parkers may be checked after this.
+    /// Whether any thread must be woken for a condition that the caller made true, followed by a full fence.
+    /// The parkers may be checked after this.
     #[inline]
     pub fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// What threads of a team sleep on that all wait for the same, so that one call wakes them. Its word counts
-/// how often it rang.
+/// Futex word for threads of a team that wait for the same event, so that one syscall wakes them. The word
+/// counts the rings.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Bell {
@@ -42,10 +42,11 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Sleeps unless the condition holds; afterwards it may hold or not.
+    /// Sleeps unless the condition holds. Returns whether or not it holds then.
     pub fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // A thread that rings has made the condition true before: it is seen here, or the word has changed.
+        // A ringing thread has made the condition true before: either that is seen here, or the word has
+        // changed.
         let before = self.word.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         if !condition() {
@@ -54,8 +55,8 @@ impl Bell {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes up to `count` of those that sleep, or are about to. What they wait for was made true before,
-    /// with a full fence after it.
+    /// Wakes up to `count` threads that sleep or are about to. The caller has made their condition true and
+    /// then executed a full fence.
     #[inline]
     pub fn ring(&self, count: u32) {
         if self.sleepers.load(Ordering::Relaxed) > 0 {

@@ -1,14 +1,14 @@
-//! Size classes of small objects, and the free ones that a thread keeps for itself.
+//! Size classes of small objects, and per-thread caches of free ones.
 
 use std::cell::Cell;
 use std::ptr;
 
 /// The largest object that shares a span with others, in bytes.
 pub(super) const SMALL: usize = 32 * 1024;
-/// Classes of small objects: every 16 bytes up to 1 KiB, then four to each doubling.
+/// Number of size classes: every 16 bytes up to 1 KiB, then four per doubling.
 pub const CLASSES: usize = 64 + 20;
 
-/// The class of a size of 1 to [`SMALL`] bytes.
+/// Returns the class of a size of 1 to [`SMALL`] bytes.
 pub(super) fn class_of(size: usize) -> usize {
     if size <= 1024 {
         return size.div_ceil(16).max(1) - 1;
@@ -18,7 +18,7 @@ pub(super) fn class_of(size: usize) -> usize {
     64 + (doubling - 10) * 4 + quarter
 }
 
-/// The size of objects of a class, in bytes.
+/// Returns the size of the objects of a class, in bytes.
 pub(super) fn size_of_class(class: usize) -> usize {
     if class < 64 {
         return (class + 1) * 16;
@@ -27,22 +27,21 @@ pub(super) fn size_of_class(class: usize) -> usize {
     (4 + quarter + 1) << (doubling - 2)
 }
 
-/// A free object: a link of a list.
+/// Free object, linked into a list.
 pub struct Free {
     pub(super) next: *mut Free,
 }
 
-/// The first object of a list, and how many there are.
+/// First object and length of a list.
 pub type FreeList = Cell<(*mut Free, usize)>;
 
-/// Free objects of each size that a thread keeps for itself, so that it takes no lock for most of what it
-/// allocates.
+/// Per-thread cache of free objects of each size, so that most allocations take no lock.
 pub struct Cache {
     lists: [FreeList; CLASSES],
 }
 
 impl Cache {
-    /// The objects of a class.
+    /// Returns the free list of a class.
     #[inline]
     pub(super) fn list(&self, class: usize) -> &FreeList {
         &self.lists[class]

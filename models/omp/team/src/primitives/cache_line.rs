@@ -1,6 +1,6 @@
-//! A value that shares its cache line with no other.
+//! Padding of a value to its own cache line.
 
-/// A value with a cache line of its own.
+/// Value with a cache line of its own, to avoid false sharing.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct CacheLine<T>(pub T);

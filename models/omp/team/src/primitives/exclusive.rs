@@ -1,14 +1,12 @@
 //! Workers with address spaces of their own.
 //!
-//! Before `main` begins, the program's variables are put into memory that all share, where they lie, and an
-//! arena is mapped that the heap and all stacks are in. `main` runs on a stack of the arena, so that its
-//! thread-local storage is shared as well. The thread that a process began with has a stack of its own; it
-//! starts workers, or waits to be told to, and does nothing else. What is not shared is what the libraries
-//! keep for themselves, and what the program maps by itself.
+//! Before `main` begins, the program's variables are moved into shared memory at the same addresses, and an
+//! arena is mapped for the heap and all stacks. `main` runs on a stack in the arena, so that its thread-local
+//! storage is shared too. The first thread of a process has a private stack; it only starts workers or waits
+//! for requests to do so. State internal to libraries is not shared, nor is what the program maps by itself.
 //!
 //! Worker processes are of two kinds: children of the program, started by `job::forked`, for a program that
-//! GCC linked as any other; and domains on nodes of a machine, for an image with builds that agree on
-//! addresses.
+//! GCC linked as usual; and domains on nodes of a machine, for an image whose builds agree on addresses.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -17,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::sys;
 
-/// What ends the workers of the job, when its program ends.
+/// Ends the job's workers when its program ends.
 static AT_END: OnceLock<fn()> = OnceLock::new();
 static IS_WORKER: AtomicBool = AtomicBool::new(false);
 
-/// Says that this job's workers have address spaces of their own, and what ends them.
+/// Declares that this job's workers have address spaces of their own, and sets the function that ends them.
 pub fn turn_on(at_end: fn()) {
     let _ = AT_END.set(at_end);
 }
@@ -31,7 +29,7 @@ pub fn is_on() -> bool {
     AT_END.get().is_some()
 }
 
-/// Says that this is a worker's process, not that of `main`.
+/// Marks this process as a worker's, not that of `main`.
 pub fn become_worker() {
     IS_WORKER.store(true, Ordering::Release);
 }
@@ -41,7 +39,7 @@ pub fn is_worker() -> bool {
     IS_WORKER.load(Ordering::Acquire)
 }
 
-/// Ends all workers. Called as the program ends, in any of its processes; what counts is that of `main`.
+/// Ends all workers. Called in any process when the program ends; takes effect only in that of `main`.
 pub fn end() {
     if let Some(end) = AT_END.get()
         && !is_worker()
@@ -50,18 +48,18 @@ pub fn end() {
     }
 }
 
-/// Maps part of a file at an address, in place of whatever was there.
+/// Maps part of a file at an address, replacing existing mappings.
 ///
 /// # Safety
-/// What was there is not in use, or is what the file has.
+/// The replaced mappings must be unused or have the same content as the file.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system call.
 pub unsafe fn map_over(file: c_int, offset: u64, address: usize, length: usize) -> std::io::Result<()> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let offset = libc::off_t::try_from(offset).map_err(std::io::Error::other)?;
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let mapped = unsafe { libc::mmap(address as *mut c_void, length, rights, flags, file, offset) };
     if mapped == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -69,14 +67,14 @@ pub unsafe fn map_over(file: c_int, offset: u64, address: usize, length: usize) 
 /// Copies memory into part of a file.
 ///
 /// # Safety
-/// There are that many bytes, and they do not change meanwhile.
+/// The memory must be readable and must not change meanwhile.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system call.
 pub unsafe fn copy_to(file: c_int, offset: u64, address: usize, length: usize) -> std::io::Result<()> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let offset = libc::off_t::try_from(offset).map_err(std::io::Error::other)?;
-    // SAFETY: a new mapping anywhere, which is gone when this returns; the caller says the rest.
+    // SAFETY: a new mapping that is unmapped before returning; the caller guarantees the rest.
     unsafe {
         let mapped = libc::mmap(ptr::null_mut(), length, rights, libc::MAP_SHARED, file, offset);
         if mapped == libc::MAP_FAILED {
@@ -88,7 +86,7 @@ pub unsafe fn copy_to(file: c_int, offset: u64, address: usize, length: usize) -
     Ok(())
 }
 
-/// Whether nothing lies in a range of addresses, which is reserved from then on.
+/// Reserves a range of addresses. Returns whether it was free.
 pub fn reserve_at(address: usize, length: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: a new mapping that replaces nothing.
@@ -97,7 +95,7 @@ pub fn reserve_at(address: usize, length: usize) -> bool {
         return false;
     }
     if mapped as usize != address {
-        // A kernel, or an emulator, that does not know the flag takes the address for a wish.
+        // Kernels and emulators that do not know the flag treat the address as a hint.
         // SAFETY: it was just mapped, and nothing refers to it.
         unsafe { libc::munmap(mapped, length) };
         return false;
@@ -105,17 +103,17 @@ pub fn reserve_at(address: usize, length: usize) -> bool {
     true
 }
 
-/// Whether the program has streams besides those that it began with.
+/// Whether the program has opened streams besides the standard ones.
 static STREAMS: AtomicBool = AtomicBool::new(false);
 
-/// The program has opened a stream.
+/// Records that the program has opened a stream.
 pub fn stream_opened() {
     STREAMS.store(true, Ordering::Relaxed);
 }
 
-/// Writes what this process has buffered in streams, so that others' output comes behind it: each process has
-/// its own copy of each stream, and a worker does not end as the program does. In an image streams are those
-/// of all processes, and nothing is to be done.
+/// Flushes this process's stdio buffers, so that later output of other processes follows it: each process has
+/// its own copy of each stream, and a worker does not run the program's exit handlers. In an image, streams
+/// are shared by all processes, and this does nothing.
 #[inline]
 pub fn flush() {
     if cfg!(target_env = "gnu") && is_on() {
@@ -134,19 +132,18 @@ fn flush_streams() {
     }
 }
 
-/// Discards what the parent had buffered for the output when this process was forked: the parent writes it.
+/// Discards output that the parent had buffered at the fork; the parent writes it.
 pub fn forget_output() {
-    // SAFETY: the C library's own stream, of a process with one thread.
+    // SAFETY: the C library's own stream, in a process with one thread.
     unsafe { __fpurge(stdout) };
 }
 
-/// Looks at the lock of the stream of output, with pauses, before it is taken for one of a process that is
-/// gone.
+/// Number of attempts to lock `stdout`, with pauses, before the lock counts as left by a dead process.
 const LOOKS: u32 = 100;
 const PAUSE_US: u32 = 1000;
 
-/// Writes what the stream of output has buffered, if a process that is gone has not left it locked. Whether
-/// it has not: otherwise nothing may wait for the lock any more.
+/// Flushes `stdout` after the loss of a process. Returns false if that process left it locked: then nothing
+/// may wait for the lock any more.
 pub fn flush_after_loss() -> bool {
     (0..LOOKS).any(|look| {
         sys::sleep_for(PAUSE_US * u32::from(look > 0));
@@ -154,10 +151,10 @@ pub fn flush_after_loss() -> bool {
     })
 }
 
-/// Gives the stream of output a buffer that is not in the arena: each worker is to have its own.
+/// Gives `stdout` a buffer outside the arena, so that each worker has its own.
 pub fn keep_output_apart() {
     const SIZE: usize = 4096;
-    // SAFETY: memory that is never given back, for the C library's own stream, before it is used.
+    // SAFETY: sets memory that is never freed for the C library's own stream, before its first use.
     unsafe {
         let memory = sys::reserve(SIZE).unwrap_or(ptr::null_mut());
         let mode = if libc::isatty(1) == 1 { libc::_IOLBF } else { libc::_IOFBF };
@@ -165,7 +162,7 @@ pub fn keep_output_apart() {
     }
 }
 
-// SAFETY: as the C library has them.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
     fn __fpurge(stream: *mut libc::FILE);

@@ -1,22 +1,22 @@
-//! Handlers of signals that the calling thread executes, the last first.
+//! Signal handlers that the calling thread is executing, innermost first.
 //!
-//! A handler can be left by a jump, which comes back here with where the stack will be. That tells which
-//! handlers it leaves: each ran on a stack that reaches from its own call down to where the next interrupted
-//! it, whichever stack that was.
+//! A handler can be left by a jump, which calls [`jump_to`] with the future stack pointer. This determines
+//! which handlers are left: each ran on a stack range from its own call down to where the next one
+//! interrupted it, on any stack.
 
 use std::cell::Cell;
 use std::ptr;
 
-/// A handler that has not returned. It lies on the stack that the handler runs on.
+/// Handler that has not returned. The record is on the stack that the handler runs on.
 struct Handler {
     before: *const Handler,
-    /// Where the stack was of what it interrupted.
+    /// Stack pointer of the interrupted code.
     interrupted: usize,
 }
 
 thread_local!(static LAST: Cell<*const Handler> = const { Cell::new(ptr::null()) });
 
-/// Runs a handler, which interrupted code that had its stack there.
+/// Runs a handler that interrupted code with this stack pointer.
 pub fn run(interrupted: usize, handler: impl FnOnce()) {
     let running = Handler { before: LAST.get(), interrupted };
     LAST.set(&raw const running);
@@ -24,21 +24,21 @@ pub fn run(interrupted: usize, handler: impl FnOnce()) {
     LAST.set(running.before);
 }
 
-/// Whether the calling thread executes a handler.
+/// Whether the calling thread is executing a handler.
 #[must_use]
 pub fn is_running() -> bool {
     !LAST.get().is_null()
 }
 
-/// The calling thread is about to have its stack there, by a jump: handlers that it leaves are no longer
-/// executed. Where the stack was of what the first of these interrupted, if it leaves any.
+/// Unwinds the list for a jump of the calling thread to this stack pointer. Returns the stack pointer
+/// interrupted by the outermost handler that is left, if any.
 pub fn jump_to(stack: usize) -> Option<usize> {
     let here = 0_u8;
     let mut lowest = &raw const here as usize;
     let mut left = None;
     loop {
         let last = LAST.get();
-        // SAFETY: it has not returned and was not left, so it lies on a stack of this thread.
+        // SAFETY: the handler has neither returned nor been left, so its record is on a stack of this thread.
         let Some(Handler { before, interrupted }) = (unsafe { last.as_ref() }) else { return left };
         if (lowest..=last as usize).contains(&stack) {
             return left;
@@ -49,7 +49,8 @@ pub fn jump_to(stack: usize) -> Option<usize> {
     }
 }
 
-/// Executes what may leave handlers that begin in it without a jump of this thread. It leaves no others.
+/// Runs `call`, which may leave handlers that begin in it other than by a jump of this thread. It must leave
+/// no others.
 pub fn within<T>(call: impl FnOnce() -> T) -> T {
     let before = LAST.get();
     let result = call();
@@ -66,8 +67,7 @@ mod tests {
         &raw const here as usize
     }
 
-    /// Two handlers, of which the second interrupts the first; `then` is told where the stack was outside, in
-    /// the first and in the second.
+    /// Runs two nested handlers. Passes `then` the stack pointers outside, in the first and in the second.
     fn nested(then: impl FnOnce([usize; 3])) {
         let outside = stack();
         run(outside, || {
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(LAST.get(), last, "within the second");
         });
         nested(|[_, first, _]| {
-            // SAFETY: the second has not returned.
+            // SAFETY: the second handler has not returned.
             let before = unsafe { (*LAST.get()).before };
             assert_eq!(jump_to(first), Some(first));
             assert_eq!(LAST.get(), before, "to the first");

@@ -1,22 +1,22 @@
-//! Internal control variables: what programs and their environment set.
+//! Internal control variables (ICVs), set by programs and their environment.
 
-/// How iterations are shared out. The numbers are OpenMP's (`omp_sched_t`).
+/// Distribution of a loop's iterations. The numbers are OpenMP's (`omp_sched_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum ScheduleKind {
-    /// In equal parts, or in chunks by turns.
+    /// Equal parts, or chunks in round-robin order.
     #[default]
     Static = 1,
-    /// In chunks, to threads as they ask.
+    /// Chunks, claimed by threads on demand.
     Dynamic = 2,
-    /// In chunks that get smaller.
+    /// Chunks of decreasing size.
     Guided = 3,
-    /// As the runtime likes: in equal parts.
+    /// Chosen by the run-time: equal parts.
     Auto = 4,
 }
 
 impl ScheduleKind {
-    /// The kind with this number in OpenMP, 1 to 4; `None` for any other.
+    /// Converts OpenMP's number, 1 to 4; `None` for any other.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Static,
@@ -28,17 +28,17 @@ impl ScheduleKind {
     }
 }
 
-/// The bit of a schedule that asks for chunks in order on each thread. They always are.
+/// Modifier bit of a schedule that asks for chunks in increasing order on each thread. They always are.
 pub const MONOTONIC: u32 = 0x8000_0000;
 
-/// A schedule as `run-sched-var` has it.
+/// Value of `run-sched-var`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// How iterations are shared out.
+    /// Kind of the schedule.
     pub kind: ScheduleKind,
     /// [`MONOTONIC`] or 0.
     pub modifier: u32,
-    /// Iterations of a chunk; 0 where none was given.
+    /// Chunk size in iterations; 0 if none was given.
     pub chunk: i32,
 }
 
@@ -48,27 +48,26 @@ impl Default for Schedule {
     }
 }
 
-/// Variables that each task has its own values of. Every task gets a copy of its parent's: the alignment is
-/// so that this is done in pieces which are the same each time, as processors want it that read what they
-/// wrote just before.
+/// Per-task ICVs. Every task gets a copy of its parent's. The alignment ensures that copies use accesses of
+/// the same width each time, which store-to-load forwarding requires.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icv {
-    /// Threads of the next region (`nthreads-var`); 0: as many as follows from the speed of the nodes.
+    /// Threads of the next region (`nthreads-var`); 0 to derive it from the speed of the nodes.
     pub threads: u32,
-    /// What `schedule(runtime)` is (`run-sched-var`).
+    /// Schedule of `schedule(runtime)` (`run-sched-var`).
     pub schedule: Schedule,
     /// Whether regions may have fewer threads than asked for (`dyn-var`).
     pub dynamic: bool,
-    /// How threads are bound (`bind-var`): OpenMP's number.
+    /// Binding policy of threads (`bind-var`), as OpenMP's number.
     pub bind: u8,
-    /// Active regions within each other (`max-active-levels-var`).
+    /// Maximum number of nested active regions (`max-active-levels-var`).
     pub active_levels: u32,
-    /// Threads of a contention group (`thread-limit-var`).
+    /// Maximum number of threads of a contention group (`thread-limit-var`).
     pub limit: u32,
-    /// `default-device-var`.
+    /// Default device number (`default-device-var`).
     pub device: i32,
-    /// `def-allocator-var`.
+    /// Default memory allocator (`def-allocator-var`).
     pub allocator: usize,
 }
 
@@ -87,12 +86,12 @@ impl Default for Icv {
     }
 }
 
-/// Levels of regions that lists like `OMP_NUM_THREADS` are kept for.
+/// Number of nesting levels that lists like `OMP_NUM_THREADS` are kept for.
 pub const LEVELS: usize = 8;
-/// As many active levels as there can be.
+/// Maximum number of active levels.
 pub const ACTIVE_LEVELS_MAX: u32 = u8::MAX as u32;
 
-/// A list with one value for each level.
+/// List with one value per nesting level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByLevel<T> {
     values: [T; LEVELS],
@@ -100,7 +99,7 @@ pub struct ByLevel<T> {
 }
 
 impl<T: Copy + Default> ByLevel<T> {
-    /// Of values for level 0, 1 and so on; what is beyond [`LEVELS`] is left out.
+    /// Creates a list of the values for levels 0, 1 and so on; drops those beyond [`LEVELS`].
     pub fn of(values: &[T]) -> Self {
         let mut list = Self::default();
         for (place, value) in list.values.iter_mut().zip(values) {
@@ -110,31 +109,31 @@ impl<T: Copy + Default> ByLevel<T> {
         list
     }
 
-    /// All that there are.
+    /// Returns the values of all levels.
     pub fn all(&self) -> &[T] {
         &self.values[..self.count]
     }
 
-    /// That of a level, if the list is that long.
+    /// Returns the value of a level, if the list is that long.
     pub fn at(&self, level: usize) -> Option<T> {
         self.all().get(level).copied()
     }
 }
 
-/// Where threads run that the program creates itself.
+/// Placement of threads created by the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Created {
-    /// On the node of the thread that creates them.
+    /// On the node of the creating thread.
     #[default]
     Here,
-    /// On all nodes in turn, on each as often as it has processors.
+    /// On all nodes in turn, in proportion to their processors.
     Spread,
-    /// So on the nodes other than that where the program began.
+    /// The same on all nodes other than the first.
     Others,
 }
 
 impl Created {
-    /// What has this name.
+    /// Parses the value of `OMP_TOMBOLO_PTHREADS`.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Some(match text {
@@ -146,32 +145,32 @@ impl Created {
     }
 }
 
-/// What was set before the program began, and for all of it.
+/// Settings of the whole program, fixed before it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What the first task begins with.
+    /// ICVs of the initial task.
     pub icv: Icv,
     /// `OMP_NUM_THREADS` by level.
     pub threads: ByLevel<u32>,
     /// `OMP_PROC_BIND` by level.
     pub binds: ByLevel<u8>,
-    /// `OMP_STACKSIZE` in bytes; 0 is the system's.
+    /// `OMP_STACKSIZE` in bytes; 0 for the system's default.
     pub stack: usize,
     /// `OMP_CANCELLATION`.
     pub cancellation: bool,
     /// `OMP_MAX_TASK_PRIORITY`.
     pub priority: i32,
-    /// `OMP_WAIT_POLICY`: whether waiting threads spin; `None` if nothing was said.
+    /// `OMP_WAIT_POLICY`: whether waiting threads spin; `None` if not set.
     pub active_wait: Option<bool>,
     /// `GOMP_SPINCOUNT`.
     pub spins: Option<u64>,
-    /// `OMP_TARGET_OFFLOAD`: whether a region for a device must not run here.
+    /// `OMP_TARGET_OFFLOAD`: whether a region for a device must not fall back to the host.
     pub offload_mandatory: bool,
-    /// `OMP_TARGET_OFFLOAD`: whether there is to be no device besides the host.
+    /// `OMP_TARGET_OFFLOAD`: whether there are no devices besides the host.
     pub offload_disabled: bool,
-    /// `OMP_TOMBOLO_TARGET`: whether devices have a copy of everything, as if they had memory of their own.
+    /// `OMP_TOMBOLO_TARGET`: whether devices get copies of everything, as if they had memory of their own.
     pub target_copies: bool,
-    /// Whether all threads of a node are of one process, whose memory is the device's.
+    /// Whether all threads of a node are in one process, whose memory is the device's.
     pub own_memory: bool,
     /// `OMP_NUM_TEAMS`.
     pub teams: u32,
@@ -181,18 +180,18 @@ pub struct Settings {
     pub display_affinity: bool,
     /// Whether `OMP_TOMBOLO_REPORT` asks for a report.
     pub report: bool,
-    /// `OMP_TOMBOLO_ARENA` in bytes; 0 where nothing was said.
+    /// `OMP_TOMBOLO_ARENA` in bytes; 0 if not set.
     pub arena: usize,
-    /// Processors that the program had at first.
+    /// Number of processors that the program had at its start.
     pub processors: u32,
-    /// `OMP_TOMBOLO_PTHREADS`: where threads run that the program creates itself.
+    /// `OMP_TOMBOLO_PTHREADS`: placement of threads created by the program.
     pub created: Created,
     /// `OMP_TOMBOLO_BALANCE`: whether marked functions run on the node where they are fastest.
     pub balance: bool,
 }
 
 impl Settings {
-    /// The settings of a program with an empty environment on `processors` processors.
+    /// Returns the settings for an empty environment on `processors` processors.
     pub fn of(processors: u32) -> Self {
         Self {
             icv: Icv { threads: processors, ..Icv::default() },
@@ -218,14 +217,13 @@ impl Settings {
         }
     }
 
-    /// How many turns a thread spins at most before it sleeps: where nothing is said as many as with GCC's
-    /// library.
+    /// Returns the maximum number of spin turns before a thread sleeps. The default is that of libgomp.
     pub fn turns(&self) -> u64 {
         self.turns_or(300_000)
     }
 
-    /// The same for jobs on several nodes. Their processors may be used by others that are not known here:
-    /// those of an emulator are threads of its host.
+    /// Returns the same for jobs on several nodes. Unknown programs may compete for their processors: those
+    /// of an emulator are threads of its host.
     pub fn turns_of_several(&self) -> u64 {
         self.turns_or(20_000)
     }

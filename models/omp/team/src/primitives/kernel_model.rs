@@ -1,9 +1,9 @@
-//! The kernel's futexes, as loom's models have them.
+//! Model of the kernel's futexes for loom.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 
-/// What the kernel does for a word: a thread that waits compares it and goes to sleep in one step.
+/// Model of a futex: a waiting thread compares the word and goes to sleep atomically.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     queue: Mutex<()>,

@@ -1,17 +1,17 @@
-//! A call that what it calls may leave from any depth, as `pthread_exit` leaves a thread.
+//! Calls that can be left from any depth, as `pthread_exit` leaves a thread.
 //!
-//! It is written in assembly because no function of Rust may return twice.
+//! Written in assembly, because no Rust function may return twice.
 
 use std::ffi::c_void;
 
-/// What a thread begins with.
+/// Start function of a thread.
 pub type Begin = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Calls `begin` with its argument, and returns what it returns or what [`leave`] was given. `left` gets
-/// where the stack is, by which the call can be left until it returns.
+/// Calls `begin` with its argument. Returns its result or the value given to [`leave`]. Stores into `left`
+/// the stack pointer by which the call can be left until it returns.
 ///
 /// # Safety
-/// `begin` may be called with the argument, and `left` can be written.
+/// `begin` must be callable with the argument, and `left` must be writable.
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut usize) -> *mut c_void {
@@ -32,20 +32,21 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
     )
 }
 
-/// Returns `value` from the [`call`] that has its stack there.
+/// Returns `value` from the [`call`] that stored the stack pointer `left`.
 ///
 /// # Safety
-/// The call has not returned and is of this thread; no function that it leaves has anything to clean up.
+/// The call must be of this thread and must not have returned; no function that it leaves may have anything
+/// to clean up.
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
     std::arch::naked_asm!("mov rsp, rdi", "mov rax, rsi", "jmp {restore}", restore = sym restore)
 }
 
-/// The end of a call.
+/// Restores the saved registers and returns from [`call`].
 ///
 /// # Safety
-/// The stack is that of a call.
+/// The stack pointer must be that of a call.
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn restore() {
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
     )
 }
 
-/// Returns `value` from the [`call`] that has its stack there, as on x86-64.
+/// Returns `value` from the [`call`] that stored the stack pointer `left`, as on x86-64.
 ///
 /// # Safety
 /// As on x86-64.
@@ -99,10 +100,10 @@ pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
     std::arch::naked_asm!("mov sp, x0", "mov x0, x1", "b {restore}", restore = sym restore)
 }
 
-/// The end of a call.
+/// Restores the saved registers and returns from [`call`].
 ///
 /// # Safety
-/// The stack is that of a call.
+/// The stack pointer must be that of a call.
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
 unsafe extern "C" fn restore() {
@@ -130,7 +131,7 @@ mod tests {
 
     extern "C" fn deep(depth: *mut c_void) -> *mut c_void {
         if depth as usize > 1000 {
-            // SAFETY: the test below has made the call; the functions between have nothing to clean up.
+            // SAFETY: the test below made the call; the functions between have nothing to clean up.
             unsafe { leave(LEFT.get(), depth) }
         }
         let below = deep((depth as usize + 1) as *mut c_void);
@@ -147,7 +148,7 @@ mod tests {
         for argument in [7, 990] {
             let function = if argument == 7 { plain } else { deep };
             LEFT.with(|word| {
-                // SAFETY: both functions take any address, and the word can be written.
+                // SAFETY: both functions take any address, and the word is writable.
                 let value = unsafe { call(function, argument as *mut c_void, word.as_ptr()) };
                 assert_eq!(value as usize, if argument == 7 { 7 } else { 1001 });
             });

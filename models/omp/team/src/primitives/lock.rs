@@ -1,7 +1,7 @@
-//! Locks: those of the runtime, and those that programs have.
+//! Locks of the run-time and of programs.
 //!
-//! All are words of 32 bits that lie where the workers share memory, and all wait the same way: for as long
-//! as it is worth while by spinning, then [asleep](super::park).
+//! All are 32-bit words in memory shared by the workers. All wait in the same way: by spinning while that is
+//! worthwhile, then [asleep](super::park).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,30 +10,30 @@ use super::{local, pace, park};
 
 const OPEN: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread may sleep on it.
+/// Held, and threads may sleep on it.
 const AWAITED: u32 = 2;
 
-/// Turns between two looks at a lock, at most.
+/// Maximum number of turns between two reads of a lock.
 const LONGEST_PAUSE: u32 = 8;
 
-/// A lock in one word, zero when it is free.
+/// Lock in one word, which is zero when free.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
 impl Lock {
-    /// A free lock.
+    /// Creates a free lock.
     pub const fn new() -> Self {
         Self(AtomicU32::new(OPEN))
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     #[inline]
     pub fn try_acquire(&self) -> bool {
         self.0.compare_exchange(OPEN, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock, and waits until it can.
+    /// Acquires the lock, waiting for it if needed.
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
@@ -47,7 +47,7 @@ impl Lock {
             return;
         }
         let mut spin = local::budget_for_locks();
-        // The holder writes to the line again soon, and each load delays it.
+        // The holder will soon write to the cache line, and each load delays it.
         let mut pause = 1;
         'spinning: loop {
             if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
@@ -65,7 +65,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is found free within the time for which threads look.
+    /// Acquires the lock if it becomes free within the polling time.
     fn acquire_at_a_look(&self) -> bool {
         let mut looks = pace::Looks::new();
         while looks.next() {
@@ -76,7 +76,7 @@ impl Lock {
         false
     }
 
-    /// Gives the lock back.
+    /// Releases the lock and wakes a waiter.
     #[inline]
     pub fn release(&self) {
         if self.0.swap(OPEN, Ordering::Release) == AWAITED {
@@ -84,33 +84,33 @@ impl Lock {
         }
     }
 
-    /// Makes it a free lock, whatever it was before.
+    /// Resets it to a free lock from any state.
     pub fn reset(&self) {
         self.0.store(OPEN, Ordering::Release);
     }
 }
 
-/// A lock of the runtime itself, for a few instructions at a time.
+/// Lock of the run-time itself, held for a few instructions at a time.
 #[derive(Debug, Default)]
 pub struct Spinlock(Lock);
 
-/// Gives the lock back when it goes.
+/// Guard that releases the lock when dropped.
 #[derive(Debug)]
 pub struct Held<'a>(&'a Lock);
 
 impl Spinlock {
-    /// A free lock.
+    /// Creates a free lock.
     pub const fn new() -> Self {
         Self(Lock::new())
     }
 
-    /// Takes the lock for as long as the value lives, if it is free.
+    /// Acquires the lock if it is free, until the guard is dropped.
     #[inline]
     pub fn try_hold(&self) -> Option<Held<'_>> {
         self.0.try_acquire().then(|| Held(&self.0))
     }
 
-    /// Takes the lock for as long as the value lives.
+    /// Acquires the lock until the guard is dropped.
     #[inline]
     pub fn hold(&self) -> Held<'_> {
         self.0.acquire();
@@ -125,7 +125,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A lock that its holder may take again. The holder is a task, identified by its address.
+/// Recursive lock. Its owner is a task, identified by its address.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NestLock {
@@ -135,16 +135,17 @@ pub struct NestLock {
 }
 
 impl NestLock {
-    /// Makes it a free lock, whatever it was before.
+    /// Resets it to a free lock from any state.
     pub fn reset(&self) {
         self.owner.set(0);
         self.count.set(0);
         self.lock.reset();
     }
 
-    /// Takes the lock for this task, once more if it has it; how often it now has it. Waits only if told to.
+    /// Acquires the lock for this task, recursively if it is the owner. Returns the nesting count, or 0 if
+    /// the lock is held and `waits` is false.
     pub fn acquire(&self, task: usize, waits: bool) -> i32 {
-        // No other task writes this task's address here, so a load tells.
+        // No other task writes this task's address here, so an unsynchronized load suffices.
         if self.owner.get() != task {
             if waits {
                 self.lock.acquire();
@@ -157,7 +158,7 @@ impl NestLock {
         self.count.get()
     }
 
-    /// Gives it back once.
+    /// Undoes one acquisition of the lock.
     pub fn release(&self) {
         self.count.set(self.count.get() - 1);
         if self.count.get() == 0 {

@@ -1,11 +1,10 @@
-//! The nodes that a job's threads are on: what is known of them, and which thread of a team is on which.
+//! Nodes of a job: their properties, and the assignment of a team's threads to them.
 //!
-//! The table lies in the store, so every worker reads the same. Node 0 is the master's; a job that names no
-//! others has only that, and then nothing here costs anything: nothing is measured, and every thread is on
-//! node 0.
+//! The table is in the store, so every worker reads the same. Node 0 is the master's. A job that names no
+//! others has only that, at no cost: nothing is measured, and every thread is on node 0.
 //!
-//! Which node a thread of a team is on follows from its number alone: what a team of `n` threads has is the
-//! beginning of what one of `n + 1` has, so a team that grows or shrinks keeps its threads. See [`Sequence`].
+//! The node of a thread follows from its number alone. The assignment of a team of `n` threads is a prefix of
+//! that of `n + 1` threads, so a team that grows or shrinks keeps its threads. See [`Sequence`].
 
 use std::borrow::Cow;
 use std::cell::{Cell, UnsafeCell};
@@ -15,16 +14,16 @@ use super::awake::Awake;
 use super::lock::Spinlock;
 use super::{speed, sys};
 
-/// Nodes that a job can have.
+/// Maximum number of nodes of a job.
 pub const NODES: usize = 64;
-/// Bytes that a node's name can have.
+/// Maximum length of a node's name in bytes.
 pub const NAME: usize = 64;
-/// Threads that a processor gets at most where the number of threads follows from how fast nodes are.
+/// Maximum number of threads per processor if the number of threads is derived from speeds.
 pub const VIRTUAL: u32 = 16;
-/// How long a node may take from when it is asked for its first thread until it has said how fast it is.
+/// Timeout for a node's speed, from the request for its first thread, in milliseconds.
 const PATIENCE_MS: u32 = 60_000;
 
-/// An instruction set, as a number that all workers read alike.
+/// Instruction set, encoded as a number in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Isa {
@@ -37,7 +36,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// That of this build.
+    /// Returns the instruction set of this build.
     pub const fn own() -> Self {
         #[cfg(target_arch = "x86_64")]
         return Self::X86_64;
@@ -47,7 +46,7 @@ impl Isa {
         return Self::Riscv64;
     }
 
-    /// What it is called.
+    /// Returns the name of the instruction set.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -56,7 +55,7 @@ impl Isa {
         }
     }
 
-    /// The instruction set with this name, `x86_64` or the like; `None` for any other.
+    /// Parses a name such as `x86_64`; `None` for any other.
     pub fn named(name: &str) -> Option<Self> {
         [Self::X86_64, Self::Aarch64, Self::Riscv64].into_iter().find(|isa| isa.name() == name)
     }
@@ -67,75 +66,73 @@ impl Isa {
     }
 }
 
-/// A node that the environment names: `OMP_TOMBOLO_NODES`.
+/// Node named in `OMP_TOMBOLO_NODES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// What the machine calls it.
+    /// Name of the node in its machine.
     pub name: String,
-    /// Threads that it may have at most; 0 where none were said.
+    /// Maximum number of threads; 0 if not given.
     pub threads: u32,
 }
 
-/// What is said of a node when it is added.
+/// Description of a node to be added.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
-    /// What the machine calls it.
+    /// Name of the node in its machine.
     pub name: &'a str,
     /// Its instruction set.
     pub isa: Isa,
-    /// Its processors.
+    /// Number of its processors.
     pub processors: u32,
-    /// Threads that it may have at most; 0: as many as the team needs.
+    /// Maximum number of threads; 0 for no limit.
     pub threads: u32,
-    /// The node whose processors these are: its own number, or that of another where a foreign instruction
-    /// set is emulated by programs there. Threads of nodes that share processors count each other when they
-    /// decide whether to spin.
+    /// Node whose processors it uses: itself, or the node that emulates its foreign instruction set. Threads
+    /// of nodes that share processors count each other when they decide whether to spin.
     pub runs_on: Option<u32>,
 }
 
-/// A node that threads of the job run on.
+/// Node on which threads of the job run.
 #[repr(C, align(64))]
 pub struct Node {
     name: UnsafeCell<[u8; NAME]>,
     name_length: Cell<u32>,
     isa: Cell<u32>,
     processors: Cell<u32>,
-    /// Threads at most; 0: no limit.
+    /// Maximum number of threads; 0 for no limit.
     threads: Cell<u32>,
     runs_on: Cell<u32>,
-    /// Threads that were made for it. Guarded by the lock of idle threads.
+    /// Number of threads created for the node. Guarded by the lock of idle threads.
     pub(crate) made: Cell<u32>,
-    /// Steps of [`speed::step`] in a millisecond on one processor; 0: not measured yet.
+    /// Steps of [`speed::step`] per millisecond on one processor; 0 if not measured yet.
     speed: AtomicU32,
     unused: u32,
     unused_too: [u64; 4],
-    /// The threads that are awake on it.
+    /// Counts of the threads that are awake on the node.
     awake: Awake,
 }
 
 /// All nodes of a job.
 #[repr(C, align(64))]
 pub struct Nodes {
-    /// How many there are. A node is written before it is counted, and does not change afterwards but in what
-    /// is atomic.
+    /// Number of nodes. A node is written before it is counted, and afterwards only its atomics change.
     count: AtomicU32,
-    /// Threads of a team that does not say how many; 0: the speeds are not known yet.
+    /// Default number of threads of a team; 0 while the speeds are not known.
     team: AtomicU32,
     adding: Spinlock,
     settling: Spinlock,
     measuring: Spinlock,
-    /// How long threads spin once there are several nodes.
+    /// Maximum spin turns once there are several nodes.
     turns: Cell<u64>,
     list: [Node; NODES],
 }
 
-// SAFETY: what is in cells is written under `adding` before the node is counted, with release, or under the
-// lock that it names.
+// SAFETY: cells are written with `adding` held before the node is counted (release), or with the lock that
+// they name.
 unsafe impl Sync for Node {}
 // SAFETY: as for `Node`; `turns` is written before others see the table.
 unsafe impl Sync for Nodes {}
 
-// All builds agree on this.
+// Layout that all builds share.
 const _: () = {
     assert!(size_of::<Node>() == 192 && align_of::<Node>() == 64);
     assert!(std::mem::offset_of!(Node, name_length) == 64);
@@ -146,14 +143,14 @@ const _: () = {
 };
 
 impl Node {
-    /// What the machine calls it.
+    /// Returns the node's name in its machine.
     pub fn name(&self) -> String {
         self.shown_name().into_owned()
     }
 
-    /// As [`name`](Self::name), without memory from the heap.
+    /// Returns the [`name`](Self::name) without heap allocation.
     pub fn shown_name(&self) -> Cow<'_, str> {
-        // SAFETY: the name of a node that is counted does not change.
+        // SAFETY: the name of a counted node does not change.
         let name = unsafe { &*self.name.get() };
         let length = (self.name_length.get() as usize).min(NAME);
         String::from_utf8_lossy(&name[..length])
@@ -164,12 +161,12 @@ impl Node {
         Isa::of_number(self.isa.get())
     }
 
-    /// How many processors the node has.
+    /// Returns the number of processors.
     pub fn processors(&self) -> u32 {
         self.processors.get()
     }
 
-    /// Threads that it may have at most; `u32::MAX`: no limit.
+    /// Returns the maximum number of threads; `u32::MAX` for no limit.
     pub fn most_threads(&self) -> u32 {
         match self.threads.get() {
             0 => u32::MAX,
@@ -177,22 +174,22 @@ impl Node {
         }
     }
 
-    /// Steps of [`speed::step`] in a millisecond on one processor; 0: not measured yet.
+    /// Returns the steps of [`speed::step`] per millisecond on one processor; 0 if not measured yet.
     pub fn speed(&self) -> u32 {
         self.speed.load(Ordering::Acquire)
     }
 
-    /// The node whose processors these are.
+    /// Returns the node whose processors it uses.
     pub fn runs_on(&self) -> u32 {
         self.runs_on.get()
     }
 
-    /// What all its processors do together; of nodes that were not measured one step each.
+    /// Returns the speed of all its processors together; one step per processor if not measured.
     pub fn weight(&self) -> u64 {
         u64::from(self.speed().max(1)) * u64::from(self.processors().max(1))
     }
 
-    /// Says how fast it is.
+    /// Sets the speed and wakes threads that wait for it.
     pub fn set_speed(&self, speed: u32) {
         self.speed.store(speed.max(1), Ordering::Release);
         sys::futex_wake(&self.speed, u32::MAX >> 1);
@@ -212,32 +209,31 @@ impl Node {
 }
 
 impl Nodes {
-    /// Makes a table of the master's node alone of one that is all zero. `turns` is how long threads spin,
-    /// alone and once there are several nodes.
+    /// Initialises an all-zero table with the master's node. `turns` are the maximum spin turns with one node
+    /// and with several.
     pub fn begin(&self, own: About<'_>, turns: (u64, u64)) {
         self.turns.set(turns.1);
         let first = &self.list[0];
         first.write(0, own);
         first.awake.configure(first.processors(), turns.0);
-        // The master.
+        // The master thread.
         first.made.set(1);
         self.count.store(1, Ordering::Release);
     }
 
-    /// A table outside of a job.
+    /// Creates a table outside a job.
     #[cfg(test)]
     pub(crate) fn table(own: About<'_>) -> Box<Self> {
-        // SAFETY: all zero is a table without nodes.
+        // SAFETY: an all-zero table has no nodes and is valid.
         let nodes = unsafe { Box::<Self>::new_zeroed().assume_init() };
         nodes.begin(own, (0, 0));
         nodes
     }
 
-    /// Adds a node, before the first region. Its number.
+    /// Adds a node, before the first region. Returns its number.
     ///
     /// # Errors
-    /// There are [`NODES`] already, the name is too long or another has it, or speeds have been measured
-    /// already.
+    /// There are already [`NODES`] nodes, the name is invalid or taken, or speeds have already been measured.
     pub fn add(&self, about: About<'_>) -> Result<u32, String> {
         let _held = self.adding.hold();
         let count = self.count();
@@ -263,61 +259,61 @@ impl Nodes {
         Ok(count)
     }
 
-    /// Says what the master's node is called and how many threads it may have (0: no limit), before the first
-    /// region.
+    /// Sets the name of the master's node and its maximum number of threads (0 for no limit), before the
+    /// first region.
     pub fn describe_own(&self, name: &str, threads: u32) {
         let _held = self.adding.hold();
         let own = &self.list[0];
         own.write(0, About { name, isa: Isa::own(), processors: own.processors(), threads, runs_on: None });
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether there are others besides the master's.
+    /// Whether there are nodes besides the master's.
     #[inline]
     pub fn several(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 1
     }
 
-    /// A node; one that there is not is the master's.
+    /// Returns a node, or the master's if the index is invalid.
     #[inline]
     pub fn at(&self, index: u32) -> &Node {
         self.list.get(index as usize).unwrap_or(&self.list[0])
     }
 
-    /// All nodes, with their numbers.
+    /// Iterates over all nodes, with their numbers.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Node)> {
         (0..self.count()).map(|index| (index, self.at(index)))
     }
 
-    /// The number of the node of this name.
+    /// Finds the number of the node with this name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.all().find(|(_, node)| node.name() == name).map(|(index, _)| index)
     }
 
-    /// The threads that are awake on the processors of a node.
+    /// Returns the counts of threads that are awake on a node's processors.
     #[inline]
     pub fn awake(&self, node: u32) -> &Awake {
         &self.at(self.at(node).runs_on()).awake
     }
 
-    /// Processors of all nodes.
+    /// Returns the number of processors of all nodes.
     pub fn processors(&self) -> u32 {
         self.all().map(|(_, node)| node.processors()).sum()
     }
 
-    /// Threads that a team can have at most.
+    /// Returns the maximum number of threads of a team.
     pub fn most_threads(&self) -> u32 {
         self.all().fold(0, |sum: u32, (_, node)| sum.saturating_add(node.most_threads()))
     }
 
-    /// Threads of a team that does not say how many: one for each processor of the slowest node, and for
-    /// faster ones as many more as they are faster, so that equal shares of a loop take equally long.
-    /// Processors get [`VIRTUAL`] at most.
+    /// Returns the default number of threads of a team: one per processor of the slowest node, and
+    /// proportionally more on faster ones, so that equal shares of a loop take equally long. Processors get
+    /// at most [`VIRTUAL`] threads.
     pub fn threads(&self) -> u32 {
         let Some(slowest) = self.all().map(|(_, node)| u64::from(node.speed().max(1))).min() else {
             return 1;
@@ -331,33 +327,32 @@ impl Nodes {
     }
 }
 
-/// Which nodes the threads of a team are on, in the order of their numbers.
+/// Assignment of a team's threads to nodes, in order of their numbers.
 ///
-/// Thread 0 is the master, where it is. Then each node gets one thread, in the order of the table: a node
-/// that was named is to take part. From then on the next thread goes where the threads have most to
-/// themselves: to the node whose speed times processors, divided by the threads that it would have, is the
-/// largest. Of all ways to hand out threads one by one this keeps the slowest of them fastest, and where the
-/// nodes' weights are multiples of each other it gets to their proportion exactly (it is the divisor method
-/// of D'Hondt).
+/// Thread 0 is the master, on its own node. Then each node gets one thread, in the order of the table, as a
+/// named node is to take part. Each further thread goes to the node with the largest share per thread: speed
+/// times processors, divided by the number of threads that it would have. Among all ways to assign threads
+/// one by one this keeps the slowest thread fastest, and if the nodes' weights are multiples of each other it
+/// reaches their exact proportion (it is the divisor method of D'Hondt).
 pub struct Sequence<'a> {
     nodes: &'a Nodes,
     threads: [u32; NODES],
 }
 
 impl<'a> Sequence<'a> {
-    /// Of a team whose master is on this node.
+    /// Begins the assignment of a team whose master is on this node.
     pub fn new(nodes: &'a Nodes, master: u32) -> Self {
         let mut sequence = Self { nodes, threads: [0; NODES] };
         sequence.count(master);
         sequence
     }
 
-    /// There is a thread on this node that was handed out before.
+    /// Counts a thread that was already assigned to this node.
     pub fn count(&mut self, node: u32) {
         self.threads[node as usize % NODES] += 1;
     }
 
-    /// The node of the next thread.
+    /// Returns the node of the next thread.
     pub fn next_node(&mut self) -> u32 {
         let there = |index: u32| self.threads[index as usize];
         let room = |&(index, node): &(u32, &Node)| there(index) < node.most_threads();
@@ -370,7 +365,7 @@ impl<'a> Sequence<'a> {
                 if share(next, best) > share(best, next) { next } else { best }
             })
         };
-        // A team is not larger than its nodes allow, unless it is one of many.
+        // A team exceeds the capacity of its nodes only if it is one of many.
         let next = unused.or_else(best).map_or(0, |(index, _)| index);
         self.count(next);
         next
@@ -378,9 +373,8 @@ impl<'a> Sequence<'a> {
 }
 
 impl Nodes {
-    /// Threads of a team that does not say how many. Where there are several nodes their speeds have to be
-    /// known for it: `station` starts the first thread of a node, which measures the node before it waits for
-    /// something to do.
+    /// Returns the default number of threads of a team. With several nodes this needs their speeds: `station`
+    /// starts the first thread of a node, which measures the node before it waits for work.
     pub fn settle(&self, station: impl Fn(u32) -> Result<(), String>) -> u32 {
         match self.team.load(Ordering::Acquire) {
             0 => self.settle_slowly(station),
@@ -419,8 +413,8 @@ impl Nodes {
         threads
     }
 
-    /// Measures the node that the calling thread is on, unless that was done. One thread of the job measures
-    /// at a time, as nodes may share processors.
+    /// Measures the node of the calling thread unless it is measured already. Only one thread of the job
+    /// measures at a time, as nodes may share processors.
     pub fn measure(&self, node: u32) {
         let node = self.at(node);
         if node.speed() == 0 {
@@ -440,7 +434,7 @@ mod tests {
         About { name, isa: Isa::Aarch64, processors, threads, runs_on: None }
     }
 
-    /// Makes nodes from triples: processors, threads at most, and speed.
+    /// Creates nodes from triples: processors, maximum number of threads, and speed.
     fn table(list: &[(u32, u32, u32)]) -> Box<Nodes> {
         let (first, others) = list.split_first().expect("a node");
         let nodes = Nodes::table(About { isa: Isa::own(), ..about("host", first.0, first.1) });
@@ -482,9 +476,9 @@ mod tests {
         assert_eq!(nodes.threads(), 6 + 4);
         assert_eq!(counts(&nodes, 10), [6, 4]);
         assert_eq!(counts(&nodes, 20), [12, 8]);
-        // Nodes that are nearly alike get no more than their processors.
+        // Nearly equal nodes get one thread per processor.
         assert_eq!(table(&[(2, 0, 1030), (2, 0, 1000)]).threads(), 4);
-        // One that is hardly worth its place makes no thousand threads.
+        // A node of negligible speed does not cause a thousand threads on the others.
         assert_eq!(table(&[(2, 0, 1_000_000), (1, 0, 1)]).threads(), 2 * VIRTUAL + 1);
     }
 
@@ -532,8 +526,8 @@ mod tests {
                 let within = size as u64 <= u64::from(nodes.most_threads());
                 proptest::prop_assert!(!within || count as u64 <= u64::from(node.most_threads()).max(1));
             }
-            // No thread would be better off elsewhere: the last that a node got is worth what it would be on
-            // any with room.
+            // No thread would be better off on another node: the last thread of a node has at least the share
+            // that it would have on any other node with room.
             if size as u64 <= u64::from(nodes.most_threads()) {
                 for ((_, from), &had) in nodes.all().zip(&counts).filter(|(_, had)| **had > 1) {
                     for ((_, to), &has) in nodes.all().zip(&counts) {

@@ -1,9 +1,9 @@
-//! How to wait for a word in memory that is sent in pages.
+//! Waiting for words in memory that is transferred in pages.
 //!
-//! There a look at a word that no other node has written since costs nothing, and the first look afterwards
-//! fetches its page, which takes the writer's next store to the page as long again. So threads that wait look
-//! seldom, and less often the longer they wait; and they look for longer before they sleep, because a sleeper
-//! is entered in lists, takes itself out of them and is woken by a message, each on pages that others have.
+//! Reading a word that no other node has written since costs nothing. The first read after a write fetches
+//! the page, and so does the writer's next store to it. So waiting threads poll rarely, and less often the
+//! longer they wait. They also poll for longer before they sleep, because a sleeper is entered into lists,
+//! removed from them and woken by a message, each on pages held by others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,36 +11,36 @@ use super::sys;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Nanoseconds that a wait goes on before the thread sleeps.
+/// Polling time before the thread sleeps, in nanoseconds.
 const LONGEST_NS: u64 = 50_000_000;
-/// Microseconds between two looks, at first and at most.
+/// Polling interval in microseconds: initial and maximum.
 const FIRST_US: u32 = 20;
 const LAST_US: u32 = 2000;
 
-/// Says that the memory of the job is sent in pages. Called before the first region begins.
+/// Declares that the job's memory is transferred in pages. Called before the first region begins.
 pub fn turn_on() {
     ON.store(true, Ordering::Release);
 }
 
-/// Whether the memory of the job is sent in pages.
+/// Whether the job's memory is transferred in pages.
 #[inline]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The looks of one wait.
+/// Polling of one wait.
 pub(super) struct Looks {
     began_ns: u64,
     pause_us: u32,
 }
 
 impl Looks {
-    /// A wait begins.
+    /// Starts polling.
     pub(super) fn new() -> Self {
         Self { began_ns: sys::now_ns(), pause_us: FIRST_US }
     }
 
-    /// Waits until the next look; false when there were enough.
+    /// Pauses until the next poll; returns false once the polling time is over.
     pub(super) fn next(&mut self) -> bool {
         if sys::now_ns() - self.began_ns > LONGEST_NS {
             return false;
@@ -49,7 +49,7 @@ impl Looks {
         true
     }
 
-    /// Waits until the next look, however many there were.
+    /// Pauses until the next poll, regardless of the polling time.
     pub(super) fn pause(&mut self) {
         sys::sleep_for(self.pause_us);
         self.pause_us = (self.pause_us * 3 / 2).min(LAST_US);

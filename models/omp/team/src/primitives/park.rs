@@ -1,10 +1,10 @@
-//! Sleeping on any word: on a lock, or on a construct that another thread prepares.
+//! Sleeping on an arbitrary word, such as a lock or a construct that another thread prepares.
 //!
-//! Where all threads are of one [wake domain](super::wake_domain) the kernel does it, with a futex. Otherwise
-//! a thread enters itself in a list that lies in the store and sleeps on its parker, which every domain can
-//! have woken. Lists are found by the address of the word, as in WebKit's *parking lot*. A list's lock is
-//! held for a few instructions and never slept on. A thread without a parker, such as the first of a worker's
-//! process, checks again after a while instead.
+//! If all threads are in one [wake domain](super::wake_domain), this is a futex of the kernel. Otherwise a
+//! thread enters a list in the store and sleeps on its parker, which every domain can have woken. Lists are
+//! found by the address of the word, as in WebKit's *parking lot*. A list's lock is held for a few
+//! instructions and never slept on. A thread without a parker, such as the first of a worker process, polls
+//! instead.
 
 use std::cell::Cell;
 use std::ptr;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use super::local::{self, Local};
 use super::{pace, sys, wake_domain};
 
-/// How many lists there are. Two words that share one are told apart by the address that each sleeper holds.
+/// Number of lists. Words that share a list are distinguished by the address in each sleeper's entry.
 const LISTS: usize = 64;
 
-/// How long a thread without a parker sleeps before it checks again, in microseconds.
+/// Polling interval of a thread without a parker, in microseconds.
 const LOOK_AGAIN_US: u32 = 50;
 
-/// All lists. They lie in the record of the job; all zero is empty lists.
+/// All lists, in the record of the job. All-zero memory is valid: empty lists.
 pub struct Lot {
     lists: [List; LISTS],
 }
@@ -31,11 +31,11 @@ struct List {
     last: Cell<Option<&'static Local>>,
 }
 
-// SAFETY: cells are touched only while the list is held, and those of threads that were taken out only by the
-// thread that did.
+// SAFETY: cells are touched only while the list is held, and those of removed threads only by the thread that
+// removed them.
 unsafe impl Sync for List {}
 
-/// Gives a list back when it goes.
+/// Guard that releases the list when dropped.
 struct Held<'a>(&'a List);
 
 impl Drop for Held<'_> {
@@ -68,7 +68,7 @@ impl List {
         }
     }
 
-    /// Takes out the first thread that sleeps on this word.
+    /// Removes the first thread that sleeps on this word.
     fn remove(&self, word: usize) -> Option<&'static Local> {
         let mut before: Option<&'static Local> = None;
         let mut at = self.first.get();
@@ -91,9 +91,9 @@ impl List {
 }
 
 impl List {
-    /// Takes out up to `count` threads that sleep on this word now, linked in their order. All at once: a
-    /// thread that is woken and finds nothing to do enters itself again, so one after another they would be
-    /// woken for ever.
+    /// Removes up to `count` threads that currently sleep on this word, linked in their order. All are
+    /// removed at once: a thread that is woken and finds its condition false enters the list again, so
+    /// removing them one by one might never end.
     fn take(&self, word: usize, count: u32) -> Option<&'static Local> {
         let first = (count > 0).then(|| self.remove(word))??;
         first.parked.next.set(None);
@@ -108,19 +108,19 @@ impl List {
     }
 }
 
-/// The lists of the job; null before there is one.
+/// Lists of the job; null before there is one.
 static LOT: AtomicPtr<Lot> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes these the lists that this process uses. Once in a process, before there are several wake domains.
+/// Sets the lists that this process uses. Called once per process, before there are several wake domains.
 pub fn use_lot(lot: &'static Lot) {
     LOT.store(ptr::from_ref(lot).cast_mut(), Ordering::Release);
 }
 
-/// The list for a word; `None` before there is a job, when no thread sleeps on any.
+/// Returns the list for a word; `None` before there is a job, when no thread sleeps on any.
 fn list(word: usize) -> Option<&'static List> {
-    // SAFETY: what is stored there lives for ever.
+    // SAFETY: a stored lot is never freed.
     let lot = unsafe { LOT.load(Ordering::Acquire).as_ref() }?;
-    // Words are four bytes at least, and often one to a cache line.
+    // Words have at least four bytes, and often a cache line each.
     Some(&lot.lists[((word >> 2) ^ (word >> 6) ^ (word >> 12)) % LISTS])
 }
 
@@ -131,7 +131,7 @@ pub fn sleep(word: &AtomicU32, expected: u32) {
     }
     let address = word.as_ptr() as usize;
     let (Some(me), Some(list)) = (local::me(), list(address)) else { return sys::sleep_for(LOOK_AGAIN_US) };
-    // The first thread passes on what wakes threads of other kernels: asleep, it would wait for itself.
+    // The first thread forwards wake-ups to other kernels: asleep, it would wait for itself.
     if cfg!(not(loom)) && sys::is_first_thread() {
         return sys::sleep_for(LOOK_AGAIN_US);
     }
@@ -147,12 +147,12 @@ pub fn sleep(word: &AtomicU32, expected: u32) {
     }
 }
 
-/// Wakes up to `count` threads that sleep on `word`, which was changed before.
+/// Wakes up to `count` threads that sleep on `word`, which the caller changed before.
 pub fn wake(word: &AtomicU32, count: u32) {
     if !wake_domain::are_several() {
         return sys::futex_wake(word, count);
     }
-    // Pairs with the lock of the list: a thread that enters itself later sees that the word has changed.
+    // Pairs with the lock of the list: a thread that enters later sees the changed word.
     sys::full_fence();
     let address = word.as_ptr() as usize;
     let Some(list) = list(address) else { return };
@@ -160,7 +160,7 @@ pub fn wake(word: &AtomicU32, count: u32) {
     let mut next = list.take(address, count);
     drop(held);
     while let Some(thread) = next {
-        // Once it is told to go on it may enter itself again.
+        // After the store below the thread may enter a list again.
         next = thread.parked.next.take();
         thread.parked.word.store(0, Ordering::Release);
         thread.parker().tell();

@@ -1,13 +1,12 @@
-//! Where a thread sleeps and is woken.
+//! Parkers: how a thread sleeps and is woken.
 //!
-//! A thread sleeps on a word of its own, its *parker*, or with others of its team on a [bell](super::bell),
-//! where all wait for the same. Bit 0 of the word says that the thread sleeps or is about to; the rest counts
-//! how often it was given something to do.
+//! A thread sleeps on a word of its own, its *parker*, or with others of its team on a [bell](super::bell) if
+//! all wait for the same event. Bit 0 of the word is set while the thread sleeps or is about to; the other
+//! bits count how often it was given work.
 //!
-//! A thread that makes a condition true on which others may wait checks their bits afterwards. The sleeper
-//! writes the bit and then checks the condition; the waker makes the condition true and then checks the bit;
-//! each has a full fence in between. So one of them sees the other, and no wake-up is lost. `tests/loom.rs`
-//! tries every schedule of it.
+//! A sleeper sets the bit and then checks its condition; a waker makes the condition true and then checks the
+//! bit. Each has a full fence in between, so at least one of them sees the other's write, and no wake-up is
+//! lost. `tests/loom.rs` explores every interleaving.
 //!
 //! Which process can wake the thread is the subject of [`super::wake_domain`].
 
@@ -22,28 +21,28 @@ use super::{local, wake_domain};
 
 const ASLEEP: u32 = 1;
 
-/// Where a thread sleeps, and learns that it was given something to do.
+/// Word on which a thread sleeps and through which it is given work.
 #[cfg_attr(not(loom), repr(C))]
 #[derive(Debug, Default)]
 pub struct Parker {
     word: AtomicU32,
-    /// The wake domain of the thread.
+    /// Wake domain of the thread.
     #[cfg(not(loom))]
     domain: AtomicU32,
-    /// Its entry in a list of threads that another process is to wake or start.
+    /// Entry in a list of threads to be woken or started by another process.
     pub(super) entry: wake_domain::Entry,
     #[cfg(loom)]
     kernel: Kernel,
 }
 
 impl Parker {
-    /// How often the thread was given something to do, modulo 2³¹.
+    /// Returns how often the thread was given work, modulo 2³¹.
     #[inline]
     pub fn given(&self) -> u32 {
         self.word.load(Ordering::Acquire) >> 1
     }
 
-    /// Tells the thread that it was given something to do, which was written before.
+    /// Publishes work for the thread, written before this call, and wakes it.
     #[inline]
     pub fn give(&self, number: u32) {
         if self.word.swap(number << 1, Ordering::AcqRel) & ASLEEP != 0 {
@@ -51,15 +50,14 @@ impl Parker {
         }
     }
 
-    /// Wakes the thread if it sleeps. The condition that it waits for was made true just before.
+    /// Wakes the thread if it sleeps, after a full fence. The caller has just made its condition true.
     #[inline]
     pub fn tell(&self) {
         fence(Ordering::SeqCst);
         self.wake();
     }
 
-    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence
-    /// after it.
+    /// Wakes the thread if it sleeps. The caller has made its condition true and then executed a full fence.
     #[inline]
     pub fn wake(&self) {
         if self.word.load(Ordering::Relaxed) & ASLEEP != 0
@@ -75,7 +73,7 @@ impl Parker {
         self.word.load(Ordering::Relaxed) & ASLEEP != 0
     }
 
-    /// Sleeps unless the condition holds; afterwards it may hold or not.
+    /// Sleeps unless the condition holds. May also return while it does not hold.
     pub fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
         let before = self.word.fetch_or(ASLEEP, Ordering::SeqCst) | ASLEEP;
         fence(Ordering::SeqCst);
@@ -85,23 +83,23 @@ impl Parker {
         self.word.fetch_and(!ASLEEP, Ordering::SeqCst);
     }
 
-    /// Sets the wake domain of its thread. Called before the thread begins.
+    /// Sets the thread's wake domain. Called before the thread begins.
     #[cfg(not(loom))]
     pub fn set_domain(&self, domain: u32) {
         self.domain.store(domain, Ordering::Relaxed);
     }
 
-    /// A model has one wake domain.
+    /// Does nothing: loom models have one wake domain.
     #[cfg(loom)]
     pub fn set_domain(&self, _domain: u32) {}
 
-    /// The wake domain of its thread.
+    /// Returns the thread's wake domain.
     #[cfg(not(loom))]
     pub fn domain(&self) -> u32 {
         self.domain.load(Ordering::Relaxed)
     }
 
-    /// Wakes a thread of this process's wake domain, at the request of another domain.
+    /// Wakes a thread of this process's wake domain on behalf of another domain.
     #[cfg(not(loom))]
     pub fn wake_here(&self) {
         super::sys::futex_wake(&self.word, 1);

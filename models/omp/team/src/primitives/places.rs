@@ -5,18 +5,18 @@ use std::fs;
 use super::store::Store;
 use super::sys::{self, Processors};
 
-/// OpenMP's numbers of policies (`omp_proc_bind_t`).
+/// Threads are not bound. The numbers are OpenMP's (`omp_proc_bind_t`).
 pub const FALSE: u8 = 0;
-/// Bound, as the runtime likes.
+/// Bound, by a policy that the run-time chooses.
 pub const TRUE: u8 = 1;
-/// Where the master is.
+/// Bound to the master's place.
 pub const PRIMARY: u8 = 2;
-/// Close to the master.
+/// Bound to places close to the master's.
 pub const CLOSE: u8 = 3;
-/// As far from each other as can be.
+/// Bound to places spread as far apart as possible.
 pub const SPREAD: u8 = 4;
 
-/// What a policy is called.
+/// Returns the name of a policy.
 pub fn name(bind: u8) -> &'static str {
     ["FALSE", "TRUE", "PRIMARY", "CLOSE", "SPREAD"].get(usize::from(bind)).copied().unwrap_or("FALSE")
 }
@@ -28,14 +28,14 @@ pub struct Places {
 }
 
 impl Places {
-    /// Keeps a list of places in the store.
+    /// Stores a list of places in the store.
     pub fn new(store: &'static Store, places: &[Processors]) -> Self {
         let bytes = size_of_val(places);
         let list = if places.is_empty() {
             &[][..]
         } else {
             let Some(memory) = store.allocate(bytes, 64) else { store.exhausted() };
-            // SAFETY: the memory is that long, and never given back.
+            // SAFETY: the memory was allocated with this length and is never freed.
             unsafe {
                 std::ptr::copy_nonoverlapping(places.as_ptr(), memory.cast(), places.len());
                 std::slice::from_raw_parts(memory.cast(), places.len())
@@ -44,34 +44,34 @@ impl Places {
         Self { list }
     }
 
-    /// How many there are.
+    /// Returns the number of places.
     pub fn len(&self) -> u32 {
         u32::try_from(self.list.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether threads are not bound at all.
+    /// Whether there are none, so that threads are not bound.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The place with this index, from 0; `None` if there are not that many.
+    /// Returns the place with this index, from 0; `None` if the index is too large.
     pub fn at(&self, index: u32) -> Option<&'static Processors> {
         self.list.get(index as usize)
     }
 
-    /// As `OMP_DISPLAY_ENV` shows them.
+    /// Formats the places as `OMP_DISPLAY_ENV` shows them.
     pub fn describe(&self) -> String {
         let places: Vec<String> = self.list.iter().map(|place| format!("{{{}}}", describe(place))).collect();
         places.join(",")
     }
 }
 
-/// The numbers of processors.
+/// Lists the numbers of the processors in a set.
 pub fn numbers(set: &Processors) -> Vec<usize> {
     (0..sys::limit()).filter(|&processor| sys::includes(set, processor)).collect()
 }
 
-/// The numbers of processors, as `0-3,7`.
+/// Formats a set of processors as ranges, such as `0-3,7`.
 pub fn describe(set: &Processors) -> String {
     let numbers = numbers(set);
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -94,12 +94,12 @@ fn set_of(numbers: impl IntoIterator<Item = usize>) -> Processors {
     set
 }
 
-/// Each processor by itself.
+/// Returns a place for each processor.
 pub fn threads(available: &Processors) -> Vec<Processors> {
     numbers(available).into_iter().map(|number| set_of([number])).collect()
 }
 
-/// `OMP_PLACES`: a name with an optional number, or a list.
+/// Parses `OMP_PLACES`: a name with an optional number, or a list.
 pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return parse_name(text, available);
@@ -107,7 +107,7 @@ pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     let mut places: Vec<Processors> = Vec::new();
     for item in split_places(text) {
         let (without, item) = item.strip_prefix('!').map_or((false, item), |item| (true, item.trim_start()));
-        // A place may be the number of its only processor, without braces.
+        // A place may be given as the number of its only processor, without braces.
         let (inside, tail) = match item.strip_prefix('{') {
             Some(body) => body.split_once('}')?,
             None => item.find(':').map_or((item, ""), |at| item.split_at(at)),
@@ -134,7 +134,7 @@ pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     (!places.is_empty()).then_some(places)
 }
 
-/// The places of a list, which commas outside of braces separate.
+/// Splits a list of places at commas outside braces.
 fn split_places(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     let outer_comma = move |at: char| {
@@ -144,7 +144,7 @@ fn split_places(text: &str) -> impl Iterator<Item = &str> {
     text.split(outer_comma).map(str::trim)
 }
 
-/// `:count[:stride]`, or nothing.
+/// Parses `:count[:stride]` or an empty text.
 fn parse_repeat(text: &str) -> Option<(i64, i64)> {
     if text.is_empty() {
         return Some((1, 1));
@@ -155,7 +155,7 @@ fn parse_repeat(text: &str) -> Option<(i64, i64)> {
     (count > 0 && count < 65536 && parts.next().is_none()).then_some((count, stride))
 }
 
-/// `number[:count[:stride]],…`, with `!` before numbers that are left out.
+/// Parses `number[:count[:stride]],…`, where `!` excludes numbers.
 fn parse_place(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for item in text.split(',').map(str::trim) {
@@ -206,11 +206,11 @@ fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     Some(places)
 }
 
-/// What lists the processors of a NUMA node, in its folder.
+/// File with the processors of a NUMA node, in the node's directory.
 const NODE_LIST: &str = "cpulist";
 
-/// What the kernel lists together with a processor. A processor's folder has a link to its NUMA node, whose
-/// number is in the link's name.
+/// Reads the kernel's list of processors that share `file`'s resource with a processor. A processor's
+/// directory has a link to its NUMA node, named after the node's number.
 fn listed(number: usize, file: &str) -> Option<String> {
     let folder = format!("/sys/devices/system/cpu/cpu{number}");
     if file != NODE_LIST {
@@ -224,7 +224,7 @@ fn listed(number: usize, file: &str) -> Option<String> {
     fs::read_to_string(node.path().join(NODE_LIST)).ok()
 }
 
-/// `0-3,7`, or with spaces and strides as `GOMP_CPU_AFFINITY` has it.
+/// Parses `0-3,7`, also with spaces and strides as in `GOMP_CPU_AFFINITY`.
 fn list_numbers(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for item in text.split([',', ' ']).filter(|item| !item.is_empty()) {
@@ -239,7 +239,7 @@ fn list_numbers(text: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// `GOMP_CPU_AFFINITY`: one place for each number.
+/// Parses `GOMP_CPU_AFFINITY`: one place per number.
 pub fn parse_list(text: &str, available: &Processors) -> Option<Vec<Processors>> {
     let there = |number: &usize| sys::includes(available, *number);
     let places: Vec<_> =

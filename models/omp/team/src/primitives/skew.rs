@@ -1,35 +1,35 @@
-//! Shares of work for threads that are not equally fast.
+//! Division of work among threads of different speed.
 //!
-//! A thread's *weight* is what it gets done in a while: the speed of its node, divided by the threads that a
-//! processor has where there are more threads than processors. Nodes that share processors share them with
-//! all their threads. So a team that has as many more threads on a fast node as that is faster is one of
-//! equal threads, as far as its processors are its own, and equal shares are right for it.
+//! A thread's *weight* is its throughput: the speed of its node, divided by the number of threads per
+//! processor if there are more threads than processors. Nodes that share processors share them with all their
+//! threads. So in a team whose numbers of threads are proportional to the speeds of their nodes, on
+//! processors of their own, all weights are equal, and equal shares are right for it.
 //!
-//! Weights are relative: the heaviest thread of a team has [`HEAVIEST`]. Where all are within a sixteenth of
-//! that they count as equal, and nothing is done here for the team.
+//! Weights are relative: the heaviest thread of a team has [`HEAVIEST`]. If all are within a sixteenth of
+//! that, they count as equal, and this module does nothing for the team.
 
 use super::nodes::{NODES, Nodes};
 
-/// The weight of the fastest thread of a team.
+/// Weight of the fastest thread of a team.
 pub const HEAVIEST: u64 = 1 << 20;
-/// Chunks of a dynamic loop that a thread takes at once at most.
+/// Maximum number of chunks of a dynamic loop that a thread claims at once.
 pub const CHUNKS: u64 = 16;
 
-/// What a thread is among those of its team.
+/// Weight of a thread relative to its team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// Of all threads with lower numbers.
+    /// Sum of the weights of all threads with lower numbers.
     pub ahead: u64,
-    /// Its own.
+    /// Weight of the thread itself.
     pub own: u64,
-    /// Of the lightest thread.
+    /// Weight of the slowest thread.
     pub least: u64,
-    /// Of all threads.
+    /// Sum of the weights of all threads.
     pub all: u64,
 }
 
-/// What the weights of a team add up to and what the least of them is, or `None` where they are as good as
-/// equal. `tell` is given the weight of each thread.
+/// Computes the weights of a team and calls `tell` with that of each thread. Returns their sum and minimum,
+/// or `None` if they are practically equal.
 pub fn weigh(
     nodes: &Nodes,
     size: u32,
@@ -45,7 +45,7 @@ pub fn weigh(
         let node = nodes.at(node_of(id));
         let there = threads[node.runs_on() as usize % NODES].max(1);
         let running = nodes.at(node.runs_on()).processors().min(there);
-        // Less than 2⁶⁴: a speed has 32 bits, and no more threads run than there are.
+        // Fits into 64 bits: a speed has 32, and `running` is at most `there`.
         (u128::from(node.speed().max(1)) << 32) * u128::from(running) / u128::from(there)
     };
     let (most, least) =
@@ -64,7 +64,7 @@ pub fn weigh(
     Some((all, least))
 }
 
-/// The part of `count` iterations that is a thread's.
+/// Returns a thread's part of `count` iterations, as start and end.
 pub fn part(count: u64, weight: Weight) -> (u64, u64) {
     let at = |ahead: u64| {
         let share = u128::from(count) * u128::from(ahead) / u128::from(weight.all.max(1));
@@ -73,24 +73,23 @@ pub fn part(count: u64, weight: Weight) -> (u64, u64) {
     (at(weight.ahead), at(weight.ahead.saturating_add(weight.own)))
 }
 
-/// How many of the iterations that are `left` a thread takes of a guided loop with chunks of at least `chunk`
+/// Returns how many of the `left` iterations a thread claims of a guided loop with chunks of at least `chunk`
 /// iterations.
 pub fn guided(left: u64, chunk: u64, weight: Weight) -> u64 {
     let share = (u128::from(left) * u128::from(weight.own)).div_ceil(u128::from(weight.all.max(1)));
     u64::try_from(share).unwrap_or(left).max(chunk).min(left)
 }
 
-/// How many of the iterations that are `left` a thread takes of a dynamic loop whose chunks are single
-/// iterations: as many as it does while the slowest does one, but towards the end fewer, so that no one is
-/// waited for.
+/// Returns how many of the `left` iterations a thread claims of a dynamic loop with chunk size 1: as many as
+/// it runs while the slowest runs one, but fewer towards the end, so that it does not finish last.
 pub fn dynamic(left: u64, size: u64, weight: Weight) -> u64 {
     let ratio = weight.own / weight.least.max(1);
     ratio.min(CHUNKS).min(left / size.saturating_mul(4).max(1)).clamp(1, left.max(1))
 }
 
-/// How many tasks a loop is cut into for a team of `size` threads with weights that sum to `all`, where
-/// `least` is the smallest: each task is the share of the slowest thread, but there are at most eight tasks
-/// for each thread.
+/// Returns how many tasks a loop is divided into for a team of `size` threads with weights of sum `all` and
+/// minimum `least`: each task is the share of the slowest thread, but there are at most eight tasks per
+/// thread.
 pub fn tasks(size: u64, all: u64, least: u64) -> u64 {
     all.div_ceil(least.max(1)).clamp(size, size.saturating_mul(8))
 }
@@ -104,7 +103,7 @@ mod tests {
         About { name, isa: Isa::Aarch64, processors, threads: 0, runs_on: None }
     }
 
-    /// Makes nodes from pairs of processors and speed. With `shared` the last is on the processors of the
+    /// Creates nodes from pairs of processors and speed. If `shared`, the last uses the processors of the
     /// first.
     fn table(list: &[(u32, u32)], shared: bool) -> Box<Nodes> {
         let nodes = Nodes::table(about("host", list[0].0));
@@ -119,7 +118,7 @@ mod tests {
         nodes
     }
 
-    /// All weights of a team whose threads are on these nodes.
+    /// Returns the weights of a team whose threads are on these nodes.
     fn weights(nodes: &Nodes, on: &[u32]) -> Option<Vec<Weight>> {
         let mut own = vec![0; on.len()];
         let size = u32::try_from(on.len()).expect("a few");

@@ -1,35 +1,34 @@
-//! How fast a processor is, for sharing work out among unlike ones.
+//! Processor benchmark, for dividing work among unlike processors.
 //!
-//! The unit is a *step* per millisecond. A step ([`step`]) is what ordinary inner loops do: in each of
-//! [`LANES`] chains, in which everything needs what came before, it multiplies, adds and shifts an integer,
-//! loads a word at an unforeseeable place of [`WORDS`] words of eight bytes, does two multiplications and an
-//! addition of floating-point numbers, and stores the word. Two chains are what a processor finds in such
-//! loops to do at once: with one, the fastest would mostly wait for itself, with eight it would do more than
-//! programs have for it. There is nothing in it that vector instructions would help, nor anything that leaves
-//! the caches of a processor. So it says how much slower a processor is with ordinary code, and not what a
-//! program finds that streams through memory, or one that is all vectors.
+//! The unit is *steps* per millisecond. A step ([`step`]) resembles an ordinary inner loop. In each of
+//! [`LANES`] dependency chains it multiplies, adds and shifts an integer, loads a word at an unpredictable
+//! index of [`WORDS`] words of eight bytes, does two floating-point multiplications and an addition, and
+//! stores the word. Two chains match the instruction-level parallelism of such loops: with one, the fastest
+//! processors would mostly stall; with eight, they would do more than programs have for them. Vector
+//! instructions do not help, and the data stays in the first-level caches. So the result compares processors
+//! on ordinary code, not on code that streams through memory or is fully vectorised.
 //!
-//! The same steps are done each time. Their number is doubled until they take [`LEAST_NS`], then they are run
-//! [`RUNS`] times, and the shortest time counts: what else the machine does can only make it longer. All of
-//! that takes one or two milliseconds.
+//! Each run does the same steps. Their number is doubled until they take [`LEAST_NS`], then they are run
+//! [`RUNS`] times, and the shortest time counts, as interference can only lengthen it. All of that takes one
+//! or two milliseconds.
 
 use std::hint::black_box;
 
 use super::sys;
 
-/// Words that are loaded and stored: 32 KiB.
+/// Number of words that are loaded and stored: 32 KiB.
 pub const WORDS: usize = 4096;
-/// How long steps are timed at least, in nanoseconds.
+/// Minimum duration of a timed run, in nanoseconds.
 pub const LEAST_NS: u64 = 100_000;
-/// How often the steps are timed; the shortest time counts.
+/// Number of timed runs; the shortest counts.
 pub const RUNS: u32 = 10;
-/// The largest number of steps that is tried.
+/// Maximum number of steps per run.
 const MOST_STEPS: u32 = 1 << 24;
 
-/// Chains that do not need each other's results.
+/// Number of independent dependency chains.
 pub const LANES: usize = 2;
 
-/// What goes from step to step.
+/// State carried from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepState {
     integers: [u64; LANES],
@@ -40,7 +39,7 @@ impl StepState {
     const FIRST: Self = Self { integers: [1, 2], floats: [0.5; LANES] };
 }
 
-/// What words begin with.
+/// Initial value of the words.
 const WORD: f64 = 0.25;
 
 /// Does one step of the measured work.
@@ -48,7 +47,7 @@ const WORD: f64 = 0.25;
 pub fn step(state: &mut StepState, memory: &mut [f64; WORDS]) {
     for (integer, float) in state.integers.iter_mut().zip(&mut state.floats) {
         *integer = integer.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Below the number of words, which is a power of two.
+        // The index is reduced modulo the number of words, a power of two.
         let word = &mut memory[usize::try_from(*integer >> 40).unwrap_or(0) % WORDS];
         *float = (*float * 0.999_999 + *word) * 0.5;
         *word = *float;
@@ -66,7 +65,7 @@ fn run(steps: u32, memory: &mut [f64; WORDS]) -> u64 {
     sys::now_ns().saturating_sub(began).max(1)
 }
 
-/// Steps that the calling thread's processor does in a millisecond.
+/// Measures the speed of the calling thread's processor in steps per millisecond.
 pub fn measure() -> u32 {
     let mut memory = Box::new([WORD; WORDS]);
     let mut steps = 1024;
@@ -96,8 +95,8 @@ mod tests {
     fn the_work_is_the_same_everywhere_and_touches_what_it_should() {
         let (state, memory) = after(100_000);
         let sum: f64 = memory.iter().sum();
-        // As every processor computes that keeps to IEEE 754; nothing gets so small that some would take
-        // longer for it.
+        // Results of any processor that conforms to IEEE 754. No value becomes subnormal, which would slow
+        // some down.
         assert_eq!(state.integers, [7_853_315_990_982_803_361, 10_887_288_809_308_313_122]);
         assert_eq!(
             (state.floats.map(f64::to_bits), sum.to_bits()),

@@ -1,76 +1,78 @@
-//! Where the stack of a thread is, to recognize its overflow.
+//! Bounds of a thread's stack, for recognising its overflow.
 
 use std::ptr;
 
 use super::sys;
 
-/// What the kernel keeps free below the stack of a process's first thread: 256 pages (`stack_guard_gap`).
+/// Gap that the kernel keeps below the stack of a process's first thread: 256 pages (`stack_guard_gap`).
 const KERNELS_GAP: usize = 1 << 20;
 
-/// What a thread may touch below its stack pointer: the red zone, what a call or a probe stores.
+/// Distance below the stack pointer that a thread may access: the red zone, and the stores of calls and
+/// probes.
 const BELOW_POINTER: usize = 4096;
 
-/// What part of the arena the stack of `main` has at most.
+/// Divisor of the arena that limits the size of `main`'s stack.
 pub const MAIN_OF_ARENA: usize = 8;
 
-/// The stack that a thread runs on.
+/// Stack that a thread runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackBounds {
-    /// The address of its guard.
+    /// Address of its guard area.
     pub guard: usize,
-    /// The lowest address that may be used.
+    /// Lowest usable address.
     pub lowest: usize,
-    /// How long it is in bytes, without what the C library may need for thread-local storage.
+    /// Size in bytes, excluding room for thread-local storage.
     pub bytes: usize,
     /// Whether it is the stack of `main`.
     pub is_main: bool,
-    /// Whether it is in the arena; otherwise the system made it.
+    /// Whether it is in the arena rather than allocated by the system.
     pub in_arena: bool,
 }
 
 impl StackBounds {
-    /// Whether it has been overflowed by a thread with this stack pointer that touched this address.
+    /// Whether a thread with this stack pointer that accessed this address has overflowed the stack.
     ///
-    /// A large frame may skip the guard: then the pointer is below the stack. On a stack of the arena that
-    /// is enough, as what the frame overwrote there may cause a fault at any address. Elsewhere the thread
-    /// may as well run on a stack that the program made, so the address must be between the pointer and the
-    /// stack.
+    /// A large frame may skip the guard: then the pointer is below the stack. For a stack in the arena that
+    /// is sufficient, as what the frame overwrote there may cause a fault at any address. Otherwise the
+    /// thread may also run on a stack that the program allocated, so the address must be between the pointer
+    /// and the stack.
     pub fn is_overflowed(&self, pointer: usize, address: usize) -> bool {
         let in_frame =
             self.in_arena || (pointer.saturating_sub(BELOW_POINTER)..self.lowest).contains(&address);
         (self.guard..self.lowest).contains(&address) || (pointer < self.lowest && in_frame)
     }
 
-    /// The stack of this process's first thread, as long as the limit of stacks lets it become (`ulimit -s`);
-    /// `None` if it has no limit, or the calling thread is another one.
+    /// Returns the stack of this process's first thread, with the size limit of stacks (`ulimit -s`); `None`
+    /// if there is no limit, or on another thread.
     pub fn of_first_thread() -> Option<Self> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the record is ours to write.
+        // SAFETY: the record is local.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
         if !sys::is_first_thread() || !known || limit.rlim_cur == libc::RLIM_INFINITY {
             return None;
         }
-        // The program's name is the last that the kernel stores on a new stack, followed by one empty word.
-        // SAFETY: the call has no pointers. The kernel gives the address of a text, or nothing.
+        // The kernel stores the program's name last on a new stack, followed by one empty word.
+        // SAFETY: the call has no pointers. The kernel provides the address of a string, or null.
         let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
-        // SAFETY: such a text ends with a zero and stays.
+        // SAFETY: the string is null-terminated and stays.
         let end = if name.is_null() { return None } else { unsafe { name as usize + libc::strlen(name) } };
         let top = (end + 1 + size_of::<usize>()).next_multiple_of(4096);
         Self::below(top, usize::try_from(limit.rlim_cur).ok()?)
     }
 
-    /// The first thread's stack, from its end and the most that it may take.
+    /// Computes the first thread's stack from its top and its maximum size.
     fn below(top: usize, bytes: usize) -> Option<Self> {
         let lowest = top.checked_sub(bytes)?;
         let guard = lowest.saturating_sub(KERNELS_GAP);
         Some(Self { guard, lowest, bytes, is_main: true, in_arena: false })
     }
 
-    /// The stack of the calling thread, which the C library made; `None` if that does not say where it is.
+    /// Returns the calling thread's stack, allocated by the C library; `None` if that cannot provide its
+    /// bounds.
     pub fn of_thread() -> Option<Self> {
         let (mut lowest, mut bytes, mut guard) = (ptr::null_mut(), 0, 0);
         // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed by the
-        // last; all else is written by the calls.
+        // last; everything else is written by the calls.
         unsafe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
@@ -131,7 +133,7 @@ mod tests {
             std::thread::Builder::new().stack_size(512 << 10).spawn(measure).unwrap().join().unwrap();
         assert!((stack.lowest..stack.lowest + stack.bytes).contains(&address), "{stack:x?}, {address:x}");
         assert!(stack.guard < stack.lowest && !stack.is_main && !stack.in_arena);
-        // The C library may give it the longer one of a thread that has ended.
+        // The C library may reuse the longer stack of an ended thread.
         assert!(stack.bytes > 500 << 10, "{stack:x?}");
         assert!(!stack.is_overflowed(address, address) && stack.is_overflowed(address, stack.guard));
     }

@@ -1,12 +1,12 @@
-//! The one place where everything lies that a team shares: a range of addresses with an allocator of its own.
+//! Memory shared by a team: a range of addresses with an allocator of its own.
 //!
-//! Within one process the range is ordinary memory. Where workers have address spaces of their own it is
-//! mapped at the same address in each of them, and the program's heap is here too. Nothing is ever unmapped,
-//! so a reference to what was placed here stays good; what is given back is used again for other things.
+//! In a single process the range is ordinary memory. If workers have address spaces of their own, it is
+//! mapped at the same address in each, and the program's heap is in it too. Nothing is ever unmapped, so
+//! references to placed values stay valid; freed memory is reused within the store.
 //!
-//! Memory is cut into spans of 64 KiB. A span holds objects of one size, or begins a run of spans that is one
-//! object; the table at the beginning of the range says which. Free objects of a size are a list; each thread
-//! keeps a short one.
+//! Memory is divided into spans of 64 KiB. A span holds objects of one size class, or begins a run of spans
+//! that is one object; the table at the beginning of the range records which. Free objects of a class form a
+//! list; each thread caches a short one.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -18,16 +18,16 @@ use super::lock::Spinlock;
 use super::{local, pace, sys};
 
 const SPAN_BITS: u32 = 16;
-/// Bytes of a span.
+/// Size of a span in bytes.
 pub const SPAN: usize = 1 << SPAN_BITS;
-/// Lists of free runs: by the logarithm of their number of spans.
+/// Number of lists of free runs, by the base-2 logarithm of their length in spans.
 const BINS: usize = 32;
-/// Objects that are cut at once, in bytes.
+/// Granularity at which objects are carved from a span, in bytes.
 const PAGE: usize = 4096;
-/// What a thread keeps of a size before it gives half back, in bytes.
+/// Maximum size of a thread's cache per size class, in bytes; beyond it the thread returns half.
 const KEEP: usize = 32 * 1024;
 
-/// What the table says of a span. `length` is that of a run, at its first and last span.
+/// Table entry of a span. `length` is that of a run, in its first and last spans.
 #[derive(Clone, Copy)]
 struct Span {
     kind: u32,
@@ -38,35 +38,35 @@ struct Span {
 
 const FREE: u32 = 0;
 const LARGE: u32 = 1;
-/// Kinds from here on are classes of small objects.
+/// First kind of spans of small objects; the size class is added.
 const OBJECTS: u32 = 16;
-/// No span: the end of a list.
+/// End of a list; span 0 is never free.
 const NONE: u32 = 0;
 
 struct Runs {
     bins: [u32; BINS],
-    /// Spans from here on were never used.
+    /// First span that was never used.
     top: u32,
 }
 
-/// The store that this process uses.
+/// Store that this process uses.
 static CURRENT: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
 
-/// The store that this process uses, once [`Store::use_here`] was called.
+/// Returns the store of this process, once [`Store::use_here`] was called.
 #[inline]
 pub fn current() -> Option<&'static Store> {
     // SAFETY: a store is never unmapped.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// A range of addresses and an allocator for it.
+/// Range of addresses and its allocator.
 #[repr(C)]
 pub struct Store {
     base: usize,
     spans: u32,
-    /// Bytes handed out in runs and spans, for reports.
+    /// Bytes allocated in whole spans, for reports.
     used: AtomicUsize,
-    /// Bytes that it could have been made of at most; 0: as many as the machine has.
+    /// Maximum size that it could have had, in bytes; 0 if only the machine limits it.
     most: AtomicUsize,
     lock: Spinlock,
     runs: UnsafeCell<Runs>,
@@ -77,25 +77,25 @@ pub struct Store {
 struct Central {
     lock: Spinlock,
     list: Cell<*mut Free>,
-    /// The rest of a span from which nothing was handed out yet: where it begins, and how many objects it is.
+    /// Unused rest of a span: its address, and the number of objects.
     fresh: Cell<*mut u8>,
     left: Cell<usize>,
 }
 
-// SAFETY: what is in cells is touched only while the lock beside it is held.
+// SAFETY: the cells are touched only while the lock beside them is held.
 unsafe impl Sync for Store {}
 
 impl Store {
-    /// Makes a store of zeroed memory.
+    /// Creates a store in zeroed memory.
     ///
     /// # Safety
-    /// The memory is readable and writable, all zero, not in use, aligned to [`SPAN`], and never unmapped.
+    /// The memory must be readable, writable, all zero, unused, aligned to [`SPAN`], and never unmapped.
     pub unsafe fn format(base: *mut u8, length: usize) -> &'static Self {
         let spans = u32::try_from(length >> SPAN_BITS).unwrap_or(u32::MAX);
         let header = size_of::<Self>().next_multiple_of(64) + spans as usize * size_of::<Span>();
         let store: *mut Self = base.cast();
-        // SAFETY: the caller's memory is large enough for a header, or `first` below is beyond it and nothing
-        // is handed out.
+        // SAFETY: either the caller's memory is large enough for the header, or `first` below is beyond its
+        // end and nothing can be allocated.
         unsafe {
             (&raw mut (*store).base).write(base as usize);
             (&raw mut (*store).spans).write(spans);
@@ -105,38 +105,38 @@ impl Store {
         }
     }
 
-    /// Makes this the store that [`current`] returns. Once in a process.
+    /// Makes this the store that [`current`] returns. Called once per process.
     pub fn use_here(&'static self) {
         CURRENT.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Whether an address is of this store.
+    /// Whether an address is in this store.
     #[inline]
     pub fn holds(&self, address: usize) -> bool {
         address.wrapping_sub(self.base) >> SPAN_BITS < self.spans as usize
     }
 
-    /// Bytes that have been handed out in whole spans.
+    /// Returns the bytes allocated in whole spans.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have not been handed out.
+    /// Returns the bytes not allocated.
     pub fn left(&self) -> usize {
         self.length().saturating_sub(self.used())
     }
 
-    /// Says of how many bytes it could have been made at most, for [`Store::advice`].
+    /// Sets the maximum size that it could have had, for [`Store::advice`].
     pub fn set_most(&self, bytes: usize) {
         self.most.store(bytes, Ordering::Relaxed);
     }
 
-    /// What gives it more memory, for messages.
+    /// Returns advice on how to enlarge the store, for messages.
     pub fn advice(&self) -> Advice {
         Advice { length: self.length(), most: self.most.load(Ordering::Relaxed) }
     }
 
-    /// The size of the store in bytes.
+    /// Returns the size of the store in bytes.
     pub fn length(&self) -> usize {
         (self.spans as usize) << SPAN_BITS
     }
@@ -150,8 +150,8 @@ impl Store {
         (self.base + ((index as usize) << SPAN_BITS)) as *mut u8
     }
 
-    /// Memory for `size` bytes at a multiple of `align`, a power of two; it still holds what was in it
-    /// before. `None` when the store is exhausted.
+    /// Allocates `size` bytes, uninitialised, at a multiple of `align`, a power of two. Returns `None` if the
+    /// store is exhausted.
     pub fn allocate(&self, size: usize, align: usize) -> Option<*mut u8> {
         let size = fitted(size, align);
         if size > SMALL || align > SMALL {
@@ -164,18 +164,18 @@ impl Store {
         if head.is_null() {
             return self.refill(list, class);
         }
-        // SAFETY: what is on this thread's list is free and ours to read.
+        // SAFETY: objects on this thread's list are free and accessed by no other thread.
         list.set((unsafe { (*head).next }, count - 1));
         Some(head.cast())
     }
 
-    /// Gives back what [`Self::allocate`] gave.
+    /// Frees memory allocated by [`Self::allocate`].
     ///
     /// # Safety
-    /// The address came from this store, and it is not used any more.
+    /// The address must come from this store and must no longer be used.
     pub unsafe fn release(&self, address: *mut u8) {
         let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
-        // SAFETY: the index is of the table, as the address is of this store.
+        // SAFETY: the index is in the table, as the address is in this store.
         let kind = unsafe { (*self.span(index)).kind };
         if kind < OBJECTS {
             return self.release_run(index);
@@ -183,12 +183,12 @@ impl Store {
         let class = (kind - OBJECTS) as usize;
         let free: *mut Free = address.cast();
         let Some(me) = local::me() else {
-            // SAFETY: the object is free by the caller's word.
+            // SAFETY: the caller guarantees that the object is free.
             return unsafe { self.put(class, free, free) };
         };
         let list = me.cache.list(class);
         let (head, count) = list.get();
-        // SAFETY: the object is free by the caller's word.
+        // SAFETY: the caller guarantees that the object is free.
         unsafe { (*free).next = head };
         list.set((free, count + 1));
         if (count + 1) * size_of_class(class) > KEEP {
@@ -196,10 +196,10 @@ impl Store {
         }
     }
 
-    /// How many bytes the object at this address has room for.
+    /// Returns the usable size of the object at this address, in bytes.
     pub fn room(&self, address: *mut u8) -> usize {
         let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
-        // SAFETY: the index is of the table, as the address is of this store.
+        // SAFETY: the index is in the table, as the address is in this store.
         let span = unsafe { *self.span(index) };
         if span.kind < OBJECTS {
             (span.length as usize) << SPAN_BITS
@@ -208,7 +208,7 @@ impl Store {
         }
     }
 
-    /// One object from the common list, or from a fresh span.
+    /// Takes one object from the central list, or from a fresh span.
     fn take(&self, class: usize) -> Option<*mut u8> {
         let central = &self.central[class];
         let _held = central.lock.hold();
@@ -216,15 +216,15 @@ impl Store {
             self.carve(central, class)?;
         }
         let head = central.list.get();
-        // SAFETY: what is on the list is free, and the list is locked.
+        // SAFETY: objects on the list are free, and the list is locked.
         central.list.set(unsafe { (*head).next });
         Some(head.cast())
     }
 
-    /// Puts a chain of free objects on the common list.
+    /// Prepends a chain of free objects to the central list.
     ///
     /// # Safety
-    /// The objects from `first` to `last` are free, of this class, and linked.
+    /// The objects from `first` to `last` must be free, of this class, and linked.
     unsafe fn put(&self, class: usize, first: *mut Free, last: *mut Free) {
         let central = &self.central[class];
         let _held = central.lock.hold();
@@ -236,7 +236,7 @@ impl Store {
     fn refill(&self, list: &FreeList, class: usize) -> Option<*mut u8> {
         let size = size_of_class(class);
         let wanted = match pace::is_on() {
-            // All of a page: no other thread is to write beside this one.
+            // A whole page, to avoid false sharing of pages with other threads.
             true => (PAGE / size).max(1),
             false => (KEEP / 2 / size).clamp(1, 32),
         };
@@ -247,7 +247,7 @@ impl Store {
         }
         let first = central.list.get();
         let (mut last, mut count) = (first, 1);
-        // SAFETY: what is on the list is free, and the list is locked.
+        // SAFETY: objects on the list are free, and the list is locked.
         unsafe {
             while count < wanted && !(*last).next.is_null() {
                 last = (*last).next;
@@ -263,7 +263,7 @@ impl Store {
     fn give_half(&self, list: &FreeList, class: usize) {
         let (first, count) = list.get();
         let mut last = first;
-        // SAFETY: what is on this thread's list is free and ours.
+        // SAFETY: objects on this thread's list are free and accessed by no other thread.
         unsafe {
             for _ in 1..count / 2 {
                 last = (*last).next;
@@ -273,8 +273,8 @@ impl Store {
         }
     }
 
-    /// Adds objects of a fresh span to the list of their class, whose lock the caller holds: those of one
-    /// page at a time, so that a page is touched only when it is needed.
+    /// Carves objects for the list of their class, whose lock the caller holds, allocating a fresh span if
+    /// needed. Carves one page at a time, so that pages are touched only when needed.
     fn carve(&self, central: &Central, class: usize) -> Option<()> {
         let size = size_of_class(class);
         if central.left.get() == 0 {
@@ -286,7 +286,7 @@ impl Store {
         let mut head = ptr::null_mut();
         for object in (0..count).rev() {
             let free: *mut Free = base.wrapping_add(object * size).cast();
-            // SAFETY: the object lies in the span, and is free.
+            // SAFETY: the object is in the span, and free.
             unsafe { (*free).next = head };
             head = free;
         }
@@ -301,7 +301,7 @@ impl Store {
         if align <= SPAN {
             return self.allocate_spans(spans, LARGE);
         }
-        // A longer run; what is before and behind the aligned part goes back.
+        // Allocates a longer run and frees what is before and after the aligned part.
         let extra = u32::try_from(align >> SPAN_BITS).ok()?;
         let whole = self.allocate_spans(spans.checked_add(extra)?, LARGE)?;
         let index = u32::try_from((whole as usize - self.base) >> SPAN_BITS).ok()?;
@@ -325,10 +325,10 @@ impl Store {
         Some(begin as *mut u8)
     }
 
-    /// Writes into the table what a run is; the lock is held or the run is the caller's.
+    /// Writes the table entries of a run. The caller holds the lock or owns the run.
     fn mark(&self, index: u32, length: u32, kind: u32) {
         let entry = Span { kind, length, next: NONE, previous: NONE };
-        // SAFETY: the run lies in the range.
+        // SAFETY: the run is in the range.
         unsafe {
             self.span(index + length - 1).write(entry);
             self.span(index).write(entry);
@@ -353,12 +353,12 @@ impl Store {
         Some(self.address(index))
     }
 
-    /// Takes a free run of at least `count` spans, and returns those beyond `count` to the free ones.
+    /// Takes a free run of at least `count` spans, and keeps those beyond `count` free.
     fn find(&self, runs: &mut Runs, count: u32) -> Option<u32> {
         for bin in count.ilog2() as usize..BINS {
             let mut index = runs.bins[bin];
             while index != NONE {
-                // SAFETY: what is on a list is of the table; the lock is held.
+                // SAFETY: entries on a list are in the table; the lock is held.
                 let span = unsafe { *self.span(index) };
                 if span.length >= count {
                     self.unlink(runs, index);
@@ -376,7 +376,7 @@ impl Store {
     fn link(&self, runs: &mut Runs, index: u32, length: u32) {
         self.mark(index, length, FREE);
         let bin = &mut runs.bins[length.ilog2() as usize];
-        // SAFETY: both spans are of the table; the lock is held.
+        // SAFETY: both spans are in the table; the lock is held.
         unsafe {
             (*self.span(index)).next = *bin;
             (*self.span(index)).previous = NONE;
@@ -388,7 +388,7 @@ impl Store {
     }
 
     fn unlink(&self, runs: &mut Runs, index: u32) {
-        // SAFETY: what is on a list is of the table; the lock is held.
+        // SAFETY: entries on a list are in the table; the lock is held.
         unsafe {
             let span = *self.span(index);
             if span.previous == NONE {
@@ -406,7 +406,7 @@ impl Store {
         let _held = self.lock.hold();
         // SAFETY: the lock is held.
         let runs = unsafe { &mut *self.runs.get() };
-        // SAFETY: the run is of the table; its neighbours are looked at only within what was ever used.
+        // SAFETY: the run is in the table; neighbours are read only within spans that were ever used.
         unsafe {
             let mut length = (*self.span(index)).length;
             self.used.fetch_sub((length as usize) << SPAN_BITS, Ordering::Relaxed);
@@ -422,7 +422,7 @@ impl Store {
                 length += before.length;
             }
             if index + length == runs.top {
-                // Unused again, but not zero.
+                // Unused again, but no longer zero.
                 self.mark(index, length, FREE);
                 (*self.span(index)).length = 0;
                 (*self.span(index + length - 1)).length = 0;
@@ -433,24 +433,24 @@ impl Store {
         }
     }
 
-    /// Memory for a value, all zero. Nothing is touched of it if it is the first that the store hands out.
+    /// Allocates zeroed memory for a value. Touches none of it if it is the store's first allocation.
     pub fn place_zeroed<T>(&self) -> *mut T {
         let is_first = self.used() == 0 && size_of::<T>() > SMALL;
         let Some(memory) = self.allocate(size_of::<T>(), align_of::<T>()) else { self.exhausted() };
         if !is_first {
-            // SAFETY: the memory is that long, and ours.
+            // SAFETY: the memory was allocated with this length.
             unsafe { memory.write_bytes(0, size_of::<T>()) };
         }
         memory.cast()
     }
 
-    /// Places a value for good, or until it is given back by its owner.
+    /// Places a value that lives until its owner frees it, if ever.
     pub fn place<T: 'static>(&self, value: T) -> &'static T {
         self.place_at(value, align_of::<T>())
     }
 
-    /// The same, for what one thread writes again and again: where memory is sent in pages, it has pages to
-    /// itself.
+    /// Places a value that one thread writes frequently. If memory is transferred in pages, the value gets
+    /// pages of its own.
     pub fn place_apart<T: 'static>(&self, value: T) -> &'static T {
         self.place_at(value, if pace::is_on() { PAGE.max(align_of::<T>()) } else { align_of::<T>() })
     }
@@ -458,14 +458,14 @@ impl Store {
     fn place_at<T: 'static>(&self, value: T, align: usize) -> &'static T {
         let Some(memory) = self.allocate(size_of::<T>().max(16), align) else { self.exhausted() };
         let memory: *mut T = memory.cast();
-        // SAFETY: fresh memory of the right size and alignment, that is never unmapped.
+        // SAFETY: fresh memory of the right size and alignment, never unmapped.
         unsafe {
             memory.write(value);
             &*memory
         }
     }
 
-    /// Ends the program because its memory is exhausted.
+    /// Ends the program with a message that the store is exhausted.
     pub fn exhausted(&self) -> ! {
         sys::fatal(format_args!(
             "out of memory: all {} MiB of the runtime's memory are in use; {}",
@@ -475,7 +475,7 @@ impl Store {
     }
 }
 
-/// What gives a store more memory, for messages.
+/// Advice on how to enlarge a store, for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Advice {
     length: usize,
@@ -496,7 +496,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// The size to ask for, such that objects of its class are aligned.
+/// Returns the size to allocate so that objects of its class are aligned.
 fn fitted(size: usize, align: usize) -> usize {
     if align <= 16 {
         size.max(1)
@@ -536,7 +536,7 @@ mod tests {
             taken.push((address, size));
             if round % 3 == 0 {
                 let (address, _) = taken.swap_remove(round % taken.len());
-                // SAFETY: it is ours and no longer used.
+                // SAFETY: it was allocated here and is no longer used.
                 unsafe { store.release(address as *mut u8) };
             }
         }
@@ -548,7 +548,7 @@ mod tests {
         let before = store.used();
         let runs: Vec<_> = (0..20).map(|_| store.allocate(2 * SPAN, 16).expect("room")).collect();
         for run in runs.iter().step_by(2).chain(runs.iter().skip(1).step_by(2)) {
-            // SAFETY: it is ours and no longer used.
+            // SAFETY: it was allocated here and is no longer used.
             unsafe { store.release(*run) };
         }
         assert_eq!(store.used(), before);
@@ -562,7 +562,7 @@ mod tests {
         let before = store.used();
         let address = store.allocate(100_000, 1 << 20).expect("room");
         assert_eq!(address as usize % (1 << 20), 0);
-        // SAFETY: it is ours and no longer used.
+        // SAFETY: it was allocated here and is no longer used.
         unsafe { store.release(address) };
         assert_eq!(store.used(), before);
     }

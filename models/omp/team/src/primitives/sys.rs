@@ -1,7 +1,7 @@
-//! What the runtime asks of Linux and of the processor directly.
+//! System calls and processor primitives of the run-time.
 //!
-//! Words that workers wait on may lie in memory that several processes share. Where it does futexes are not
-//! private, unless the kernel knows no pages of that memory.
+//! Words that workers wait on may be in memory shared by several processes. In that case futexes are not
+//! private, unless the memory has no pages known to the kernel.
 
 use std::ffi::c_void;
 use std::fmt::{self, Write as _};
@@ -9,26 +9,26 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or nothing.
+/// Flags of this process's futexes: `FUTEX_PRIVATE_FLAG` or 0.
 static FUTEX: AtomicI32 = AtomicI32::new(0);
 
-/// Makes futexes the process's own, where all workers are threads of it: the kernel finds these without
-/// looking for their pages.
+/// Makes futexes private, for jobs whose workers are threads of one process: the kernel then need not look up
+/// their pages.
 pub fn keep_futexes() {
     FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
 }
 
-/// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or 0.
+/// Returns the flags of this process's futexes: `FUTEX_PRIVATE_FLAG` or 0.
 #[must_use]
 pub fn kind_of_futexes() -> i32 {
     FUTEX.load(Ordering::Relaxed)
 }
 
-/// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device.
-/// Whether it did.
+/// Makes futexes private if the kernel does not support shared ones for this word, as in memory of a device.
+/// Returns whether it did.
 pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
     let other = word.load(Ordering::Relaxed).wrapping_add(1);
-    // SAFETY: the word is alive; as its value is another, the kernel does not wait.
+    // SAFETY: the word is alive; as its value differs, the kernel does not wait.
     let result = unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, other, ptr::null::<libc::timespec>())
     };
@@ -39,7 +39,7 @@ pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
     own
 }
 
-/// Sleeps until `word` is woken; returns at once if it is not `expected`. May also return for no reason.
+/// Sleeps until `word` is woken; returns at once if it is not `expected`. May also return spuriously.
 pub fn futex_wait(word: &AtomicU32, expected: u32) {
     // SAFETY: the word is alive as long as the reference, and the kernel only reads it.
     unsafe {
@@ -53,13 +53,13 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
     }
 }
 
-/// As [`futex_wait`], for at most `milliseconds`.
+/// Sleeps as [`futex_wait`] does, for at most `milliseconds`.
 pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
     let time = libc::timespec {
         tv_sec: i64::from(milliseconds / 1000),
         tv_nsec: i64::from(milliseconds % 1000) * 1_000_000,
     };
-    // SAFETY: the word and the time are alive as long as the call lasts, and the kernel only reads them.
+    // SAFETY: the word and the time outlive the call, and the kernel only reads them.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -84,58 +84,58 @@ pub fn futex_wake(word: &AtomicU32, count: u32) {
     }
 }
 
-// SAFETY: the C library's functions of these names.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
     fn pthread_testcancel();
 }
 
-/// Ends the calling thread if the C library was asked to. From here on it does so only once it is told that
-/// it may. The thread has nothing to give back.
+/// Ends the calling thread if it was already cancelled, and disables the C library's cancellation from then
+/// on. The thread must hold nothing that needs to be released.
 pub fn leave_cancellation_for_later() {
     const DISABLE: i32 = 1;
     full_fence();
-    // SAFETY: the calls have no other pointer.
+    // SAFETY: the only pointer is null, which is permitted.
     unsafe {
         pthread_testcancel();
         pthread_setcancelstate(DISABLE, ptr::null_mut());
     }
 }
 
-/// Sleeps for a while.
+/// Sleeps for a number of microseconds.
 pub fn sleep_for(microseconds: u32) {
     let time = libc::timespec {
         tv_sec: i64::from(microseconds / 1_000_000),
         tv_nsec: i64::from(microseconds % 1_000_000) * 1000,
     };
-    // SAFETY: the time is alive as long as the call lasts; what is left of it is not wanted.
+    // SAFETY: the time outlives the call; the remaining time is not requested.
     unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
 }
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the time of the monotonic clock in nanoseconds.
 pub fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists on every Linux, and `time` is ours to write.
+    // SAFETY: the clock exists on every Linux, and `time` is local.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Lets others run that want this processor.
+/// Yields the processor to other runnable threads.
 pub fn yield_now() {
     // SAFETY: the call has no arguments and touches no memory.
     unsafe { libc::sched_yield() };
 }
 
-/// How often the kernel had another thread run in place of the calling one although that could go on.
+/// Returns how often the calling thread was preempted (involuntary context switches).
 pub fn times_preempted() -> i64 {
-    // SAFETY: numbers, for which zero is valid.
+    // SAFETY: plain numbers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the record is ours to write. A kernel that refuses leaves it as it is.
+    // SAFETY: the record is local. A kernel that refuses leaves it unchanged.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     usage.ru_nivcsw
 }
 
-/// Has the calling thread go on on another of the processors that it may run on, if there is one.
+/// Migrates the calling thread to another of the processors that it may run on, if there is one.
 pub fn leave_processor() {
     let all = affinity();
     // SAFETY: the call has no arguments.
@@ -144,22 +144,22 @@ pub fn leave_processor() {
         return;
     }
     let mut others = all;
-    // SAFETY: the number was just found to lie in the mask.
+    // SAFETY: the number is within the mask, as checked above.
     unsafe { libc::CPU_CLR(here, &mut others) };
-    // The kernel moves it at once. Where it goes afterwards is again the kernel's business.
+    // The kernel migrates the thread at once; afterwards it may choose any processor again.
     if bind(&others) {
         bind(&all);
     }
 }
 
-/// Processors that this process may run on, as a mask by number.
+/// Set of processors, as a mask by number.
 pub type Processors = libc::cpu_set_t;
 
-/// The processors that the calling thread may run on.
+/// Returns the processors that the calling thread may run on.
 pub fn affinity() -> Processors {
     // SAFETY: an empty mask is a valid value, all of whose bytes are zero.
     let mut set: Processors = unsafe { std::mem::zeroed() };
-    // SAFETY: the mask is ours, and its size is told.
+    // SAFETY: the mask is local and has the size given.
     let failed = unsafe { libc::sched_getaffinity(0, size_of::<Processors>(), &raw mut set) } != 0;
     if failed {
         include(&mut set, 0);
@@ -167,38 +167,38 @@ pub fn affinity() -> Processors {
     set
 }
 
-/// Lets the calling thread run on these processors only. Whether the kernel agreed.
+/// Restricts the calling thread to these processors. Returns whether the kernel agreed.
 pub fn bind(set: &Processors) -> bool {
-    // SAFETY: the mask is read only, and its size is told.
+    // SAFETY: the mask is only read and has the size given.
     unsafe { libc::sched_setaffinity(0, size_of::<Processors>(), set) == 0 }
 }
 
 /// Whether a processor is in the mask.
 pub fn includes(set: &Processors, processor: usize) -> bool {
-    // SAFETY: the macro's function checks bounds of the mask that it is given.
+    // SAFETY: the number is within the mask.
     processor < limit() && unsafe { libc::CPU_ISSET(processor, set) }
 }
 
-/// Takes a processor into the mask; one beyond the mask is left out.
+/// Adds a processor to the mask; ignores one beyond its end.
 pub fn include(set: &mut Processors, processor: usize) {
     if processor < limit() {
-        // SAFETY: the number was just found to lie in the mask.
+        // SAFETY: the number is within the mask.
         unsafe { libc::CPU_SET(processor, set) };
     }
 }
 
-/// How many processors are in the mask.
+/// Returns the number of processors in the mask, at least 1.
 pub fn count(set: &Processors) -> u32 {
     // SAFETY: the mask is only read.
     u32::try_from(unsafe { libc::CPU_COUNT(set) }).unwrap_or(1).max(1)
 }
 
-/// The first number beyond a mask.
+/// Returns the number of processors that a mask can hold.
 pub const fn limit() -> usize {
     size_of::<Processors>() * 8
 }
 
-/// Reserves memory for the runtime: readable, writable, zero, and without a page until it is touched.
+/// Reserves memory: readable, writable, zeroed, with pages allocated on first access.
 pub fn reserve(length: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping anywhere; it replaces nothing.
     let base = unsafe {
@@ -214,7 +214,7 @@ pub fn reserve(length: usize) -> Option<*mut u8> {
     (base != libc::MAP_FAILED).then_some(base.cast())
 }
 
-/// What a new thread of this process begins with.
+/// Start function of a thread of this process.
 pub type Start = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
 /// Starts a detached thread. A `stack` of 0 gives it the system's default size.
@@ -224,7 +224,7 @@ pub type Start = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -> Result<(), i32> {
     // SAFETY: an attribute object is plain data until it is initialised in the next line.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the attributes are ours; they are destroyed below. The thread's argument lives for ever.
+    // SAFETY: the attributes are local and destroyed below. The thread's argument is never freed.
     unsafe {
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -233,7 +233,7 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
         if stack > 0 {
             libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         }
-        // A number with one C library, a pointer with another; it is written and not looked at.
+        // A number in one C library, a pointer in another; it is written and not used.
         let mut thread = std::mem::zeroed();
         let argument = ptr::from_ref(argument).cast_mut().cast();
         let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
@@ -242,24 +242,24 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
     }
 }
 
-/// The size of a thread's stack where none was said: what the system lets the first thread have
-/// (`ulimit -s`), and 8 MiB where it sets no limit.
+/// Returns the default size of a thread's stack: the limit of the first thread's (`ulimit -s`), or 8 MiB
+/// without a limit.
 fn default_stack() -> usize {
     const UNLIMITED: usize = 8 << 20;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the record is ours to write.
+    // SAFETY: the record is local.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
     let limited = known && limit.rlim_cur != libc::RLIM_INFINITY;
     usize::try_from(limit.rlim_cur).ok().filter(|_| limited).unwrap_or(UNLIMITED)
 }
 
-/// The calling thread's number in the kernel.
+/// Returns the calling thread's id in the kernel (tid).
 pub fn thread_number() -> u64 {
     // SAFETY: the call has no arguments.
     u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
-/// What the C library calls the calling thread: a number with one, an address with another.
+/// Returns the calling thread's `pthread_t`: a number in one C library, an address in another.
 pub fn name_of_thread() -> usize {
     // SAFETY: the call has no arguments.
     unsafe { libc::pthread_self() as usize }
@@ -271,7 +271,7 @@ pub fn is_first_thread() -> bool {
     u64::try_from(unsafe { libc::getpid() }).is_ok_and(|process| process == thread_number())
 }
 
-/// A message on its way to standard error. It needs no heap, which may be what has run out.
+/// Buffer of a message to standard error. Needs no heap, which may be exhausted.
 struct Message {
     bytes: [u8; 1024],
     length: usize,
@@ -302,14 +302,14 @@ impl fmt::Write for Message {
 }
 
 fn write_to_standard_error(bytes: &[u8]) {
-    // SAFETY: the bytes are alive and their number is told; a short or failed write is accepted.
+    // SAFETY: the bytes are alive and have the length given; a short or failed write is accepted.
     unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// The calling thread's `errno`.
+/// Returns the calling thread's `errno`.
 #[must_use]
 pub fn errno() -> usize {
-    // SAFETY: the C library's, of this thread.
+    // SAFETY: the C library provides a valid address for this thread.
     usize::try_from(unsafe { *libc::__errno_location() }).unwrap_or(0)
 }
 
@@ -326,17 +326,17 @@ pub fn complain(text: impl fmt::Display) {
     message.send();
 }
 
-/// Signals that a thread is sent for what it does itself.
+/// Signals raised synchronously by a thread's own actions.
 const OWN_FAULTS: [i32; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
-/// What the process's first thread had blocked, once that has all signals blocked.
+/// Original signal mask of the process's first thread, once that blocks all signals.
 static BLOCKED: OnceLock<libc::sigset_t> = OnceLock::new();
 
-/// Blocks signals in the calling thread and in those that it creates: other threads of the process handle
-/// them. Once in a process.
+/// Blocks signals in the calling thread and the threads that it creates, so that other threads of the process
+/// handle them. Called once per process.
 pub fn withhold_signals() {
-    // SAFETY: sets of ours, which the calls write and read.
+    // SAFETY: local sets, which the calls write and read.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -349,7 +349,7 @@ pub fn withhold_signals() {
     }
 }
 
-/// Has the calling thread handle signals again as the process's first thread did, if that withholds them.
+/// Restores the original signal mask of the process's first thread, if that blocks signals.
 pub fn handle_signals() {
     if let Some(before) = BLOCKED.get() {
         // SAFETY: the set is only read.
@@ -357,9 +357,9 @@ pub fn handle_signals() {
     }
 }
 
-/// Does something while no signal is handled by the calling thread.
+/// Calls `run` with all signals blocked in the calling thread.
 pub fn without_signals<T>(run: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of ours, which the calls write and read.
+    // SAFETY: local sets, which the calls write and read.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -370,34 +370,34 @@ pub fn without_signals<T>(run: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Ends the program, with what it has to do at its end.
+/// Ends the program, with its exit handlers run.
 pub fn exit(status: i32) -> ! {
-    // SAFETY: what the program registered for its end is to run now.
+    // SAFETY: the program's exit handlers are meant to run now.
     unsafe { libc::exit(status) }
 }
 
-/// Ends this process at once.
+/// Ends this process at once, without exit handlers.
 pub fn exit_now(status: i32) -> ! {
     loop {
-        // SAFETY: the call has no pointers, and does not return. The C library's function of this name would
-        // end the program's process, where that is another.
+        // SAFETY: the call has no pointers and does not return. The C library's `_exit` would end the
+        // program's process, which may be another one.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }
 
-/// Ends the program after saying why, as something cannot be done that it asked for. What it has printed is
-/// written, where its streams are its own. Allocates nothing.
+/// Ends the program with a message, because it requested something impossible. Flushes `stdout` where streams
+/// are private to the process. Allocates nothing.
 pub fn fatal(text: impl fmt::Display) -> ! {
     complain(format_args!("tombolo omp: {text}\n"));
-    // In an image streams are those of all processes, and may lie in pages that this one does not have.
+    // In an image, streams are shared by all processes and may be in pages that this one does not have.
     #[cfg(target_env = "gnu")]
     write_output();
     exit_now(1)
 }
 
-/// Writes what the stream of output has buffered, unless another thread has locked it. Whether it has not.
+/// Flushes `stdout` unless another thread has it locked. Returns whether it did.
 pub fn write_output() -> bool {
-    // SAFETY: the C library's own stream, which is unlocked by the thread that has locked it.
+    // SAFETY: the C library's own stream, unlocked by the thread that locked it.
     unsafe {
         let locked = ftrylockfile(stdout) == 0;
         if locked {
@@ -408,15 +408,16 @@ pub fn write_output() -> bool {
     }
 }
 
-// SAFETY: as the C library has them.
+// SAFETY: declared as in the C library.
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
     fn ftrylockfile(stream: *mut libc::FILE) -> i32;
     fn funlockfile(stream: *mut libc::FILE);
 }
 
-// The word of thread-local storage that points to the calling thread's record. Its offset is known when the
-// library is loaded ("initial exec"): a call to find it would take longer than the rest of many entry points.
+// Word of thread-local storage with a pointer to the calling thread's record. Uses the "initial exec" model,
+// with an offset fixed at load time: a call to find the word would take longer than the rest of many entry
+// points.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .tbss.tombolo_omp_me,\"awT\",@nobits",
@@ -443,26 +444,26 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// Where the calling thread's word lies.
+/// Returns the address of the calling thread's word.
 #[inline]
 fn slot() -> *mut *const c_void {
     super::thread_variable::own_address!("tombolo_omp_me")
 }
 
-/// The record of the calling thread, as [`crate::primitives::local`] has stored it; null before that.
+/// Returns the calling thread's record as set by [`crate::primitives::local`]; null before that.
 #[inline]
 pub(super) fn thread_record() -> *const c_void {
-    // SAFETY: the word is this thread's own, aligned and zero at first.
+    // SAFETY: the word is this thread's own, aligned, and initially zero.
     unsafe { *slot() }
 }
 
-/// Stores where the record of the calling thread is.
+/// Sets the record of the calling thread.
 pub(super) fn set_thread_record(record: *const c_void) {
     // SAFETY: the word is this thread's own.
     unsafe { *slot() = record };
 }
 
-/// Counts attempts to spin, and tells when it has been enough.
+/// Budget of turns for spinning.
 #[derive(Debug)]
 pub struct Spin {
     left: u64,
@@ -474,7 +475,7 @@ impl Spin {
         Self { left }
     }
 
-    /// One more turn; false when there are none left.
+    /// Spins for one turn; returns false when the budget is used up.
     #[inline]
     pub fn turn(&mut self) -> bool {
         std::hint::spin_loop();
@@ -483,11 +484,10 @@ impl Spin {
     }
 }
 
-/// A fence between a store and a later load, which pairs with the same on the other side.
+/// Full fence, between a store and a later load; pairs with the same on the other side.
 #[inline]
 pub fn full_fence() {
-    // An atomic operation on a line that the processor has anyway takes half of what `mfence` takes, which
-    // compilers write for a fence.
+    // A locked operation on a cached line takes half as long as the `mfence` that compilers emit for a fence.
     // SAFETY: changes nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -508,7 +508,7 @@ mod tests {
         let after = affinity();
         let numbers = |set: &Processors| (0..limit()).filter(|&at| includes(set, at)).collect::<Vec<_>>();
         assert_eq!(numbers(&before), numbers(&after));
-        // Where there is one processor to stay on, it stays.
+        // With only one processor available, it stays there.
         std::thread::spawn(move || {
             let first = numbers(&before)[0];
             // SAFETY: an empty mask is a valid value, all of whose bytes are zero.

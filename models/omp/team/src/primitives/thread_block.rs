@@ -1,22 +1,23 @@
-//! The block of thread-local variables of the calling thread, which the thread has on each node.
+//! Block of thread-local variables of the calling thread, which exists on each node.
 //!
-//! Code that `tombolo ompcc` compiled finds the program's thread-local variables by a word of each kernel's
-//! thread, the first of its block: where the block of the program's thread would have its thread pointer. A
-//! block is laid out alike in all builds; how far from it a processor has its thread pointer is not.
+//! Code compiled by `tombolo ompcc` finds the program's thread-local variables through a word in each kernel
+//! thread's block, its first: it holds the thread pointer that belongs to the block of the program's thread.
+//! Blocks have the same layout in all builds, but their distance from the thread pointer differs between
+//! instruction sets.
 //!
-//! A program that other compilers make has no such word.
+//! Programs made by other compilers have no such word.
 
-/// Where the calling thread's own block is; 0 in a program without the word.
+/// Returns the address of the calling thread's own block; 0 in a program without the word.
 #[must_use]
 pub fn own() -> usize {
     word().map_or(0, |word| word as usize)
 }
 
-/// What a thread found its variables by before it ran for another.
+/// Previous value of the word, before the thread ran for another.
 #[derive(Debug)]
 pub struct Before(usize);
 
-/// Has the calling thread find the variables of the thread with this block from now on.
+/// Makes the calling thread use the variables of the thread with this block.
 #[must_use]
 pub fn enter(block: usize) -> Before {
     let Some(word) = word() else { return Before(0) };
@@ -28,7 +29,7 @@ pub fn enter(block: usize) -> Before {
     }
 }
 
-/// Has the calling thread find the variables that it found before.
+/// Restores the variables that the calling thread used before.
 pub fn leave(before: &Before) {
     if let Some(word) = word() {
         // SAFETY: the word is this thread's own.
@@ -36,7 +37,7 @@ pub fn leave(before: &Before) {
     }
 }
 
-/// Has the calling thread find its own variables.
+/// Makes the calling thread use its own variables.
 pub fn begin() {
     if let Some(word) = word() {
         // SAFETY: the word is this thread's own.
@@ -44,26 +45,26 @@ pub fn begin() {
     }
 }
 
-/// Has a thread that begins find its own variables.
+/// Initialises the word of a thread that is about to begin, so that it uses its own variables.
 ///
 /// # Safety
-/// The thread has not begun; its block has been made as that of this thread, and lies as far from `its` as
-/// this thread's from `mine`.
+/// The thread must not have begun. Its block must be initialised like that of this thread, at the same
+/// distance from `its` as this thread's is from `mine`.
 pub unsafe fn begin_of(its: usize, mine: usize) {
     let Some(word) = word() else { return };
     let from_there = |address: usize| its.wrapping_add(address.wrapping_sub(mine));
     let other = std::ptr::with_exposed_provenance_mut::<usize>(from_there(word as usize));
-    // SAFETY: the other thread's word is where this one's is, which no thread uses yet.
+    // SAFETY: the other thread's word is at the corresponding address, which no thread uses yet.
     unsafe { *other = from_there(pointer()) };
 }
 
-/// The calling thread's word.
+/// Returns the calling thread's word, if the program has one.
 #[cfg(not(target_env = "musl"))]
 fn word() -> Option<*mut usize> {
     None
 }
 
-/// The calling thread's word, which `tombolo ompcc` has put among the program's thread-locals.
+/// Returns the calling thread's word, which `tombolo ompcc` adds to the program's thread-local variables.
 #[cfg(target_env = "musl")]
 #[expect(clippy::unnecessary_wraps, reason = "other programs have none")]
 #[inline]
@@ -71,10 +72,10 @@ fn word() -> Option<*mut usize> {
     Some(super::thread_variable::own_address!("__tombolo_omp_thread"))
 }
 
-/// The calling thread's thread pointer.
+/// Returns the calling thread's thread pointer.
 fn pointer() -> usize {
     let pointer: usize;
-    // SAFETY: reads a register, or the word that it leads to and that holds the same.
+    // SAFETY: reads the word at the thread pointer, which holds the thread pointer itself.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly));

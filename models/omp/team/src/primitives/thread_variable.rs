@@ -1,12 +1,12 @@
-//! Where variables are that each thread has of its own and that are defined in assembly: their offset is
-//! known when the program is linked or loaded ("initial exec").
+//! Addresses of thread-local variables defined in assembly, in the "initial exec" model: their offset is
+//! fixed when the program is linked or loaded.
 
-/// The address of a variable that each thread has of its own, by its symbol: that of the calling thread's.
+/// Evaluates to the address of the calling thread's instance of a thread-local variable, given its symbol.
 macro_rules! own_address {
     ($symbol:literal) => {{
         let address: *mut _;
-        // SAFETY: reads the offset of the variable, which the linker or the loader wrote, and the thread's
-        // own base; both do not change.
+        // SAFETY: reads the offset of the variable, written by the linker or the loader, and the thread
+        // pointer; neither changes.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(

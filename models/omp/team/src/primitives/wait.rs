@@ -1,23 +1,23 @@
 //! Waiting: spinning while there are free processors, sleeping otherwise.
 //!
-//! What threads sleep on, and why no wake-up is lost, is in [`super::parker`].
+//! How threads sleep, and why no wake-up is lost, is explained in [`super::parker`].
 
 use super::awake::CROWDED;
 use super::bell::{Bell, Sleepers};
 use super::local::Local;
 use super::pace;
 
-/// Turns between checks of what others write often, and of how many are awake.
+/// Turns between checks of frequently written lines and of the number of awake threads.
 const SELDOM: u64 = 16;
 
-/// Where a thread sleeps once it has spun for long enough.
+/// How a thread sleeps after spinning.
 #[derive(Clone, Copy)]
 pub enum Sleep<'a> {
-    /// On its parker, which is woken in any case when the condition becomes true.
+    /// On its parker, which is always woken when the condition becomes true.
     Alone,
-    /// On its parker, counted among those that may need to be woken.
+    /// On its parker, counted among the sleepers that may need to be woken.
     Counted(&'a Sleepers),
-    /// Together with others that wait for the same.
+    /// On a bell, together with others that wait for the same event.
     Together(&'a Bell),
 }
 
@@ -35,7 +35,7 @@ pub fn until(
     condition() || (!seldom() && until_slowly(me, sleep, &mut condition, &mut seldom))
 }
 
-/// As [`until`], after both conditions have been found not to hold.
+/// Continues [`until`] after both conditions have been found false.
 pub(crate) fn until_slowly(
     me: &Local,
     sleep: Sleep<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn until_slowly(
     sleep_until(me, sleep, condition, seldom)
 }
 
-/// The part of [`until_slowly`] in which the thread sleeps.
+/// Sleeps at the end of [`until_slowly`].
 fn sleep_until(
     me: &Local,
     sleep: Sleep<'_>,

@@ -1,10 +1,10 @@
-//! Which processes can wake a thread.
+//! Wake domains: which processes can wake a thread.
 //!
-//! Threads of one kernel that share memory wake each other by futexes, whatever processes they are of. In
-//! memory that the kernel has no pages for, such as a window into another computer, a process can wake only
-//! its own threads; others have to ask it to. So each such process is a *wake domain* of its own, and all
-//! others of the kernel that the job began on are one, number 0. Every [parker](super::parker) holds the
-//! number of its thread's wake domain.
+//! Threads on one kernel that share memory wake each other by futexes, in any process. In memory for which
+//! the kernel has no pages, such as a window into another computer, a process can wake only its own threads;
+//! others must ask it to. So each such process is a *wake domain* of its own; all other processes on the
+//! first kernel of the job share domain 0. Every [parker](super::parker) holds the number of its thread's
+//! wake domain.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -12,62 +12,63 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use super::parker::Parker;
 
-/// Has the process of another domain wake a thread. It must not wait: the caller may be what others wait for.
+/// Asks the process of another domain to wake a thread. Must not block, as others may be waiting for the
+/// caller.
 pub type Forward = fn(&'static Parker);
 
 static OWN: AtomicU32 = AtomicU32::new(0);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 static FORWARD: OnceLock<Forward> = OnceLock::new();
 
-/// Says that this job has several wake domains, that this process is of the domain `own`, and how threads of
-/// others are woken. Called before the first region begins; only the first call counts.
+/// Configures several wake domains for this job: `own` is that of this process, and `forward` wakes threads
+/// of others. Called before the first region begins; only the first call sets `forward`.
 pub fn configure(own: u32, forward: Forward) {
     OWN.store(own, Ordering::Relaxed);
     let _ = FORWARD.set(forward);
     SEVERAL.store(true, Ordering::Release);
 }
 
-/// The wake domain of this process.
+/// Returns the wake domain of this process.
 pub fn own() -> u32 {
     OWN.load(Ordering::Relaxed)
 }
 
-/// Whether the job has several wake domains, so that threads may sleep on parkers only.
+/// Whether the job has several wake domains, so that threads sleep only on parkers.
 #[inline]
 pub fn are_several() -> bool {
     SEVERAL.load(Ordering::Relaxed)
 }
 
-/// Has the process of another domain wake a thread.
+/// Asks the process of another domain to wake a thread.
 #[cfg_attr(loom, expect(dead_code, reason = "a model has one wake domain"))]
 #[cold]
 pub(super) fn forward(parker: &Parker) {
-    // SAFETY: parkers are parts of threads' records, which live for ever.
+    // SAFETY: parkers are parts of thread records, which are never freed.
     let parker: &'static Parker = unsafe { &*ptr::from_ref(parker) };
     if let Some(forward) = FORWARD.get() {
         forward(parker);
     }
 }
 
-/// A parker's entry in a [`List`]: null if it is in none, [`END`] at the end of one.
+/// Link of a parker in a [`List`]: null if it is in none, [`END`] at the end of one.
 #[derive(Debug, Default)]
 pub(super) struct Entry(AtomicPtr<Parker>);
 
 const END: *mut Parker = ptr::without_provenance_mut(align_of::<Parker>());
 
-/// Parkers that a thread of this process is to tell something. Adding one takes no lock and allocates
-/// nothing, so the caller may hold locks that other threads wait for.
+/// Lock-free list of parkers to be handled by a thread of this process. Adding one takes no lock and
+/// allocates nothing, so the caller may hold locks that other threads wait for.
 #[derive(Debug)]
 pub struct List(AtomicPtr<Parker>);
 
 impl List {
-    /// An empty list.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicPtr::new(END))
     }
 
-    /// Adds a parker. One that is in a list of any process already stays there: it has not been handled yet.
+    /// Adds a parker, unless it is already in a list of any process: then it has yet to be handled.
     pub fn add(&self, parker: &'static Parker) {
         let link = &parker.entry.0;
         if link.compare_exchange(ptr::null_mut(), END, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -84,11 +85,11 @@ impl List {
         }
     }
 
-    /// Takes all out. Each may be added again before `handle` is called for it.
+    /// Empties the list and calls `handle` for each parker, which may be added again before that.
     pub fn take(&self, mut handle: impl FnMut(&'static Parker)) {
         let mut at = self.0.swap(END, Ordering::AcqRel);
         while at != END {
-            // SAFETY: parkers live for ever, and what is in the list is one.
+            // SAFETY: entries of the list are parkers, which are never freed.
             let parker: &'static Parker = unsafe { &*at };
             at = parker.entry.0.swap(ptr::null_mut(), Ordering::SeqCst);
             handle(parker);

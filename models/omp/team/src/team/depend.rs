@@ -16,7 +16,7 @@ use crate::primitives::store::{self, Store};
 /// Dependence of a task on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependence {
-    /// The address that it depends on.
+    /// Address that it depends on.
     pub address: usize,
     /// Whether the task only reads.
     pub reads: bool,
@@ -55,7 +55,7 @@ impl Dependents {
         let mut first = self.first.replace(ptr::null_mut());
         drop(held);
         while !first.is_null() {
-            // SAFETY: the list was taken out, so it is ours.
+            // SAFETY: the list was detached, so no other thread accesses it.
             let (task, next) = unsafe { ((*first).task, (*first).next) };
             let before = task.blockers.fetch_sub(1, Ordering::AcqRel);
             if task.is_stub() {
@@ -78,7 +78,7 @@ fn link(store: &Store, task: &'static Task, next: *mut TaskLink) -> *mut TaskLin
 
 fn unlink(link: *mut TaskLink) {
     if let Some(store) = store::current() {
-        // SAFETY: links come from the store, and the caller has taken it out of its list.
+        // SAFETY: links come from the store, and the caller has unlinked it.
         unsafe { store.release(link.cast()) };
     }
 }
@@ -131,7 +131,7 @@ impl Table {
             self.grow();
         }
         let entry = Self::slot(self.entries.get(), self.capacity.get(), address);
-        // SAFETY: the entry is of the table, which only this thread touches.
+        // SAFETY: the entry is in the table, which only this thread accesses.
         unsafe {
             if (*entry).address == 0 {
                 (*entry).address = address;
@@ -145,7 +145,7 @@ impl Table {
     fn find(&self, address: usize) -> Option<Entry> {
         let address = if address == 0 { usize::MAX } else { address };
         let entry = Self::slot(self.entries.get(), self.capacity.get(), address);
-        // SAFETY: the entry is of the table, which only this thread touches.
+        // SAFETY: the entry is in the table, which only this thread accesses.
         let entry = unsafe { *entry };
         (entry.address != 0).then_some(entry)
     }
@@ -154,7 +154,7 @@ impl Table {
         let (old, capacity) = (self.entries.get(), self.capacity.get());
         let new = allocate(self.store, capacity * 2);
         for index in 0..capacity {
-            // SAFETY: both tables are that long, and only this thread touches them.
+            // SAFETY: both tables have at least this capacity, and only this thread accesses them.
             unsafe {
                 let entry = *old.add(index);
                 if entry.address != 0 {
@@ -164,14 +164,14 @@ impl Table {
         }
         self.entries.set(new);
         self.capacity.set(capacity * 2);
-        // SAFETY: it came from the store, and all of it was moved.
+        // SAFETY: it came from the store, and all entries were moved.
         unsafe { self.store.release(old.cast()) };
     }
 
     /// Frees the table once the parent is finished.
     pub fn release(&'static self) {
         for index in 0..self.capacity.get() {
-            // SAFETY: the table is that long, and only this thread touches it.
+            // SAFETY: the table has this capacity, and only this thread accesses it.
             let entry = unsafe { &mut *self.entries.get().add(index) };
             if entry.address != 0 {
                 entry.writer.take().into_iter().for_each(Task::forget);
@@ -190,7 +190,7 @@ fn allocate(store: &Store, capacity: usize) -> *mut Entry {
     let Some(memory) = store.allocate(capacity * size_of::<Entry>(), 16) else { store.exhausted() };
     let entries: *mut Entry = memory.cast();
     for index in 0..capacity {
-        // SAFETY: the memory is that long, and ours.
+        // SAFETY: the memory was just allocated for `capacity` entries.
         unsafe { entries.add(index).write(NOTHING) };
     }
     entries
@@ -234,7 +234,7 @@ pub fn register(
         table
     });
     for dependence in dependences {
-        // SAFETY: the entry is of the table, which only this thread touches.
+        // SAFETY: the entry is in the table, which only this thread accesses.
         let entry = unsafe { &mut *table.entry(dependence.address) };
         // If a task names an address twice, the first mention counts; writers come first.
         let known = |other: Option<&'static Task>| other.is_some_and(|other| ptr::eq(other, task));

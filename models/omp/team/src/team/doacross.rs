@@ -120,7 +120,7 @@ impl Doacross {
 fn zeroed<T>(store: &'static Store, count: u64) -> *mut T {
     let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>()));
     let Some(memory) = bytes.and_then(|bytes| store.allocate(bytes, 64)) else { store.exhausted() };
-    // SAFETY: the memory is that long, and ours.
+    // SAFETY: the memory was just allocated with this length.
     unsafe { std::ptr::write_bytes(memory, 0, bytes.unwrap_or(0)) };
     memory.cast()
 }

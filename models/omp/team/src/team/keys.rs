@@ -141,11 +141,11 @@ mod tests {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         static KEPT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
         /// # Safety
-        /// The test's keys and values are there.
+        /// `KEPT` must point to live keys and values.
         unsafe extern "C" fn again(value: *mut c_void) {
             CALLS.fetch_add(1, Ordering::Relaxed);
             let [keys, values] = [&KEPT[0], &KEPT[1]].map(|kept| kept.load(Ordering::Relaxed));
-            // SAFETY: the test has both for as long as this is called.
+            // SAFETY: the test keeps both alive while this is called.
             unsafe { (*(keys as *const Keys)).set(&*(values as *const Values), 0, value) };
         }
         let (keys, values) = (Keys::default(), Values::default());

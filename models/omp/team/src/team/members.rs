@@ -257,8 +257,8 @@ impl Team {
         Weight { ahead: member.ahead.get(), own: member.weight.get(), least, all }
     }
 
-    /// Returns how many tasks a loop is divided into by default: one per thread or, if speeds differ, so many
-    /// that the slowest thread can take one.
+    /// Returns how many tasks a loop is divided into by default: one per thread or, if speeds differ, one per
+    /// share of the slowest thread.
     pub fn tasks(&self) -> u64 {
         let size = u64::from(self.size());
         match self.weights.get() {
@@ -362,7 +362,7 @@ impl Team {
     /// Creates the seat of thread `id` and starts its implicit task.
     #[inline]
     pub(crate) fn seat(&self, id: u32, thread: &Thread, region: u64) -> Seat {
-        // SAFETY: teams live for ever.
+        // SAFETY: teams are never freed.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
         let pointer = ptr::from_ref(thread).cast_mut();
@@ -381,7 +381,7 @@ impl Team {
     /// Releases the workers from number `first` on.
     pub fn dismiss_from(&self, first: u32, root: &Root) {
         for id in first..self.crew.get() {
-            // SAFETY: threads live for ever.
+            // SAFETY: thread records are never freed.
             if let Some(thread) = unsafe { self.member(id).thread.load(Ordering::Relaxed).as_ref() } {
                 root.dismiss(thread);
             }
@@ -504,7 +504,7 @@ impl Member {
     /// Returns the thread, once assigned.
     #[inline]
     pub fn thread(&self) -> Option<&'static Thread> {
-        // SAFETY: threads live for ever.
+        // SAFETY: thread records are never freed.
         unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
     }
 

@@ -21,9 +21,9 @@ pub struct NodeBarrier {
     /// Number of threads that have arrived here, and of those at the end of the region.
     pub(crate) arrived: AtomicU32,
     finished: AtomicU32,
-    /// How often it let them go.
+    /// Barrier generation, incremented at each release.
     pub(crate) generation: CacheLine<AtomicU32>,
-    /// Where the threads sleep that have come.
+    /// Bell of the threads that have arrived.
     pub(crate) bell: Bell,
 }
 

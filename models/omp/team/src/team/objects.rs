@@ -60,14 +60,14 @@ mod tests {
     struct Made(u64, *const Objects, *const Store);
 
     /// # Safety
-    /// It is one of the test's.
+    /// `made` must point to a live [`Made`].
     unsafe extern "C" fn destroy(made: *mut c_void) {
-        // SAFETY: the test entered it.
+        // SAFETY: the test registered it.
         let made = unsafe { &*made.cast::<Made>() };
         ORDER.store(ORDER.load(Ordering::Relaxed) * 10 + made.0, Ordering::Relaxed);
         if made.0 == 2 {
             let last = Box::into_raw(Box::new(Made(9, made.1, made.2)));
-            // SAFETY: the test's, which are there.
+            // SAFETY: the test keeps the list and the store alive.
             unsafe { (*made.1).enter(&*made.2, destroy, last.cast()) };
         }
     }
@@ -83,7 +83,7 @@ mod tests {
         for made in &made {
             objects.enter(store, destroy, ptr::from_ref(made).cast_mut().cast());
         }
-        // SAFETY: they are what the destructor takes.
+        // SAFETY: they have the type that the destructor expects.
         unsafe { objects.destroy(store) };
         assert_eq!(ORDER.load(Ordering::Relaxed), 3291);
         // SAFETY: as above; there are none left.

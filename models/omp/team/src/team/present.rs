@@ -266,7 +266,7 @@ mod tests {
     fn store() -> &'static Store {
         let memory = sys::reserve((16 << 20) + SPAN).unwrap();
         let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
-        // SAFETY: fresh memory that stays.
+        // SAFETY: fresh memory that is never freed.
         unsafe { Store::format(base, 16 << 20) }
     }
 

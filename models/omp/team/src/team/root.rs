@@ -1,4 +1,4 @@
-//! What there is once for a job.
+//! State that exists once per job.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -21,81 +21,81 @@ use crate::primitives::places::Places;
 use crate::primitives::store::Store;
 use crate::primitives::sys::Processors;
 
-/// How workers are made, which is all that differs between the ways to run a job.
+/// Starts a worker. This is all that differs between the modes in which a job can run.
 pub type StartWorker = fn(&'static Thread) -> Result<(), String>;
 
-/// What there is once for a job. It lies at the beginning of the store.
+/// State that exists once per job, at the beginning of the store.
 #[repr(C, align(64))]
 pub struct Root {
-    /// Where all that is shared lies.
+    /// Memory shared by all workers.
     pub store: &'static Store,
-    /// The lock of `critical` without a name.
+    /// Lock of unnamed `critical` constructs.
     pub critical: CacheLine<Lock>,
-    /// The lock of `atomic` where the processor cannot.
+    /// Lock of `atomic` constructs that the processor cannot execute.
     pub atomic: CacheLine<Lock>,
-    /// What was set for the whole program.
+    /// Settings of the whole program.
     pub settings: Settings,
-    /// What the program may still change of it, for all threads.
+    /// Settings that the program can still change, for all threads.
     pub changeable: Changeable,
     places: Places,
     nodes: Nodes,
     devices: Devices,
     idle: Spinlock,
-    /// By node.
+    /// Free lists of idle workers, by node.
     idle_threads: [Cell<Option<&'static Thread>>; NODES],
-    /// Records of threads that OpenMP did not start and that have ended.
+    /// Free list of records of ended threads that OpenMP did not start.
     left_threads: Cell<Option<&'static Thread>>,
     teams: Spinlock,
-    /// Teams not in use, by the logarithm of their capacity.
+    /// Free lists of teams, by the base-2 logarithm of their capacity.
     spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
-    /// Threads that are in teams, where there is a limit.
+    /// Number of threads in teams, if there is a thread limit.
     pub busy: AtomicU32,
-    /// Workers that were hired and have no stack in the arena yet.
+    /// Number of hired workers that do not have a stack in the arena yet.
     stacks_due: AtomicU32,
-    /// How many threads the program has created.
+    /// Number of threads that the program has created.
     created: AtomicU32,
-    /// How many threads have begun.
+    /// Number of threads that have begun.
     begun: AtomicU32,
-    /// The record that was made last.
+    /// Head of the list of all thread records: the newest.
     last_made: AtomicPtr<Thread>,
-    /// How long regions took, and what each thread did in them.
+    /// Measurements of all regions.
     pub tallies: Tallies,
-    /// Keys of threads' own values.
+    /// Thread-specific keys (`pthread_key_create`).
     pub keys: Keys,
-    /// Decides where marked functions run, if it is asked to.
+    /// Load balancer for marked functions, if enabled.
     balancer: Cell<Option<&'static Balancer>>,
-    /// The threads that sleep on words.
+    /// Wait queues of the threads that sleep on futex words.
     pub(crate) lot: Lot,
 }
 
-/// What the program may change for all threads.
+/// Settings that the program can change, for all threads.
 pub struct Changeable {
-    /// `omp_set_num_teams`.
+    /// Set by `omp_set_num_teams`.
     pub teams: AtomicU32,
-    /// `omp_set_teams_thread_limit`.
+    /// Set by `omp_set_teams_thread_limit`.
     pub teams_limit: AtomicU32,
-    /// Guards the format.
+    /// Lock of `format`.
     pub format_lock: Spinlock,
-    /// `omp_set_affinity_format`.
+    /// Set by `omp_set_affinity_format`.
     pub format: UnsafeCell<[u8; 256]>,
 }
 
-// SAFETY: what is in cells is touched only while the lock beside it is held.
+// SAFETY: the cells are touched only while the lock beside them is held.
 unsafe impl Sync for Root {}
 
 static ROOT: AtomicPtr<Root> = AtomicPtr::new(ptr::null_mut());
 static START_WORKER: OnceLock<StartWorker> = OnceLock::new();
 
-/// The job that this process is of; `None` before there is one.
+/// Returns this process's job; `None` before it is set up.
 #[inline]
 pub fn current() -> Option<&'static Root> {
-    // SAFETY: once there, it is there for ever.
+    // SAFETY: a root is never freed.
     unsafe { ROOT.load(Ordering::Acquire).as_ref() }
 }
 
 impl Root {
-    /// Makes the job that this process is of. What processes have each for themselves does not lie in the
-    /// store: they need not even be of one program file. Once in a process.
+    /// Makes this the process's job. Per-process state is not in the store, as processes may even run
+    /// different program files. Called once per process.
     pub fn use_here(&'static self, start_worker: StartWorker) {
         let _ = START_WORKER.set(start_worker);
         local::unknown().configure(self.settings.processors, self.settings.turns());
@@ -104,17 +104,17 @@ impl Root {
         ROOT.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Makes a job whose memory is this store, with `OMP_PLACES` and `OMP_AFFINITY_FORMAT`.
+    /// Creates a job in a store, with the values of `OMP_PLACES` and `OMP_AFFINITY_FORMAT`.
     pub fn create(
         store: &'static Store,
         settings: Settings,
         places: &[Processors],
         affinity_format: &str,
     ) -> &'static Self {
-        // Most of it is for jobs that are not like most, and stays zero: no page of that need be touched.
+        // Most fields are needed by few jobs and stay zero, so that their pages are never touched.
         let root: *mut Self = store.place_zeroed();
-        // SAFETY: the memory is the root's alone, and all that is not written is valid as zero: free locks,
-        // empty lists.
+        // SAFETY: nothing else refers to the memory, and zero is valid for all fields that are not written:
+        // free locks, empty lists.
         let root = unsafe {
             (&raw mut (*root).store).write(store);
             (&raw mut (*root).settings).write(settings);
@@ -123,7 +123,7 @@ impl Root {
         };
         root.nodes.begin(own_node(settings.processors), (settings.turns(), settings.turns_of_several()));
         if settings.balance {
-            // SAFETY: all zero is a lock that is free and a balance that knows nothing.
+            // SAFETY: an all-zero balancer is valid.
             root.balancer.set(Some(unsafe { &*store.place_zeroed::<Balancer>() }));
         }
         root.changeable.teams.store(settings.teams, Ordering::Relaxed);
@@ -135,44 +135,45 @@ impl Root {
         root
     }
 
-    /// A word of the store that no thread waits on, to find out how the kernel's futexes treat such words.
+    /// Returns a word of the store that no thread waits on, to probe how the kernel's futexes treat such
+    /// words.
     pub fn futex_probe(&self) -> &AtomicU32 {
         &self.changeable.teams
     }
 
-    /// `OMP_PLACES`.
+    /// Returns the places of `OMP_PLACES`.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// The nodes that threads are on.
+    /// Returns the nodes of the job.
     #[inline]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// Threads that a region gets that does not say how many, where threads may be on all nodes.
+    /// Returns the default number of threads of a region whose threads may be on all nodes.
     pub fn threads_of_nodes(&'static self) -> u32 {
         self.nodes.settle(|node| self.station(node))
     }
 
-    /// The nodes as devices.
+    /// Returns the nodes as devices.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }
 
-    /// What decides where marked functions run, if it is asked to and there are several nodes.
+    /// Returns the load balancer, if it is enabled and there are several nodes.
     #[inline]
     pub fn balancer(&self) -> Option<&'static Balancer> {
         self.balancer.get().filter(|_| self.nodes.several())
     }
 
-    /// Processors of all nodes.
+    /// Returns the number of processors of all nodes.
     pub fn processors(&self) -> u32 {
         self.nodes.processors()
     }
 
-    /// Adds a new record to those that [`threads`](Self::threads) has.
+    /// Adds a new record to the list of [`threads`](Self::threads).
     pub(super) fn enter(&self, thread: &'static Thread) {
         let this = ptr::from_ref(thread).cast_mut();
         let mut last = self.last_made.load(Ordering::Relaxed);
@@ -185,10 +186,10 @@ impl Root {
         }
     }
 
-    /// The records of all threads, also of those that have ended.
+    /// Iterates over the records of all threads, including ended ones.
     pub fn threads(&self) -> impl Iterator<Item = &'static Thread> {
         let thread = |address: *mut Thread| {
-            // SAFETY: records are entered once they are complete, and live for ever.
+            // SAFETY: records are complete before they are entered, and are never freed.
             unsafe { address.as_ref::<'static>() }
         };
         std::iter::successors(thread(self.last_made.load(Ordering::Acquire)), move |last| {
@@ -196,13 +197,13 @@ impl Root {
         })
     }
 
-    /// The number of a thread that begins.
+    /// Allocates the number of a thread that begins.
     pub(crate) fn next_number(&self) -> u32 {
         self.begun.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A worker on a node: one that is idle there, or a new one, which is to be started. Where the node has
-    /// as many threads as it may have, which only regions within regions get to, it is one of another node.
+    /// Returns a worker on a node: an idle one, or a new one that must be started. If the node is at its
+    /// limit of threads, which happens only with nested regions, takes one of another node.
     pub fn hire(&'static self, node: u32) -> &'static Thread {
         let held = self.idle.hold();
         let idle = |node: u32| &self.idle_threads[node as usize % NODES];
@@ -214,12 +215,12 @@ impl Root {
         self.hire_of(node, held)
     }
 
-    /// A worker on a node and no other, however many threads it has.
+    /// Returns a worker on exactly this node, regardless of its limit of threads.
     pub fn hire_there(&'static self, node: u32) -> &'static Thread {
         self.hire_of(node, self.idle.hold())
     }
 
-    /// A worker on a node. The lock of idle threads is held.
+    /// Returns a worker on a node. The caller holds the lock of the idle lists.
     fn hire_of(&'static self, node: u32, held: Held<'_>) -> &'static Thread {
         let idle = &self.idle_threads[node as usize % NODES];
         if let Some(thread) = idle.get() {
@@ -233,14 +234,14 @@ impl Root {
         Thread::create(self, node)
     }
 
-    /// A hired worker gets its stack now. How many have none yet, this one included.
+    /// Counts a worker that gets its stack now. Returns how many had none yet, this one included.
     pub(crate) fn take_stack_due(&self) -> u32 {
         let less = |due: u32| Some(due.saturating_sub(1));
         let due = self.stacks_due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         due.unwrap_or(1).max(1)
     }
 
-    /// Starts a worker, unless it runs already.
+    /// Starts a worker unless it already runs.
     pub fn start(&self, thread: &'static Thread) -> Result<(), String> {
         if thread.started.replace(true) {
             return Ok(());
@@ -251,7 +252,7 @@ impl Root {
         }
     }
 
-    /// The node for the next thread that the program creates, by one of this node.
+    /// Chooses the node for the next thread created by the program, from a thread on node `own`.
     pub fn node_for_created(&self, own: u32) -> u32 {
         let first = match self.settings.created {
             Created::Here => return own,
@@ -264,7 +265,8 @@ impl Root {
             return own;
         }
         let turn = self.created.fetch_add(1, Ordering::Relaxed) % all;
-        // In each round of as many as there are processors, a node is next that has had the smallest part.
+        // Each round covers as many threads as there are processors. The next node is the one with the
+        // smallest share so far.
         let mut given = [0_u32; NODES];
         let mut next = own;
         for _ in 0..=turn {
@@ -277,7 +279,7 @@ impl Root {
         next
     }
 
-    /// Has a node get its first thread, which waits there for something to do.
+    /// Starts the first thread of a node, which waits there for work.
     pub fn station(&'static self, node: u32) -> Result<(), String> {
         let thread = self.hire(node);
         self.start(thread)?;
@@ -285,14 +287,14 @@ impl Root {
         Ok(())
     }
 
-    /// Takes a worker back that is at its dock.
+    /// Returns a worker that is at its dock to the idle list.
     pub fn dismiss(&self, thread: &'static Thread) {
         let _held = self.idle.hold();
         let idle = &self.idle_threads[thread.node as usize % NODES];
         thread.next_idle.set(idle.replace(Some(thread)));
     }
 
-    /// A record for a thread of a node that OpenMP did not start.
+    /// Returns a record for a thread on a node that OpenMP did not start.
     pub fn adopt(&'static self, node: u32) -> &'static Thread {
         let held = self.idle.hold();
         let mut before: Option<&'static Thread> = None;
@@ -308,7 +310,7 @@ impl Root {
         at.unwrap_or_else(|| Thread::create(self, node))
     }
 
-    /// A thread that OpenMP did not start has ended: its workers are for others now.
+    /// Releases the record and the workers of an ended thread that OpenMP did not start.
     pub fn leave(&'static self, thread: &'static Thread) {
         if let Some(team) = thread.spare.take() {
             team.dismiss_from(1, self);
@@ -321,7 +323,7 @@ impl Root {
         thread.next_idle.set(self.left_threads.replace(Some(thread)));
     }
 
-    /// A team of this order that is not in use, if there is one.
+    /// Takes a team of this order from the free list.
     pub fn take_team(&self, order: usize) -> Option<&'static Team> {
         let _held = self.teams.hold();
         // SAFETY: the lock is held.
@@ -331,7 +333,7 @@ impl Root {
         Some(team)
     }
 
-    /// Gives a team back. Its memory stays a team: threads that left it may still look at it.
+    /// Returns a team to the free list. Its memory stays a team, as threads that left it may still read it.
     pub fn give_team(&self, team: &'static Team) {
         let _held = self.teams.hold();
         // SAFETY: the lock is held.
@@ -341,7 +343,7 @@ impl Root {
     }
 }
 
-/// The master's node, before more is known of it.
+/// Description of the master's node before the node has reported itself.
 fn own_node(processors: u32) -> About<'static> {
     About { name: "host", isa: Isa::own(), processors, threads: 0, runs_on: None }
 }

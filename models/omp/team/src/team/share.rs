@@ -1,11 +1,11 @@
-//! Constructs that share work among a team: which one a thread is at, and what it is.
+//! Work-sharing constructs of a team.
 //!
-//! The constructs that a team comes to are a list. Each thread goes along it by itself, so one may be ahead
-//! of others by as many constructs without a barrier as it likes. The first thread that comes to the end of
-//! the list adds the next. A record stays with the member of the team that added it, which uses it again once
-//! all have gone on from it: each says in a line of its own how far it is, and is asked only when a member
-//! has `LEAST` records out, or one for each thread, so that going along the list writes nothing that others
-//! read.
+//! The constructs that a team reaches form a list, and each thread walks it at its own pace. Without barriers
+//! a thread may be any number of constructs ahead of others. The first thread to reach the end of the list
+//! appends the next record. The record belongs to the member that appended it, which reuses it once all
+//! members have passed it. Members publish their positions in cache lines of their own. These are read only
+//! when a member has `LEAST` records outstanding, or one per thread, so that walking the list writes nothing
+//! that others read.
 
 use std::cell::Cell;
 use std::ptr;
@@ -17,84 +17,84 @@ use crate::primitives::icv::ScheduleKind;
 use crate::primitives::store::Store;
 use crate::primitives::{park, sys};
 
-/// Records that a member of a team has out before it looks which of them all have gone on from.
+/// Records that a member may have outstanding before it looks for ones that all members have passed.
 const LEAST: u32 = 8;
 
-/// Beyond this many iterations, or with longer chunks, the next one is not taken by adding.
+/// Limit of the iterations of a loop whose chunks are claimed by fetch-and-add.
 const MOST_ADDED: u64 = 1 << 62;
 
-/// A construct that shares work. What threads look at for each chunk is in the first line.
+/// Record of a work-sharing construct. The first cache line has what threads read for each chunk.
 #[repr(C, align(64))]
 pub struct WorkShare {
     next: AtomicPtr<WorkShare>,
-    /// Its iterations.
+    /// Iterations of the loop.
     pub range: Cell<Range>,
-    /// How many of them are a chunk; 0 for static schedules without.
+    /// Chunk size in iterations; 0 for static schedules without one.
     pub chunk: Cell<u64>,
-    /// Whether the first thread that came has prepared it.
+    /// Whether the first thread to arrive has finished preparing it.
     ready: AtomicU32,
-    /// What kind of schedule its iterations have, in a byte.
+    /// [`ScheduleKind`] as a byte.
     kind: Cell<u8>,
-    /// Whether the next iterations are taken by adding a chunk to `taken`.
+    /// Whether iterations are claimed by adding the chunk size to `taken`.
     pub by_adding: Cell<bool>,
-    /// Whether `cancel` was said of it.
+    /// Whether the construct was cancelled.
     pub cancelled: AtomicBool,
-    /// Whether it has something that goes back to the store when all have gone on from it.
+    /// Whether it holds memory to be released after all threads have passed it.
     has_extras: AtomicBool,
-    /// The next iteration that no thread has taken.
+    /// First iteration that no thread has claimed.
     pub taken: CacheLine<AtomicU64>,
-    /// The iteration whose turn it is, where the order matters. From here on is what few constructs have.
+    /// Iteration whose turn it is in an ordered loop. Only few constructs use the fields from here on.
     pub turn: AtomicU64,
-    /// What it registered for `reduction(task, …)`.
+    /// Data registered for `reduction(task, …)`.
     pub reductions: Cell<*mut usize>,
-    /// Memory for all threads of the construct.
+    /// Memory shared by all threads of the construct.
     memory: Cell<*mut u8>,
-    /// How far which iterations are, where some wait for others.
+    /// Progress of a doacross nest.
     doacross: Cell<Option<&'static Doacross>>,
-    /// Threads that went on to the next one, if it has extras.
+    /// Number of threads that have passed it; counted only if it has extras.
     passed: AtomicU32,
-    /// How many its team came to before, in this region.
+    /// Index of the construct in its region.
     position: Cell<u64>,
-    /// The next record of the member that added it.
+    /// Next record of the member that appended it.
     newer: Cell<Option<&'static WorkShare>>,
 }
 
-/// What a member of a team knows of the constructs that its team comes to.
+/// Position of a member in the list of constructs, and its own records.
 #[repr(C)]
 #[derive(Default)]
 pub struct Progress {
-    /// The number of the region that it is in.
+    /// Number of the region that the member is in.
     region: AtomicU64,
-    /// How many constructs it has gone on from in this region.
+    /// Number of constructs that the member has passed in this region.
     passed: AtomicU64,
-    /// Records that it added, which others may still look at, and how many.
+    /// Records appended by the member that others may still use, oldest first, and their number.
     oldest: Cell<Option<&'static WorkShare>>,
     newest: Cell<Option<&'static WorkShare>>,
     out: Cell<u32>,
-    /// Records that no thread looks at.
+    /// Free list of records.
     free: Cell<Option<&'static WorkShare>>,
 }
 
-// SAFETY: cells are the member's own.
+// SAFETY: cells are accessed by the member only.
 unsafe impl Sync for Progress {}
 
 impl Progress {
-    /// The member begins its part of a region, before which all have ended the one that it was in before.
+    /// Begins the member's part of a region. All members have ended the previous one.
     pub fn begin(&self, region: u64) {
         self.passed.store(0, Ordering::Relaxed);
-        // A thread that sees the region's number does not see how far it was in the one before.
+        // Release: a thread that sees the new region number must not see the position in the old region.
         self.region.store(region, Ordering::Release);
         while let Some(share) = self.take_oldest() {
             self.keep(share);
         }
     }
 
-    /// The member has gone on from one more.
+    /// Counts one more construct as passed.
     pub(crate) fn go_on(&self) {
         self.passed.store(self.passed.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// How many the member has gone on from in a region.
+    /// Returns how many constructs the member has passed in a region.
     fn passed_in(&self, region: u64) -> u64 {
         if self.region.load(Ordering::Acquire) == region { self.passed.load(Ordering::Acquire) } else { 0 }
     }
@@ -110,8 +110,8 @@ impl Progress {
         share.newer.set(self.free.replace(Some(share)));
     }
 
-    /// Adds a record after this one to the list of the team, unless another member has. `describe` describes
-    /// one that is added. The next record, and whether it was added here.
+    /// Moves on from `last` to the next record of the list. Appends one, initialised by `describe`, unless
+    /// another member has done so. Returns the next record and whether it was appended here.
     #[inline]
     pub(crate) fn follow<'a>(
         &self,
@@ -139,12 +139,11 @@ impl Progress {
                 }
             }
         }
-        // SAFETY: records live for ever, and this one is not used again before this member has gone on from
-        // it.
+        // SAFETY: records are never freed, and this one is not reused before this member has passed it.
         (unsafe { &*next }, first)
     }
 
-    /// Puts a record that was added to the team's list behind those that are out.
+    /// Adds an appended record to the outstanding ones.
     fn put_out(&self, share: &'static WorkShare) {
         share.newer.set(None);
         if self.out.get() == 0 {
@@ -156,8 +155,7 @@ impl Progress {
         self.out.set(self.out.get() + 1);
     }
 
-    /// A record that no thread looks at, as good as new. `members` are all of the team, `size` how many they
-    /// are.
+    /// Returns an unused record, reset. `members` are all `size` members of the team.
     #[inline]
     fn obtain<'a>(
         &self,
@@ -171,14 +169,14 @@ impl Progress {
         let Some(share) = self.free.get() else { return store.place(WorkShare::default()) };
         self.free.set(share.newer.get());
         if share.has_extras.load(Ordering::Relaxed) {
-            // Not all came here, as the region was cancelled.
+            // The region was cancelled, so not all threads passed this record.
             share.give_back(store);
         }
         share.begin_anew();
         share
     }
 
-    /// Finds out which records all members have gone on from.
+    /// Moves records that all members have passed to the free list.
     fn collect<'a>(&self, members: impl Iterator<Item = &'a Self>) {
         let region = self.region.load(Ordering::Relaxed);
         let all = members.map(|member| member.passed_in(region)).min().unwrap_or(0);
@@ -189,23 +187,22 @@ impl Progress {
     }
 }
 
-// SAFETY: cells are written by the thread that adds the construct to the list, before it does or before it
-// says that it is ready.
+// SAFETY: the thread that appends the record writes the cells before it appends it, or before it sets the
+// record ready.
 unsafe impl Sync for WorkShare {}
 
-/// The iterations of a loop, counted from 0. The bounds are those of the program, as 64 bits whatever their
-/// sign.
+/// Iterations of a loop, counted from 0. The bounds are the program's, as 64-bit words of either signedness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     start: u64,
     end: u64,
     step: u64,
-    /// How many there are.
+    /// Number of iterations.
     pub count: u64,
 }
 
 impl Range {
-    /// Of a loop over signed numbers.
+    /// Creates the range of a loop over signed numbers.
     pub fn signed(start: i64, end: i64, step: i64) -> Self {
         let distance =
             if step > 0 { i128::from(end) - i128::from(start) } else { i128::from(start) - i128::from(end) };
@@ -215,19 +212,19 @@ impl Range {
         Self { start: start.cast_unsigned(), end: end.cast_unsigned(), step: step.cast_unsigned(), count }
     }
 
-    /// Of a loop over unsigned numbers; `step` is negative, modulo 2⁶⁴, if it does not go up.
+    /// Creates the range of a loop over unsigned numbers; `step` is negative modulo 2⁶⁴ unless `up`.
     pub fn unsigned(up: bool, start: u64, end: u64, step: u64) -> Self {
         let (low, high, stride) = if up { (start, end, step) } else { (end, start, step.wrapping_neg()) };
         let count = if low < high { (high - low - 1) / stride.max(1) + 1 } else { 0 };
         Self { start, end, step, count }
     }
 
-    /// The first `count` numbers.
+    /// Creates the range `0..count`.
     pub fn counted(count: u64) -> Self {
         Self { start: 0, end: count, step: 1, count }
     }
 
-    /// The program's bounds of iterations from `low` up to, but without, `high`.
+    /// Returns the program's bounds of the iterations `low..high`.
     #[inline]
     pub fn bounds(&self, low: u64, high: u64) -> (u64, u64) {
         let value = |at: u64| self.start.wrapping_add(at.wrapping_mul(self.step));
@@ -259,8 +256,8 @@ impl Default for WorkShare {
 }
 
 impl WorkShare {
-    /// Makes it as good as new, but for what is described anyway. Lines that are as they should be stay where
-    /// they are.
+    /// Resets the record, except for what `describe` sets. Avoids writing fields that already have their
+    /// value, so that other threads keep the cache lines.
     pub fn begin_anew(&self) {
         if !self.next.load(Ordering::Relaxed).is_null() {
             self.next.store(ptr::null_mut(), Ordering::Relaxed);
@@ -275,7 +272,7 @@ impl WorkShare {
             self.reductions.set(ptr::null_mut());
             self.passed.store(0, Ordering::Relaxed);
         }
-        // Static schedules leave it alone, and to look at it may take longer than to write.
+        // Static schedules do not use it, and reading it may cost more than writing it.
         if self.kind() != ScheduleKind::Static {
             self.taken.0.store(0, Ordering::Relaxed);
         }
@@ -284,7 +281,7 @@ impl WorkShare {
         }
     }
 
-    /// Says what its iterations are.
+    /// Sets the iterations and their schedule.
     #[inline]
     pub fn describe(&self, range: Range, kind: ScheduleKind, chunk: u64) {
         self.range.set(range);
@@ -293,36 +290,36 @@ impl WorkShare {
         self.by_adding.set(kind == ScheduleKind::Dynamic && range.count < MOST_ADDED && chunk < 1 << 32);
     }
 
-    /// What kind of schedule its iterations have.
+    /// Returns the kind of the schedule.
     #[inline]
     pub fn kind(&self) -> ScheduleKind {
         ScheduleKind::from_number(u32::from(self.kind.get())).unwrap_or_default()
     }
 
-    /// Gives it memory for all threads, before it is said to be ready.
+    /// Sets the memory shared by all threads, before the record is ready.
     pub fn set_memory(&self, memory: *mut u8) {
         self.memory.set(memory);
         self.has_extras.store(true, Ordering::Relaxed);
     }
 
-    /// See [`Self::set_memory`].
+    /// Returns the shared memory, see [`Self::set_memory`].
     pub fn memory(&self) -> *mut u8 {
         self.memory.get()
     }
 
-    /// Has some iterations wait for others, before it is said to be ready.
+    /// Sets the state of a doacross nest, before the record is ready.
     pub fn set_doacross(&self, doacross: &'static Doacross) {
         self.doacross.set(Some(doacross));
         self.has_extras.store(true, Ordering::Relaxed);
     }
 
-    /// How far which iterations are, where some wait for others.
+    /// Returns the state of the doacross nest, if it is one.
     #[inline]
     pub fn doacross(&self) -> Option<&'static Doacross> {
         self.has_extras.load(Ordering::Relaxed).then(|| self.doacross.get()).flatten()
     }
 
-    /// A thread of a team of `size` goes on from it, to the next construct or to the end of the region.
+    /// Counts a thread of a team of `size` as past this construct, at the next one or the end of the region.
     #[inline]
     pub fn leave(&self, store: &Store, size: u32) {
         if self.has_extras.load(Ordering::Relaxed) && self.passed.fetch_add(1, Ordering::AcqRel) + 1 == size {
@@ -330,7 +327,7 @@ impl WorkShare {
         }
     }
 
-    /// Gives back what it has besides its own record. All threads have gone on from it.
+    /// Releases memory that it holds besides its own record. All threads have passed it.
     #[cold]
     fn give_back(&self, store: &Store) {
         if let Some(doacross) = self.doacross.take() {
@@ -343,13 +340,13 @@ impl WorkShare {
         }
     }
 
-    /// The first thread to come has done what the others wait for.
+    /// Marks the construct as prepared and wakes the threads that wait for that.
     pub fn set_ready(&self) {
         self.ready.store(1, Ordering::SeqCst);
         park::wake(&self.ready, u32::MAX >> 1);
     }
 
-    /// Waits for the first thread that came.
+    /// Waits until the first thread to arrive has prepared the construct.
     pub fn wait_until_ready(&self) {
         let mut spin = sys::Spin::turns(2000);
         while self.ready.load(Ordering::Acquire) == 0 {

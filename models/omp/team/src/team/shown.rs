@@ -1,69 +1,69 @@
-//! What can be seen of a thread from outside at any time: for lists of a job's threads.
+//! Observable state of a thread, for listings of a job's threads.
 //!
-//! All of it is atomic, as a reader does not stop the thread. The thread writes its own, but for what it
-//! is owed by workers that ran its calls on other nodes, and for what its process says when it is asked.
+//! All fields are atomic, as a reader does not stop the thread. The thread writes its own fields, except for
+//! the time owed by workers that ran its calls on other nodes, and for what its process reports on request.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What a thread is to the program.
+/// Role of a thread in the program.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// None: it has not begun, or has ended.
+    /// Not started or already ended.
     None = 0,
-    /// The one that calls `main`.
+    /// Runs `main`.
     Main = 1,
-    /// One that the program has created.
+    /// Created by the program.
     Created = 2,
-    /// A worker of teams, which also runs calls for threads that migrate.
+    /// Worker of teams; also runs calls for threads that migrate.
     Worker = 3,
-    /// Another that came to the run-time: one of the run-time's own that has met the program's memory.
+    /// Any other thread that uses the run-time, such as one of its own that accessed the program's memory.
     Other = 4,
 }
 
-/// What a thread does.
+/// Current activity of a thread.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It has nothing to do.
+    /// Has no work.
     Idle = 0,
-    /// It runs the program.
+    /// Runs the program.
     Runs = 1,
-    /// It waits for a call of the C library that another process makes for it.
+    /// Waits for a call of the C library that another process makes for it.
     Calls = 2,
-    /// It is a thread of the program on this node, which migrates.
+    /// Runs as a migrating thread of the program on this node.
     Carries = 3,
 }
 
-/// What can be seen of a thread.
+/// Observable state of a thread.
 #[repr(C, align(64))]
 pub struct Shown {
-    /// The record that was made before this one; an address that [`super::root`] gives a meaning to.
+    /// Previously created record; [`super::root`] knows the type.
     pub(super) next: AtomicPtr<libc::c_void>,
     role: AtomicU32,
     activity: AtomicU32,
-    /// Which thread of the job it is, in the order in which they began.
+    /// Number in the job, in the order in which threads began.
     number: AtomicU32,
-    /// Its number in its team.
+    /// Number in its team.
     in_team: AtomicU32,
-    /// The kernel's number.
+    /// Thread id of the kernel (tid).
     kernel: AtomicU64,
-    /// What the C library calls it.
+    /// Handle of the C library (`pthread_t`).
     handle: AtomicUsize,
-    /// What it migrates as, once it has: an address that [`crate::device`] gives a meaning to.
+    /// Migration state, once there is any; [`crate::device`] knows the type.
     pub(crate) migrant: AtomicPtr<libc::c_void>,
-    /// The record of the thread that its processor time is for, unless that is itself.
+    /// Thread that its processor time is charged to; null for itself.
     carried: AtomicPtr<Shown>,
-    /// Its processor time when it began to be that thread.
+    /// Its processor time when it began to be charged to that thread.
     since_ns: AtomicU64,
-    /// Its processor time that was other threads'.
+    /// Processor time charged to other threads.
     lent_ns: AtomicU64,
-    /// Processor time of others that was this thread's.
+    /// Processor time of other threads charged to this one.
     owed_ns: AtomicU64,
-    /// Its processor time, as its process said last.
+    /// Processor time last reported by its process.
     clock_ns: AtomicU64,
-    /// The letter that the kernel has for its state, as its process said last; 0: it did not.
+    /// State letter of the kernel, as last reported by its process; 0 if not reported.
     letter: AtomicU32,
 }
 
@@ -87,7 +87,7 @@ impl Shown {
         }
     }
 
-    /// The thread begins, with the kernel's number and what the C library calls it.
+    /// Initialises the state of a thread that begins, with its tid and `pthread_t`.
     pub(crate) fn begin(&self, role: Role, activity: Activity, number: u32, (kernel, handle): (u64, usize)) {
         for word in [&self.since_ns, &self.lent_ns, &self.owed_ns, &self.clock_ns] {
             word.store(0, Ordering::Relaxed);
@@ -101,70 +101,70 @@ impl Shown {
         self.becomes(role);
     }
 
-    /// Says what it is to the program.
+    /// Sets the role of the thread.
     pub(crate) fn becomes(&self, role: Role) {
         self.role.store(role as u32, Ordering::Release);
     }
 
-    /// What it is to the program.
+    /// Returns the role of the thread.
     pub fn role(&self) -> Role {
         let all = [Role::Main, Role::Created, Role::Worker, Role::Other];
         let number = self.role.load(Ordering::Acquire);
         all.into_iter().find(|role| *role as u32 == number).unwrap_or(Role::None)
     }
 
-    /// Says what it does now; what it did before.
+    /// Sets the current activity and returns the previous one.
     pub fn does(&self, activity: Activity) -> Activity {
         let before = self.activity();
         self.activity.store(activity as u32, Ordering::Relaxed);
         before
     }
 
-    /// What it does at the moment.
+    /// Returns the current activity of the thread.
     pub fn activity(&self) -> Activity {
         let all = [Activity::Runs, Activity::Calls, Activity::Carries];
         let number = self.activity.load(Ordering::Relaxed);
         all.into_iter().find(|activity| *activity as u32 == number).unwrap_or(Activity::Idle)
     }
 
-    /// Says that it has this number in its team.
+    /// Sets its number in its team.
     pub(crate) fn is_in_team(&self, number: u32) {
         self.in_team.store(number, Ordering::Relaxed);
     }
 
-    /// Its number in its team.
+    /// Returns its number in its team.
     pub fn in_team(&self) -> u32 {
         self.in_team.load(Ordering::Relaxed)
     }
 
-    /// Which thread of the job it is.
+    /// Returns its number in the job.
     pub fn number(&self) -> u32 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// The kernel's number of it.
+    /// Returns the kernel's thread id.
     pub fn kernel(&self) -> u64 {
         self.kernel.load(Ordering::Relaxed)
     }
 
-    /// What the C library calls it.
+    /// Returns the handle of the C library (`pthread_t`).
     pub fn handle(&self) -> usize {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// Its process says how long it has had a processor, and the letter of its state.
+    /// Records the processor time and state letter reported by its process.
     pub fn measured(&self, clock_ns: u64, letter: u8) {
         self.clock_ns.store(clock_ns, Ordering::Relaxed);
         self.letter.store(letter.into(), Ordering::Relaxed);
     }
 
-    /// The letter that the kernel has for its state.
+    /// Returns the state letter of the kernel, as in `/proc`.
     pub fn letter(&self) -> Option<u8> {
         u8::try_from(self.letter.load(Ordering::Relaxed)).ok().filter(|letter| *letter != 0)
     }
 
-    /// From here on the processor time of this thread, the calling one, is that of another, or its own. The
-    /// clock is asked only if that changes: calls of one thread in a row cost nothing.
+    /// Charges the processor time of the calling thread, whose record this is, to `other` or to itself from
+    /// now on. Reads the clock only on a change, so that consecutive calls for one thread cost nothing.
     #[inline]
     pub(crate) fn carry(&self, other: Option<&'static Shown>, clock: impl FnOnce() -> u64) {
         let other = other.map_or(ptr::null_mut(), |other| ptr::from_ref(other).cast_mut());
@@ -184,14 +184,15 @@ impl Shown {
         self.carried.store(other, Ordering::Relaxed);
     }
 
-    /// The thread that this one is now, and how much of this one's time at `now_ns` is that one's.
+    /// Returns the thread that this one is charged to, and the time until `now_ns` not yet accounted for.
     fn unsettled(&self, now_ns: u64) -> (Option<&'static Shown>, u64) {
-        // SAFETY: what is stored there came from a reference of this lifetime.
+        // SAFETY: the pointer was stored from a `'static` reference.
         let carried = unsafe { self.carried.load(Ordering::Relaxed).as_ref() };
         (carried, now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed)))
     }
 
-    /// The processor time of this thread on all nodes, as the processes said last. `all` has all threads.
+    /// Returns the processor time of this thread on all nodes, as last reported. `all` iterates over all
+    /// threads.
     pub fn time_ns(&self, all: impl Iterator<Item = &'static Shown>) -> u64 {
         let clock_ns = self.clock_ns.load(Ordering::Relaxed);
         let lent_ns = match self.unsettled(clock_ns) {
@@ -227,7 +228,7 @@ mod tests {
         let times = || all.map(|of| of.time_ns(all.into_iter()));
         one.measured(1000, b'S');
         worker.carry(Some(one), || 100);
-        // The clock is not asked while it stays the same thread.
+        // The clock is not read while the thread stays the same.
         worker.carry(Some(one), || unreachable!());
         worker.measured(130, b'R');
         assert_eq!(times(), [100, 1030, 0]);
@@ -236,7 +237,7 @@ mod tests {
         worker.measured(200, b'S');
         assert_eq!(times(), [130, 1050, 20]);
         assert_eq!(times().into_iter().sum::<u64>(), 1200, "what the kernel has counted");
-        // A process that has not answered yet has said an older time.
+        // The last report of the process is older than the change.
         worker.carry(Some(one), || 300);
         assert_eq!(times(), [130, 1050, 20]);
     }

@@ -1,10 +1,10 @@
-//! What threads did in regions, for [`crate::job::report`]. Nothing is counted unless `OMP_TOMBOLO_REPORT`
-//! asks for it.
+//! Measurements of threads in regions, for [`crate::job::report`]. Disabled unless `OMP_TOMBOLO_REPORT` asks
+//! for a report.
 //!
-//! A thread counts for itself, in its part of the team; the master adds up once all have finished. Times are
-//! of the clock of the thread's own node, and only lengths of time leave it, as clocks of nodes differ. What
-//! a thread did not do from the region's beginning to its end it waited, be it for its first instruction, at
-//! barriers, or for the others at the end.
+//! Each thread counts in its own member record; the master adds up once all have finished. Times are of the
+//! clock of the thread's own node. Only durations leave it, as the nodes' clocks differ. All time of a region
+//! in which a thread was not busy counts as waiting: for its start, at barriers, or for the others at the
+//! end.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use crate::primitives::nodes::NODES;
 use crate::primitives::store::Store;
 use crate::primitives::sys;
 
-/// Regions that are kept apart; others are counted together.
+/// Regions with lines of their own; all others share the last line.
 const KEPT: usize = 256;
 
-/// What a thread did in the region that it is in. All zero is nothing.
+/// Measurements of a thread in its current region. All-zero memory is valid.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -30,13 +30,13 @@ pub struct Tally {
     moved: AtomicU64,
 }
 
-/// Adds to a word that only one thread writes.
+/// Adds to a word with a single writer.
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 impl Tally {
-    /// A thread begins its part of a region.
+    /// Starts the measurement of a thread's part of a region.
     pub fn begin(&self) {
         for word in [&self.waited, &self.busy, &self.iterations, &self.tasks, &self.moved] {
             word.store(0, Ordering::Relaxed);
@@ -44,13 +44,13 @@ impl Tally {
         self.began.store(sys::now_ns(), Ordering::Relaxed);
     }
 
-    /// A thread has come to the end of its part.
+    /// Ends the measurement of a thread's part of a region.
     pub fn end(&self) {
         let passed = sys::now_ns().saturating_sub(self.began.load(Ordering::Relaxed));
         self.busy.store(passed.saturating_sub(self.waited.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// A thread that has come to the end helps the others.
+    /// Counts `work`, with which a thread that has reached the end helps the others, as busy.
     pub fn help(&self, work: impl FnOnce()) {
         let (began, waited) = (sys::now_ns(), self.waited.load(Ordering::Relaxed));
         work();
@@ -58,24 +58,24 @@ impl Tally {
         add(&self.busy, sys::now_ns().saturating_sub(began).saturating_sub(waited));
     }
 
-    /// A thread got iterations.
+    /// Counts iterations assigned to the thread.
     #[cold]
     pub fn iterate(&self, iterations: u64) {
         add(&self.iterations, iterations);
     }
 
-    /// A thread runs a task.
+    /// Counts a task that the thread runs.
     #[cold]
     pub fn run_task(&self) {
         add(&self.tasks, 1);
     }
 
-    /// Bytes were moved between nodes for the thread.
+    /// Counts bytes moved between nodes for the thread.
     pub fn move_bytes(&self, bytes: u64) {
         add(&self.moved, bytes);
     }
 
-    /// Runs something during which the thread waits.
+    /// Counts the time of `wait` as waiting.
     #[cold]
     pub fn wait<T>(&self, wait: impl FnOnce() -> T) -> T {
         let began = sys::now_ns();
@@ -84,33 +84,33 @@ impl Tally {
         result
     }
 
-    /// What the master of a region waited in it, it did not do in the region around either.
+    /// Counts what the master waited in a nested region as waiting in the outer region too.
     pub fn include(&self, inner: &Self) {
         add(&self.waited, inner.waited.load(Ordering::Relaxed));
     }
 }
 
-/// What was done by a thread, or by all threads of a node, in all runs of a region.
+/// Totals of a thread, or of all threads of a node, over all runs of a region.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// The node, of a thread; of several, that of the last run.
+    /// Node of the thread in the last run.
     pub node: u32,
-    /// Threads, of a node: the most in one run.
+    /// Most threads of the node in one run; 1 for a thread.
     pub threads: u32,
     /// Iterations of loops that call the library.
     pub iterations: u64,
-    /// Tasks.
+    /// Number of tasks run.
     pub tasks: u64,
-    /// Nanoseconds in which they did something.
+    /// Busy time in nanoseconds.
     pub busy: u64,
-    /// Nanoseconds in which they did not, while the region went on.
+    /// Waiting time during the region in nanoseconds.
     pub waited: u64,
-    /// Bytes that were moved between nodes' memories for them.
+    /// Bytes moved between nodes.
     pub moved: u64,
 }
 
-/// Adds what a thread did in a run that took so long. Its time.
+/// Adds a thread's measurements of a run that took `nanoseconds`. Returns its busy time.
 fn add_run(sum: &mut Sum, tally: &Tally, nanoseconds: u64) -> u64 {
     let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
     let busy = of(&tally.busy).min(nanoseconds);
@@ -122,42 +122,41 @@ fn add_run(sum: &mut Sum, tally: &Tally, nanoseconds: u64) -> u64 {
     busy
 }
 
-/// What is known of a region, all of its runs together.
+/// Totals of all runs of a region.
 #[repr(C)]
 pub struct RegionTally {
-    /// The address of what GCC outlined; 0: of regions beyond those that are kept apart.
+    /// Address of the function that GCC outlined; 0 for the line shared by the remaining regions.
     pub function: usize,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// For how long in all, in nanoseconds.
+    /// Total duration in nanoseconds.
     pub nanoseconds: u64,
-    /// For how long at most, in nanoseconds.
+    /// Longest duration in nanoseconds.
     pub longest: u64,
-    /// With how many threads at most.
+    /// Most threads in one run.
     pub threads: u32,
-    /// For how many threads there is room in `by_thread`.
+    /// Capacity of `by_thread`.
     room: u32,
-    /// In each run, the time of the thread that was busy longest, and the mean of all threads'; all runs
-    /// together.
+    /// Sum over all runs of the busiest thread's busy time.
     pub busiest: u64,
-    /// See `busiest`.
+    /// Sum over all runs of the threads' mean busy time.
     pub mean: u64,
     by_thread: *mut Sum,
     by_node: *mut Sum,
 }
 
 impl RegionTally {
-    /// What each thread did, by its number.
+    /// Returns the totals of each thread, by number.
     pub fn by_thread(&self) -> &[Sum] {
         slice(self.by_thread, self.threads.min(self.room))
     }
 
-    /// What the threads of each node did, by its number.
+    /// Returns the totals of each node, by number.
     pub fn by_node(&self, nodes: u32) -> &[Sum] {
         slice(self.by_node, nodes)
     }
 
-    /// Makes room for `threads` threads, and for all nodes.
+    /// Grows the lists for `threads` threads and all nodes.
     fn grow(&mut self, store: &Store, threads: u32) {
         if self.by_node.is_null() {
             self.by_node = sums(store, NODES);
@@ -166,8 +165,8 @@ impl RegionTally {
             let room = threads.next_power_of_two();
             let longer = sums(store, room as usize);
             if !self.by_thread.is_null() {
-                // SAFETY: both came from the store, the new one is longer, and nothing else refers to the old
-                // one.
+                // SAFETY: both came from the store, the new one is longer, and the old one has no other
+                // references.
                 unsafe {
                     std::ptr::copy_nonoverlapping(self.by_thread, longer, self.room as usize);
                     store.release(self.by_thread.cast());
@@ -177,7 +176,7 @@ impl RegionTally {
         }
     }
 
-    /// Adds a run.
+    /// Adds the measurements of a run.
     fn add<'a>(
         &mut self,
         store: &Store,
@@ -195,7 +194,7 @@ impl RegionTally {
         for (id, (node, tally)) in (0..).zip(members) {
             let node = node as usize % NODES;
             there[node] += 1;
-            // SAFETY: `grow` has made room for all threads and nodes, and the report's lock is held.
+            // SAFETY: `grow` has made room for all threads and nodes, and the lock of the tallies is held.
             let (by_thread, by_node) =
                 unsafe { (&mut *self.by_thread.add(id), &mut *self.by_node.add(node)) };
             let busy = add_run(by_thread, tally, nanoseconds);
@@ -215,7 +214,7 @@ impl RegionTally {
 fn sums(store: &Store, count: usize) -> *mut Sum {
     let bytes = count * size_of::<Sum>();
     let Some(memory) = store.allocate(bytes, 64) else { store.exhausted() };
-    // SAFETY: the memory is that long, and ours; all zero is a sum.
+    // SAFETY: the memory is freshly allocated with this size; an all-zero sum is valid.
     unsafe { memory.write_bytes(0, bytes) };
     memory.cast()
 }
@@ -224,15 +223,15 @@ fn slice(sums: *const Sum, count: u32) -> &'static [Sum] {
     if sums.is_null() {
         return &[];
     }
-    // SAFETY: a line's sums are as many as it says, and the report's lock is held by the caller.
+    // SAFETY: a line has as many sums as it says, and the caller holds the lock of the tallies.
     unsafe { std::slice::from_raw_parts(sums, count as usize) }
 }
 
-/// What is known of all regions. All zero is nothing.
+/// Totals of all regions. All-zero memory is valid.
 #[repr(C)]
 pub struct Tallies {
     lock: Spinlock,
-    /// Bytes moved outside of all regions.
+    /// Bytes moved outside of regions.
     outside: AtomicU64,
     lines: UnsafeCell<[RegionTally; KEPT]>,
 }
@@ -241,7 +240,7 @@ pub struct Tallies {
 unsafe impl Sync for Tallies {}
 
 impl Tallies {
-    /// Looks at all regions that ran, the longest first.
+    /// Calls `look` with the lines of all regions that ran, the longest first.
     pub fn read<T>(&self, look: impl FnOnce(&[&RegionTally]) -> T) -> T {
         let _held = self.lock.hold();
         // SAFETY: the lock is held.
@@ -251,8 +250,7 @@ impl Tallies {
         look(&shown)
     }
 
-    /// Adds a run of a region that took this long. The members are given by the nodes that they are on, with
-    /// what they did.
+    /// Adds a run of a region. `members` are the node and the measurements of each thread.
     pub fn add<'a>(
         &self,
         store: &Store,
@@ -273,12 +271,12 @@ impl Tallies {
         lines[index].add(store, size, members, nanoseconds);
     }
 
-    /// Bytes were moved outside of all regions.
+    /// Counts bytes moved outside of regions.
     pub fn move_outside(&self, bytes: u64) {
         self.outside.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that were moved outside of all regions.
+    /// Returns the bytes moved outside of regions.
     pub fn moved_outside(&self) -> u64 {
         self.outside.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! A task: a record in the store with its arguments behind it.
+//! Task records, in the store, followed by the task's arguments.
 //!
-//! It lives until it is finished and all tasks that it created are gone, as these know it as their parent.
-//! How tasks are created and run is in [`crate::constructs::tasks`].
+//! A record lives until the task is finished and the records of all its children are gone, as they refer to
+//! it as their parent. The creation and execution of tasks is in [`crate::constructs::tasks`].
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,78 +15,79 @@ use crate::primitives::local;
 use crate::primitives::parker::Parker;
 use crate::primitives::store::{self, Store};
 
-/// An outlined function, with the address of its frame as its argument.
+/// Outlined function, called with the address of its frame.
 pub type Function = unsafe extern "C" fn(*mut libc::c_void);
 
-/// What `omp_fulfill_event` and the end of the body have done.
+/// Bits of [`Task::event`]: the body has ended, `omp_fulfill_event` was called.
 pub(crate) const BODY_ENDED: u32 = 1;
 pub(crate) const FULFILLED: u32 = 2;
 
-/// In [`Task::counts`]: a task that it created and that is not finished.
+/// Unit of [`Task::counts`] for an unfinished child.
 pub(crate) const CHILD: u64 = 1;
-/// In [`Task::counts`]: a reference to its record; it counts as one itself until it is finished.
+/// Unit of [`Task::counts`] for a reference to the record. The unfinished task itself holds one.
 pub(crate) const KNOWN: u64 = 1 << 32;
 
-/// When a task was queued, and by which member.
+/// Member that queued a task, and when.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Origin {
-    /// The member that queued it.
+    /// Member that queued the task.
     pub by: u32,
-    /// How many that one had queued, up to this.
+    /// Value of that member's push counter at this task.
     pub number: u64,
-    /// The task that member had taken from another's queue before, from which this one descends. The *strand*
-    /// is what runs without going over to another thread.
+    /// Ancestor that the member had last taken from another member's queue. A *strand* is a subtree of tasks
+    /// that runs on one thread.
     pub strand: Option<&'static Task>,
 }
 
-/// The record of one task.
+/// Record of one task.
 #[repr(C, align(64))]
 pub struct Task {
-    /// Its place in a queue.
+    /// Links of the queue that it is in.
     pub links: Links,
-    /// How many were queued where it is, up to itself.
+    /// Number in its queue: the value of the push counter at its push.
     pub number: Cell<u64>,
-    /// How many tasks the thread that runs it had queued when it began: those with a higher number in that
-    /// queue descend from it.
+    /// Push counter of the executing thread at the start of the task: tasks with higher numbers in its queue
+    /// are descendants.
     pub began: Cell<u64>,
-    /// How it came to be queued.
+    /// Member that queued it, and when.
     pub origin: Cell<Origin>,
-    /// The strand that it runs in, for what it creates.
+    /// Strand that it runs in, inherited by its children.
     pub strand: Cell<Option<&'static Task>>,
-    /// Unfinished children (in units of [`CHILD`]) and references to its record (in units of [`KNOWN`]).
+    /// Unfinished children (units of [`CHILD`]) and references to the record (units of [`KNOWN`]).
     pub(crate) counts: AtomicU64,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut libc::c_void>,
     pub(crate) parent: Cell<Option<&'static Task>>,
-    /// Where the thread sleeps that runs it.
+    /// Parker of the thread that runs it.
     parker: AtomicPtr<Parker>,
     pub(crate) priority: Cell<i32>,
     pub(crate) explicit: Cell<bool>,
     pub(crate) last: Cell<bool>,
     pub(crate) deferred: Cell<bool>,
-    /// Whether its arguments were made by the program, which then has to destroy them by running it.
+    /// Whether the program constructed the arguments. Only running the task destroys them, so it is run even
+    /// if cancelled.
     pub(crate) constructed: Cell<bool>,
     pub(crate) detachable: Cell<bool>,
-    /// Whether others may wait for it by `depend`.
+    /// Whether siblings can depend on it (`depend`).
     pub(crate) depends: Cell<bool>,
     pub(crate) event: AtomicU32,
     icv: Cell<Option<Icv>>,
-    /// The group it is of.
+    /// Innermost group of the task.
     pub(crate) group: Cell<Option<&'static Group>>,
-    /// How many tasks it waits for before it may run, and itself while it is created.
+    /// Number of tasks that it waits for before it may run, plus one during its creation.
     pub blockers: AtomicU32,
-    /// Which tasks wait for it.
+    /// Tasks that wait for it.
     pub dependents: Dependents,
-    /// What its children have said to depend on.
+    /// Dependences declared by its children.
     pub table: Cell<Option<&'static Table>>,
-    /// The team that finishes it, if it can be fulfilled: an address, as tasks know nothing of teams.
+    /// Team that finishes a detachable task; untyped, as tasks know nothing of teams.
     pub(crate) team: Cell<*const libc::c_void>,
     pub(crate) finished: AtomicBool,
 }
 
-// SAFETY: cells are written by the thread that creates the task before others know it, or by the thread that
-// runs it; what others read of it meanwhile are atomics, and what is under the lock of `dependents`.
+// SAFETY: cells are written by the thread that creates the task before the task is published, or by the
+// thread that runs it. Others meanwhile read only atomics, and `dependents` with its lock.
 unsafe impl Sync for Task {}
 
 impl Task {
@@ -120,7 +121,7 @@ impl Task {
         }
     }
 
-    /// Makes a region's own task ready. Its record is part of the team.
+    /// Initialises the implicit task of a member, in the member's record.
     #[inline]
     pub fn begin_implicit(&self, icv: Icv, group: Option<&'static Group>, parker: &Parker) {
         self.icv.set(Some(icv));
@@ -132,7 +133,7 @@ impl Task {
         self.set_parker(parker);
     }
 
-    /// The region has ended.
+    /// Ends the implicit task: releases its table of dependences.
     #[inline]
     pub fn end_implicit(&self) {
         if let Some(table) = self.table.take() {
@@ -140,59 +141,59 @@ impl Task {
         }
     }
 
-    /// The internal control variables of the task.
+    /// Returns the ICVs (internal control variables) of the task.
     #[inline]
     pub fn icv(&self) -> Icv {
         self.icv.get().unwrap_or_default()
     }
 
-    /// Changes the internal control variables of the task.
+    /// Changes the ICVs of the task.
     pub fn set_icv(&self, change: impl FnOnce(&mut Icv)) {
         let mut icv = self.icv();
         change(&mut icv);
         self.icv.set(Some(icv));
     }
 
-    /// Begins with another's variables.
+    /// Copies the ICVs of the parent.
     #[inline]
     pub(crate) fn inherit(&self, parent: &Self) {
-        // SAFETY: both are there and not the same, and belong to this thread. A copy by `get` and `set` may
-        // be in other pieces.
+        // SAFETY: both exist, are distinct and belong to this thread. A copy by `get` and `set` may be
+        // compiled into accesses of other widths, which defeats store-to-load forwarding.
         unsafe { self.icv.as_ptr().copy_from_nonoverlapping(parent.icv.as_ptr(), 1) };
     }
 
-    /// `priority`.
+    /// Returns the task's `priority`.
     pub fn priority(&self) -> i32 {
         self.priority.get()
     }
 
-    /// Whether it was created by `task` or the like.
+    /// Whether it is an explicit task.
     pub fn is_explicit(&self) -> bool {
         self.explicit.get()
     }
 
-    /// Whether all that it creates is run at once.
+    /// Whether its children are run at once (`final`).
     pub fn is_final(&self) -> bool {
         self.last.get()
     }
 
-    /// The group that its children are of.
+    /// Returns the group that its children join.
     #[inline]
     pub fn group(&self) -> Option<&'static Group> {
         self.group.get()
     }
 
-    /// Puts its children into another group.
+    /// Sets the group that its children join.
     pub fn set_group(&self, group: Option<&'static Group>) {
         self.group.set(group);
     }
 
-    /// Whether it is finished.
+    /// Whether the task is finished.
     pub fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// A record that only stands for a thread that waits for tasks.
+    /// Creates a stub, which stands for a thread that waits for tasks.
     #[cold]
     #[inline(never)]
     pub fn stub(store: &Store, parker: &Parker) -> &'static Self {
@@ -201,36 +202,36 @@ impl Task {
         stub
     }
 
-    /// Says where the thread sleeps that runs it.
+    /// Sets the parker of the thread that runs it.
     #[inline]
     pub(crate) fn set_parker(&self, parker: &Parker) {
         self.parker.store(ptr::from_ref(parker).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Whether it only stands for a thread that waits.
+    /// Whether it is a stub for a waiting thread.
     pub fn is_stub(&self) -> bool {
         self.function.get().is_none()
     }
 
-    /// The task that created it.
+    /// Returns the task that created it.
     pub fn parent(&self) -> Option<&'static Task> {
         self.parent.get()
     }
 
-    /// One more knows its record.
+    /// Takes a reference to the record.
     pub fn remember(&self) {
         self.counts.fetch_add(KNOWN, Ordering::Relaxed);
     }
 
-    /// One fewer knows its record; it goes if that was the last.
+    /// Drops a reference to the record and releases it if that was the last.
     pub fn forget(&'static self) {
         if self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 && self.explicit.get() {
             self.go(0);
         }
     }
 
-    /// It is finished: its parent has `child` fewer that are not, and its record is released if nothing else
-    /// refers to it.
+    /// Drops the finished task's own reference, and `child` from its parent's counts. Releases the record if
+    /// nothing else refers to it.
     pub(crate) fn leave(&'static self, child: u64) {
         let alone = self.counts.load(Ordering::Acquire) >> 32 == 1;
         if alone || self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 {
@@ -242,7 +243,7 @@ impl Task {
         }
     }
 
-    /// Releases its record, and those of ancestors that nothing refers to any more.
+    /// Releases the record, and those of ancestors that lose their last reference.
     fn go(&'static self, mut child: u64) {
         let mut task = self;
         loop {
@@ -253,14 +254,14 @@ impl Task {
         }
     }
 
-    /// Takes that off its counts. Returns whether nothing refers to its record any more.
+    /// Subtracts from the counts. Returns whether the record has no references left.
     fn lose(&'static self, counts: u64) -> bool {
         let explicit = self.explicit.get();
-        // It may be gone afterwards.
+        // The record may be freed once the counts are subtracted.
         let parker = self.parker.load(Ordering::Relaxed);
         let left = self.counts.fetch_sub(counts, Ordering::AcqRel) - counts;
         if counts & CHILD != 0 && left & (KNOWN - 1) == 0 && !ptr::eq(parker, local::parker_or_null()) {
-            // SAFETY: parkers live for ever.
+            // SAFETY: parkers are never freed.
             unsafe { parker.as_ref() }.into_iter().for_each(Parker::tell);
         }
         explicit && left >> 32 == 0
@@ -273,13 +274,13 @@ impl Task {
         }
     }
 
-    /// Whether all that it created is finished.
+    /// Whether all its children are finished.
     pub(crate) fn is_childless(&self) -> bool {
         self.counts.load(Ordering::Acquire) & (KNOWN - 1) == 0
     }
 
-    /// Whether it, being queued, descends from what a member of the team executes. Follows at most `look`
-    /// changes of thread.
+    /// Whether this queued task descends from the task `current` that a member executes. Follows at most
+    /// `look` steals.
     #[inline]
     pub fn descends_from(&self, member: u32, current: &Task, look: u32) -> bool {
         let mut origin = self.origin.get();
@@ -295,9 +296,9 @@ impl Task {
         false
     }
 
-    /// Wakes the thread that runs it, if it sleeps.
+    /// Wakes the thread that runs it.
     pub fn wake(&self) {
-        // SAFETY: parkers live for ever.
+        // SAFETY: parkers are never freed.
         if let Some(parker) = unsafe { self.parker.load(Ordering::Relaxed).as_ref() } {
             parker.tell();
         }

@@ -1,4 +1,4 @@
-//! A thread of the job: what it was given to do, where it stands in its team, what it keeps for itself.
+//! Thread of the job: the work it was given, its seat in a team, and its own state.
 
 use std::cell::Cell;
 use std::ptr;
@@ -19,131 +19,129 @@ use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::Store;
 use crate::primitives::thread_block;
 
-/// Where a thread stands in a team.
+/// Seat of a thread in a team.
 #[derive(Clone, Copy)]
 pub struct Seat {
-    /// The team.
+    /// Team of the seat.
     pub team: &'static Team,
-    /// Its number in the team.
+    /// Thread number in the team.
     pub id: u32,
-    /// What it executes.
+    /// Task that the thread executes.
     pub task: &'static Task,
-    /// The last construct that shares work it came to.
+    /// Work-sharing construct that the thread reached last.
     pub share: &'static WorkShare,
-    /// How many `single` constructs it came to.
+    /// Number of `single` constructs that the thread has reached.
     pub singles: u32,
-    /// Chunks of a static loop that it took, or the position of its chunk where the order matters.
+    /// Number of chunks taken of a static loop; in ordered loops, the position in the chunk.
     pub trip: u64,
-    /// The chunk it has, by iteration.
+    /// Current chunk, as a range of iterations.
     pub chunk: (u64, u64),
 }
 
-/// What is left by a thread of the program that ends.
+/// What a thread of the program leaves when it ends here, as by `pthread_exit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOut {
-    /// The thread of the C library.
+    /// The C library's thread: it ends the usual way.
     Thread,
-    /// A call of this process, by where its stack is kept ([`crate::primitives::leavable`]).
+    /// Call made by this process, given by where its stack pointer is saved
+    /// ([`crate::primitives::leavable`]).
     Call(*mut usize),
-    /// A call of another node.
+    /// Call made by another node.
     Visit(*const Visit),
 }
 
-/// A call of a function that another node made. It lies on the stack that the function runs on, whose frames
-/// are below it.
+/// Call of a function made by another node. It is on the stack that the function runs on, above the
+/// function's frames.
 #[derive(Debug, Default)]
 pub struct Visit {
-    /// Where the stack is kept by which the call is left ([`crate::primitives::leavable`]).
+    /// Saved stack pointer, by which the call is left ([`crate::primitives::leavable`]).
     pub stack: Cell<usize>,
-    /// How it was left, if it did not return.
+    /// How the call was left, if it did not return.
     pub left: Cell<Option<Left>>,
 }
 
-/// How a call of another node was left. Its caller goes on with that.
+/// How a call made by another node was left. The caller continues accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// By `longjmp`: what `setjmp` filled in, and the value.
+    /// By `longjmp`, with the address of the buffer and the value.
     Jump(usize, i32),
-    /// By the end of the thread, with what it ends with.
+    /// By the end of the thread, with its result.
     Exit(usize),
-    /// By an exception of C++, which its caller is to throw again.
+    /// By a C++ exception, which the caller rethrows.
     Throw(usize),
 }
 
-/// A thread of the job. The first cache line is what others write, the rest is its own.
+/// Record of a thread. Others write the first cache line; the rest is the thread's own.
 #[repr(C, align(64))]
 pub struct Thread {
-    /// Where it sleeps, and learns that it was given something to do.
+    /// Parker on which it sleeps and is given work.
     pub parker: Parker,
-    /// Its number in the team it was given to.
+    /// Its number in the team that it was assigned to.
     pub given_id: Cell<u32>,
-    /// The team it was given to.
+    /// Team that it was assigned to; null if it was given an order of a device.
     pub given_team: Cell<*const Team>,
-    /// What it is to run there.
+    /// Function to run in the team.
     pub given_function: Cell<Option<Function>>,
-    /// The argument of the function, or what else it was given to do.
+    /// Argument of the function, or the order.
     pub given_data: Cell<*mut libc::c_void>,
-    /// The number of the region that it is of.
+    /// Number of the region.
     pub given_region: Cell<u64>,
-    /// Where: the place plus one, or 0, and the places that its own teams may use.
+    /// Place plus one, or 0, and the partition for its own teams.
     pub given_place: Cell<(u32, (u32, u32))>,
 
-    /// What the primitives keep of it.
+    /// State kept by the primitives.
     pub local: Local,
     seat: Padded<Cell<Option<Seat>>>,
     root: &'static Root,
-    /// The number of the node that it is on.
+    /// Number of its node.
     pub node: u32,
-    /// Whether it runs; written by the thread that has it as a worker.
+    /// Whether the worker was started; written by the thread that hired it.
     pub started: Cell<bool>,
-    /// A team that it had, with its workers, for the next region.
+    /// Last team that it was the master of, kept with its workers for the next region.
     pub spare: Cell<Option<&'static Team>>,
-    /// Records of tasks that it ran at once, for the next such.
+    /// Free list of records for tasks that run at once.
     pub included: Cell<Option<&'static Task>>,
-    /// The next idle thread.
+    /// Next thread in the idle list.
     pub next_idle: Cell<Option<&'static Thread>>,
-    /// Its place among `OMP_PLACES`, plus one; 0 is none.
+    /// Its place in `OMP_PLACES`, plus one; 0 if none.
     pub place: Cell<u32>,
-    /// The places that its teams may use: the first and how many.
+    /// Partition of places for its teams: the first place and their number.
     pub partition: Cell<(u32, u32)>,
-    /// What it displayed last: the level and size of its team, its number and its place.
+    /// Affinity displayed last: level and size of the team, thread number and place.
     pub displayed: Cell<[u32; 4]>,
-    /// Number of teams of the league less one, and which of them this is.
+    /// Number of teams of the league less one, and the index of its own.
     pub league: Cell<(u32, u32)>,
-    /// The innermost `target data` that it is in: an address that [`crate::device`] gives a meaning to, or
-    /// null.
+    /// Innermost enclosing `target data` region, or null; [`crate::device`] knows the type.
     pub data: Cell<*const libc::c_void>,
-    /// What it migrates as, once it has asked to: an address that [`crate::device`] gives a meaning to, or
-    /// null.
+    /// Migration state, once it has asked to migrate, or null; [`crate::device`] knows the type.
     pub migrant: Cell<*const libc::c_void>,
-    /// Its values of keys, once it has any.
+    /// Thread-specific values, once it has any.
     pub values: Cell<Option<&'static Values>>,
-    /// Whether it is to end.
+    /// Pending cancellation (`pthread_cancel`).
     pub cancellation: Cancellation,
-    /// Its objects that are destroyed at its end.
+    /// Thread-local objects to be destroyed at its end.
     pub objects: Objects,
-    /// Where its block of thread-local variables is, on all nodes.
+    /// Address of its block of thread-local variables, the same on all nodes.
     pub block: Cell<usize>,
-    /// What the thread leaves that ends here.
+    /// What the thread leaves if it ends here.
     pub way_out: Cell<WayOut>,
-    /// The stack that it runs on, where that is known.
+    /// Bounds of the stack that it runs on, if known.
     pub stack: Cell<Option<StackBounds>>,
-    /// The stack of its signal handler, address and length, if that was mapped for it.
+    /// Alternate signal stack that was mapped for it: address and length.
     pub signal_stack: Cell<Option<(usize, usize)>>,
-    /// What can be seen of it from outside.
+    /// State observable from outside.
     pub shown: Shown,
 }
 
 #[repr(align(64))]
 struct Padded<T>(T);
 
-// SAFETY: of the cells, those of the first line are written by the thread that has this one as its worker and
-// read by the thread after its parker said so, whose operations order the two; all others are the thread's
-// own.
+// SAFETY: cells of the first line are written by the thread that has this one as its worker, and read after
+// the parker has published them, which orders the accesses. All other cells are the thread's own.
 unsafe impl Sync for Thread {}
 
 impl Thread {
-    /// A thread on a node that has no team yet.
+    /// Creates the record of a thread on a node, without a team.
     pub fn create(root: &'static Root, node: u32) -> &'static Self {
         let thread = root.store.place_apart(Self {
             parker: Parker::default(),
@@ -181,25 +179,25 @@ impl Thread {
         thread
     }
 
-    /// The threads that are awake on its processors.
+    /// Returns the counter of awake threads on its processors.
     #[inline]
     pub fn awake(&self) -> &'static Awake {
         self.local.awake()
     }
 
-    /// The job that the thread works for.
+    /// Returns the job of the thread.
     #[inline]
     pub fn root(&self) -> &'static Root {
         self.root
     }
 
-    /// Where the memory of the job is.
+    /// Returns the store of the job.
     #[inline]
     pub fn store(&self) -> &'static Store {
         self.root.store
     }
 
-    /// Where it stands. Every thread that runs a program stands somewhere.
+    /// Returns its seat, creating the outermost one if it has none.
     #[inline]
     pub fn seat(&self) -> Seat {
         match self.seat.0.get() {
@@ -208,23 +206,24 @@ impl Thread {
         }
     }
 
-    /// Changes where it stands.
+    /// Sets its seat in a team.
     #[inline]
     pub fn sit(&self, seat: Seat) {
         self.seat.0.set(Some(seat));
     }
 
-    /// Stands nowhere any more; where it stood.
+    /// Removes and returns its seat.
     pub fn stand(&self) -> Option<Seat> {
         self.seat.0.take()
     }
 
-    /// Its number in its team and their number, while it has one. For handlers of signals: takes no memory.
+    /// Returns its number in its team and the team's size, if it has a seat. Async-signal-safe: allocates
+    /// nothing.
     pub fn number(&self) -> Option<(u32, u32)> {
         self.seat.0.get().map(|seat| (seat.id, seat.team.size.get()))
     }
 
-    /// Where its seat lies. A seat is long: callers read or write single fields of it.
+    /// Returns a pointer to its seat. A seat is large, so callers access single fields.
     #[inline]
     fn seated(&self) -> *mut Seat {
         // SAFETY: the seat is this thread's own, and no reference to it is kept.
@@ -240,48 +239,48 @@ impl Thread {
         self.seated()
     }
 
-    /// The task that the thread executes.
+    /// Returns the task that the thread executes.
     #[inline]
     pub fn task(&self) -> &'static Task {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).task }
     }
 
-    /// Executes this from now on.
+    /// Sets the task that the thread executes.
     #[inline]
     pub fn set_task(&self, task: &'static Task) {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).task = task };
     }
 
-    /// The team that the thread is in.
+    /// Returns the team that the thread is in.
     #[inline]
     pub fn team(&self) -> &'static Team {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).team }
     }
 
-    /// Its number in the team.
+    /// Returns its number in the team.
     #[inline]
     pub fn id(&self) -> u32 {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).id }
     }
 
-    /// Its part of the team.
+    /// Returns its member record in the team.
     #[inline]
     pub fn member(&self) -> &'static Member {
         self.team().member(self.id())
     }
 
-    /// The last construct that shares work it came to.
+    /// Returns the work-sharing construct that it reached last.
     #[inline]
     pub fn share(&self) -> &'static WorkShare {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).share }
     }
 
-    /// Has come to the next construct that shares work.
+    /// Moves the thread on to the next work-sharing construct.
     #[inline]
     pub fn set_share(&self, share: &'static WorkShare) {
         let seat = self.seated();
@@ -292,7 +291,7 @@ impl Thread {
         }
     }
 
-    /// Has come to one more `single`; how many it came to before.
+    /// Counts a `single` construct as reached. Returns how many were reached before.
     #[inline]
     pub fn count_single(&self) -> u32 {
         let seat = self.seated();
@@ -304,7 +303,7 @@ impl Thread {
         }
     }
 
-    /// Takes one more chunk of a static loop; how many it took before.
+    /// Counts a chunk of a static loop as taken. Returns how many were taken before.
     #[inline]
     pub fn count_trip(&self) -> u64 {
         let seat = self.seated();
@@ -316,21 +315,21 @@ impl Thread {
         }
     }
 
-    /// The chunk it has, by iteration, where the order matters.
+    /// Returns the current chunk of an ordered loop, as a range of iterations.
     #[inline]
     pub fn chunk(&self) -> (u64, u64) {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).chunk }
     }
 
-    /// Has this chunk from now on.
+    /// Sets the current chunk of an ordered loop.
     #[inline]
     pub fn set_chunk(&self, chunk: (u64, u64)) {
         // SAFETY: the thread's own seat.
         unsafe { (*self.seated()).chunk = chunk };
     }
 
-    /// What it did in the region that it is in, if there is to be a report.
+    /// Returns its measurements in the current region, if a report is wanted.
     #[inline]
     pub fn tally(&self) -> Option<&'static Tally> {
         if self.root.settings.report { Some(self.own_tally()) } else { None }
@@ -342,31 +341,32 @@ impl Thread {
         &seat.team.member(seat.id).tally
     }
 
-    /// A thread that OpenMP did not start is a team of its own, in an implicit region that is not active.
+    /// Creates the seat of a thread that OpenMP did not start: a team of its own in an inactive implicit
+    /// region.
     #[cold]
     fn first_seat(&self) -> Seat {
         Team::outermost(self.root, self, 0)
     }
 }
 
-// What `local::set_me` asks for.
+// Layout that `local::set_me` relies on.
 #[cfg(not(loom))]
 const _: () = assert!(
     std::mem::offset_of!(Thread, parker) == 0 && std::mem::offset_of!(Thread, local) == local::OFFSET
 );
 
-/// The calling thread; `None` before it has a record.
+/// Returns the calling thread's record; `None` before it has one.
 #[inline]
 pub fn known() -> Option<&'static Thread> {
-    // SAFETY: what is not null was stored by `set_current`: a thread, which lives for ever.
+    // SAFETY: a non-null pointer was stored by `set_current` and refers to a thread, which is never freed.
     unsafe { local::record().cast::<Thread>().as_ref() }
 }
 
-/// Says which record the calling thread has.
+/// Sets the record of the calling thread.
 pub fn set_current(thread: Option<&'static Thread>) {
     if let Some(thread) = thread {
         thread.block.set(thread_block::own());
     }
-    // SAFETY: threads live for ever; where their parts are is asserted above.
+    // SAFETY: threads are never freed; the layout is asserted above.
     unsafe { local::set_me(thread.map_or(ptr::null(), |thread| ptr::from_ref(thread).cast())) };
 }

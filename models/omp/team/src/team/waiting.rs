@@ -1,4 +1,4 @@
-//! Waiting within a region, which the report counts.
+//! Waiting within a region, measured for the report.
 
 use super::thread::Thread;
 use crate::primitives::wait::{self, Sleep};
@@ -26,8 +26,8 @@ pub fn until(
     }
 }
 
-/// Waits until the condition holds, however often something else wakes this thread. Whatever makes it true
-/// has to wake the thread's parker.
+/// Waits until the condition holds, regardless of spurious wake-ups. Code that makes it true must wake the
+/// thread's parker.
 pub fn until_surely(me: &Thread, mut condition: impl FnMut() -> bool) {
     while !until(me, Sleep::Alone, &mut condition, || false) {}
 }

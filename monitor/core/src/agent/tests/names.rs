@@ -32,7 +32,7 @@ fn ask(agent: &mut Agent, connection: u32, scope: Scope, operation: Operation) {
     agent.client_asked(connection, message, false, None);
 }
 
-/// What clients are told.
+/// Returns the messages sent to clients.
 fn told(agent: &mut Agent) -> Vec<(u32, Reply)> {
     let mut told = Vec::new();
     for action in actions(agent) {
@@ -62,7 +62,7 @@ fn own_names_are_answered_here_and_others_go_to_the_root() {
         ask(&mut agent, 1, scope, lock());
         assert!(matches!(reports(&mut agent)[..], [Report::Asked { connection: 1, .. }]));
     }
-    // Before the root has said who it is a client has no names.
+    // A client has no names until the root has identified it.
     agent.client_connected(51, true);
     ask(&mut agent, 3, Scope::Own, lock());
     assert!(matches!(told(&mut agent)[..], [(3, Reply::Failed { fault: Fault::Refused { .. } })]));
@@ -162,7 +162,7 @@ fn names_of_the_node_are_exported_here_and_the_root_is_told() {
     let bad = Request::Export { scope: Scope::Own, name: "a b".into() };
     let fault = Fault::BadName { name: "a b".into() };
     assert_eq!(says(&mut agent, 2, bad), Some((2, Reply::Failed { fault })));
-    // The machine's are the root's.
+    // Names of the machine belong to the root.
     assert_eq!(says(&mut agent, 2, Request::Export { scope: Scope::Machine, name: "svc".into() }), None);
     assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: 1 }), None);
     assert_eq!(reports(&mut agent).len(), 2);
@@ -179,7 +179,8 @@ fn what_comes_after_its_asker_left_takes_nothing() {
         request: 0,
         operation: lock(),
     };
-    // It calls its own node by name, so the root has a part in it, and it is gone before that comes back.
+    // It refers to its own node by name, so the request goes through the root, and the client has left before
+    // it returns.
     agent.client_connected(50, true);
     agent.execute(Order::Admitted { connection: 3, domain: domain(3) }, vec![]).unwrap();
     agent.client_gone(3);

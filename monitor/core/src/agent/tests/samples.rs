@@ -1,4 +1,4 @@
-//! Samples: when they are due, and what of them is told.
+//! Samples: when they are due, and which differences are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ fn sampling() -> Agent {
     agent
 }
 
-/// What was told: of how many reports, of which domains and ends, and what the node said.
+/// Returns the reports' content: their number, the domains and ends, and the node's sample.
 fn told(agent: &mut Agent) -> (usize, Vec<DomainSample>, Vec<EndSample>, NodeSample) {
     let all = reports(agent);
     let (mut domains, mut ends, mut last) = (Vec::new(), Vec::new(), None);
@@ -103,12 +103,12 @@ fn rounds_are_due_until_they_are_not_wanted() {
     agent.tick(1105 * MS);
     assert_eq!(actions(&mut agent), [Action::Sample]);
     assert_eq!(agent.next_tick(), Some(1205 * MS));
-    // A root that is behind is spared one.
+    // A root that is behind gets no report.
     agent.let_clients_ask(false);
     agent.tick(1205 * MS);
     assert!(actions(&mut agent).is_empty());
     agent.let_clients_ask(true);
-    // Another period counts from the last round, and what was told is not told again.
+    // A new period counts from the last round, and unchanged values are not repeated.
     agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
     agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::StopSampling]);
@@ -129,7 +129,7 @@ fn a_round_is_paid_for_before_the_next() {
     let (_, _, _, node) = told(&mut agent);
     assert_eq!((node.period_ms, u64::from(node.cost_ppm)), (1000, SHARE_PPM));
     assert_eq!(agent.next_tick(), Some(2100 * MS));
-    // Then it turns out what telling cost; of the next round that is expected beforehand.
+    // Then the cost of the reports becomes known; it is the estimate for the next round.
     agent.round_took(6 * MS, 3 * MS);
     assert_eq!(agent.next_tick(), Some(3100 * MS));
     agent.tick(3100 * MS);
@@ -158,11 +158,11 @@ fn what_was_told_is_not_told_again() {
     // Samples of a domain that is not one of this agent's are dropped.
     let (_, domains, ends, _) = one_round(&mut agent, &[sample(3, 5)], &[end(3, 7, 0)]);
     assert_eq!((domains, ends), (vec![], vec![]));
-    // A closed end is told once; what was opened and closed between rounds too.
+    // A closed end is reported once, including one opened and closed between rounds.
     let closed = |end| EndSample { open: false, ..end };
     let (_, _, ends, _) = one_round(&mut agent, &[], &[closed(end(1, 7, 4)), closed(end(1, 9, 1))]);
     assert_eq!(ends, [closed(end(1, 7, 4)), closed(end(1, 9, 1))]);
-    // After a stop it is all new.
+    // After a stop everything is reported again.
     agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
     agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
     let (_, domains, ends, _) = one_round(&mut agent, &[sample(2, 7)], &[end(2, 8, 3)]);
@@ -176,7 +176,7 @@ fn the_ends_of_a_domain_that_is_gone_are_closed() {
     reports(&mut agent);
     agent.ended(domain(1), Exit::Exited { status: 0 });
     reports(&mut agent);
-    // Of one its page told more in the end; of the other nothing more is known.
+    // The page of one had a final change; the other is unchanged.
     agent.sampled(round(&[sample(1, 9)], &[end(1, 7, 2)], 0));
     let (_, domains, ends, _) = told(&mut agent);
     let closed = |end| EndSample { open: false, ..end };
@@ -235,7 +235,7 @@ fn a_round_takes_as_many_reports_as_it_needs() {
     assert!((9..16).contains(&count), "{count}");
     assert_eq!((told_domains, told_ends), (domains, ends));
     assert_eq!(told_node.cores, node.cores);
-    // At every number of ends the last report has what is left and the node.
+    // For any number of ends the last report has the remainder and the node.
     for ends in [1, 150, 255, 256, 257, 400] {
         let ends: Vec<EndSample> = (0..ends).map(|channel| end(2, 5000 + channel, ends)).collect();
         agent.sampled(Round { node: node.clone(), domains: &[], ends: &ends, cost_ns: 0 });
@@ -274,7 +274,7 @@ fn what_the_root_asks_is_answered() {
     assert_eq!(reports(&mut agent), [set(5, Some("no")), set(6, None)]);
 }
 
-/// Something that happens to an agent that samples.
+/// Event of an agent that samples.
 #[derive(Clone, Debug)]
 enum Step {
     Start(u32),
@@ -296,15 +296,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// A reader of the differences knows the last sample of every domain that lives, and has no open end of
-    /// the others.
+    /// Checks that a reader of the differences knows the last sample of every living domain, and has no open
+    /// end of the others.
     #[test]
     fn differences_come_to_the_whole(steps in prop::collection::vec(step(), 0..60)) {
         let mut agent = Agent::new();
         agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
         let (mut seen_domains, mut seen_ends) = (BTreeMap::new(), BTreeMap::new());
         let (mut known_domains, mut known_ends) = (BTreeMap::new(), BTreeMap::new());
-        // No domain has the number of one before it.
+        // Domain numbers are never reused.
         let (mut live, mut ever) = (BTreeSet::new(), BTreeSet::new());
         for step in steps {
             match step {

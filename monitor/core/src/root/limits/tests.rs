@@ -1,4 +1,5 @@
-//! Every limit at one less, itself and one more; who meets it is told, and others are served.
+//! Tests every limit at one less, itself and one more; the client at the limit gets the fault, and others are
+//! served.
 
 use tombolo_base::DomainId;
 use tombolo_capability::{CapabilityInfo, Rights};
@@ -16,7 +17,7 @@ fn bench(limits: &str) -> Bench {
     Bench::up_with(16, &format!("[limits]\n{limits}"))
 }
 
-/// It was refused because of this limit.
+/// Asserts that the request was refused because of this limit.
 #[track_caller]
 fn assert_limit(answer: Option<Reply>, key: &str) {
     match answer {
@@ -81,7 +82,7 @@ fn a_full_backlog_makes_callers_wait_in_line() {
     bench.core.tick(SECOND);
     bench.collect();
     assert_limit(bench.answer(OTHER), "backlog");
-    // What is said to be accepted and was never there makes no room beyond the limit.
+    // Reporting the acceptance of channels that never existed makes no room beyond the limit.
     bench.ask(ATTACKER, Request::Accepted { count: u32::MAX });
     for _ in 0..2 {
         assert!(matches!(bench.connect(OTHER, "slow"), Some(Reply::Connect { .. })));
@@ -193,7 +194,7 @@ fn children() {
     start(&mut bench, ATTACKER);
 }
 
-/// What the attacker is told when it starts another domain on arm0.
+/// Returns the attacker's answer when it starts another domain on arm0.
 fn start_another(bench: &mut Bench) -> Option<Reply> {
     bench.spawn(ATTACKER, "arm0")
 }
@@ -242,7 +243,7 @@ fn output_is_taken_by_whom_it_goes_to() {
     assert_eq!(bench.orders, [(ARM0, Order::OutputTaken { domain, stream: 1, bytes: 1000 })]);
 }
 
-/// An agent that says what it likes: two clients of one number are one after the other.
+/// Checks an agent that reuses a number: two clients with one number are successive.
 #[test]
 fn a_connection_that_joins_twice_is_another() {
     let mut bench = bench("");
@@ -300,7 +301,7 @@ fn capabilities_count_for_who_makes_them() {
         assert!(matches!(bench.ask(ATTACKER, grant.clone()), Some(Reply::CapabilityDerive { .. })));
     }
     assert_limit(bench.ask(ATTACKER, grant.clone()), "capabilities_per_domain");
-    // Who was granted them has room of its own.
+    // A grantee has its own limit.
     let Some(Reply::Capabilities { capabilities, .. }) = bench.ask(OTHER, Request::Capabilities { after: 0 })
     else {
         panic!("no list");

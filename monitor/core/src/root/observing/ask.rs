@@ -1,4 +1,4 @@
-//! Observers: they ask for what is new since a version, and wait for it.
+//! Observers: they request changes since a version, and wait for them.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use tombolo_control::{Fault, MAX_MESSAGE_BYTES, Reply};
 use super::versions::Key;
 use crate::root::{Client, Core, Nanos};
 
-/// The time from one answer to a client to the next, in nanoseconds, unless there is more at once: what
-/// changes in between is told together.
+/// Minimum time between two answers to a client, in nanoseconds, unless a page is incomplete: changes in
+/// between are combined.
 pub(in crate::root) const PAUSE_NS: Nanos = 50_000_000;
 
-/// Bytes of an answer without what it tells.
+/// Length of an answer without its observations.
 const AROUND_BYTES: usize = 256;
 
-/// What is known of a client that watches.
+/// State of a client that observes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::root) struct Observed {
-    /// When it may be answered next.
+    /// Earliest time of the next answer.
     not_before: Nanos,
-    /// Where the page before ended, if there was more, and which version was the newest when the first of
-    /// these pages was made.
+    /// End of the previous page if there is more, and the newest version at the time of the first of these
+    /// pages.
     page: Option<(u64, u64)>,
 }
 
-/// An observer that waits for something new.
+/// An observer that waits for changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     request: u32,
@@ -33,7 +33,7 @@ pub(super) struct Waiting {
     until: Nanos,
 }
 
-/// What an answer is made of.
+/// Content of an answer.
 struct Page {
     observations: Vec<Observation>,
     keys: Vec<Key>,
@@ -42,7 +42,7 @@ struct Page {
 }
 
 impl Core {
-    /// A client wants to know what is new since a version.
+    /// Handles a client's request for changes since a version.
     pub(in crate::root) fn observe(
         &mut self,
         now: Nanos,
@@ -52,7 +52,7 @@ impl Core {
         timeout: Duration,
     ) {
         if let Some(before) = self.observing.waiting.remove(&client) {
-            // Who asks twice has the first answered with what there is.
+            // A second request makes the first be answered with the present changes.
             self.answer_observer(now, client, before);
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
@@ -61,7 +61,7 @@ impl Core {
         self.answer_observers(now);
     }
 
-    /// When the next waiting observer has to be answered.
+    /// Returns the time when the next waiting observer must be answered.
     pub(super) fn observers_due(&self) -> Option<Nanos> {
         self.observing.waiting.iter().map(|(client, waiting)| self.due_at(*client, waiting)).min()
     }
@@ -74,7 +74,7 @@ impl Core {
         not_before.min(waiting.until)
     }
 
-    /// Answers observers for which there is something new, or whose time is over.
+    /// Answers observers for which there are changes, or whose timeout has passed.
     pub(super) fn answer_observers(&mut self, now: Nanos) {
         let waiting = &self.observing.waiting;
         let due: Vec<(Client, Waiting)> = waiting
@@ -114,8 +114,8 @@ impl Core {
         self.answer(client, waiting.request, Ok(reply));
     }
 
-    /// As much of what changed after a version as a message has room for. Of what was gone when the first
-    /// page was made its reader has not heard.
+    /// Returns as many changes after a version as fit into a message. Parts already gone when the first page
+    /// was built are omitted: the reader never knew them.
     fn page(&self, since: u64, began: u64) -> Page {
         let mut page = Page { observations: Vec::new(), keys: Vec::new(), until: since, more: false };
         let mut length_bytes = AROUND_BYTES;
@@ -124,7 +124,7 @@ impl Core {
                 let part = key.into();
                 let observation = if gone { None } else { self.see(key) };
                 let observation = observation.unwrap_or(Observation::Gone { part });
-                // What cannot be told is not there: it would keep everything after it from being told.
+                // An observation that cannot be encoded is omitted: it would block all that follow.
                 let Ok(bytes) = tombolo_control::observation_bytes(&observation) else { continue };
                 page.more = page.observations.len() as u64 == MAX_OBSERVATIONS
                     || length_bytes + bytes > MAX_MESSAGE_BYTES;
@@ -141,12 +141,12 @@ impl Core {
         page
     }
 
-    /// What the wall clock says at an instant of the monitor's clock.
+    /// Sets the wall clock time at an instant of the monitor's clock.
     pub fn set_wall_clock(&mut self, now: Nanos, wall_ns: u64) {
         self.wall_offset_ns = wall_ns.wrapping_sub(now);
     }
 
-    /// Returns a node by the name that a client gives.
+    /// Resolves a node name given by a client.
     pub(in crate::root) fn node_by_name(&self, name: &str) -> Result<tombolo_base::NodeId, Fault> {
         self.machine.node_named(name).map(|node| node.id).ok_or_else(|| self.no_such_node(name))
     }

@@ -1,4 +1,4 @@
-//! Channels as their ends tell, and links by the channels that they carry.
+//! Channels as reported by their ends, and links as the sums of their channels.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,21 +12,22 @@ use super::History;
 use super::versions::Key;
 use crate::root::{Core, Nanos};
 
-/// Channels that are seen.
+/// Maximum number of observed channels.
 pub(in crate::root) const MAX_CHANNELS: usize = 65_536;
 
-/// Ends of channels that are seen of one domain.
+/// Maximum number of observed channel ends per domain.
 const MAX_ENDS_PER_DOMAIN: usize = 16_384;
 
-/// How long a channel is shown that is closed.
+/// Time that a closed channel stays visible.
 const CLOSED_NS: Nanos = 10_000_000_000;
 
-/// More than any link carries, and so little that the sum of all channels is still a number.
+/// Upper bound of a rate: more than any link carries, and small enough that the sum of all channels cannot
+/// overflow.
 const MAX_RATE: u64 = 100_000_000_000_000;
 
 const STILL: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
 
-/// One end, and what went through it of late.
+/// One end, with its recent traffic.
 #[derive(Clone, Debug)]
 struct ObservedEnd {
     sample: EndSample,
@@ -34,20 +35,20 @@ struct ObservedEnd {
     received: Flow,
 }
 
-/// A channel.
+/// An observed channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    /// The end that connected, and the one that accepted.
+    /// The connecting and the accepting end.
     ends: [Option<ObservedEnd>; 2],
-    /// The link that it is counted with, and what it adds to that.
+    /// Link that it is counted for, with its contribution.
     counted: Option<((NodeId, NodeId), Flow, Flow)>,
     closing: bool,
     pub(super) history: Option<History>,
 }
 
 impl Channel {
-    /// What passes each way, as one end tells: of two that are sampled at different times the rates would not
-    /// agree.
+    /// Returns the traffic in each direction as reported by one end: the rates of two ends sampled at
+    /// different times would not agree.
     fn flows(&self) -> (Flow, Flow) {
         match &self.ends {
             _ if !self.is_open() => (STILL, STILL),
@@ -61,7 +62,7 @@ impl Channel {
         self.ends.iter().flatten().all(|end| end.sample.open) && self.ends.iter().any(Option::is_some)
     }
 
-    /// Messages that are between the ends, both ways, where that can be told.
+    /// Returns the number of messages in flight in both directions, if known.
     pub(super) fn depth(&self) -> Option<u64> {
         let (forth, back) = self.flows();
         let moves = forth != STILL || back != STILL;
@@ -75,7 +76,7 @@ impl Channel {
         (forth.rate_mhz + back.rate_mhz, forth.bytes_per_s + back.bytes_per_s)
     }
 
-    /// Returns the nodes of its ends: of the one that connected, and of the other.
+    /// Returns the nodes of its ends: the connecting and the accepting one.
     fn nodes(&self) -> Option<(NodeId, NodeId)> {
         let node = |own: &Option<ObservedEnd>, other: &Option<ObservedEnd>| {
             let own = own.as_ref().map(|end| end.sample.domain);
@@ -86,7 +87,7 @@ impl Channel {
     }
 }
 
-/// A link.
+/// An observed link.
 #[derive(Debug)]
 pub(super) struct ObservedLink {
     transport: TransportKind,
@@ -108,13 +109,13 @@ impl ObservedLink {
     }
 }
 
-/// The channels of the machine, as far as they are told of, and its links.
+/// Observed channels of the machine, and its links.
 #[derive(Debug)]
 pub(in crate::root) struct Channels {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     of_domain: BTreeMap<DomainId, BTreeSet<ChannelId>>,
     pub(super) links: BTreeMap<(NodeId, NodeId), ObservedLink>,
-    /// Channels that are closed, and when they are shown no more.
+    /// Closed channels, with the times when they stop being visible.
     closing: VecDeque<(Nanos, ChannelId)>,
     pub(super) probes: u64,
     /// Whether the lack of room for more channels has been reported since a channel was removed.
@@ -122,7 +123,7 @@ pub(in crate::root) struct Channels {
 }
 
 impl Channels {
-    /// None, and the links from the host.
+    /// Creates an empty state with the links from the host.
     pub(super) fn new(machine: &Machine) -> Self {
         let host = NodeId::HOST;
         let others = machine.nodes().iter().map(|node| node.id).filter(|id| *id != host);
@@ -142,7 +143,7 @@ impl Channels {
         self.links.keys().copied()
     }
 
-    /// Closed channels are to be shown no more, soon.
+    /// Returns whether closed channels are waiting to be removed.
     pub(super) fn closes(&self) -> bool {
         !self.closing.is_empty()
     }
@@ -168,8 +169,8 @@ impl Channels {
         self.links.get(&(a, b)).map(|link| link.round_trip_ns).filter(|time_ns| *time_ns > 0)
     }
 
-    /// What passes between two nodes now, both ways together: messages in a second, in thousandths, and
-    /// bytes in a second.
+    /// Returns the present traffic between two nodes in both directions: messages per second, in thousandths,
+    /// and bytes per second.
     pub(in crate::root) fn traffic(&self, a: NodeId, b: NodeId) -> Option<(u64, u64)> {
         self.links.get(&(a, b)).map(ObservedLink::rates)
     }
@@ -183,7 +184,7 @@ impl Channels {
         }
     }
 
-    /// There is room for an end of a channel.
+    /// Returns whether there is room for an end of a channel.
     fn has_room(&self, domain: DomainId, channel: ChannelId) -> bool {
         let theirs = self.of_domain.get(&domain);
         (self.channels.contains_key(&channel) || self.channels.len() < MAX_CHANNELS)
@@ -191,7 +192,7 @@ impl Channels {
     }
 }
 
-/// Returns the rate at which a count grew by `more` in `time_ns`: per second, in units of `1 / units`.
+/// Converts a growth of `more` in `time_ns` to a rate per second, in units of `1 / units`.
 fn per_second(more: u64, time_ns: Nanos, units: u64) -> u64 {
     let scaled = u128::from(more) * u128::from(units) * 1_000_000_000 / u128::from(time_ns.max(1));
     u64::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)
@@ -213,12 +214,12 @@ impl super::Observing {
 }
 
 impl Core {
-    /// A domain of a node has an end of a channel, as that node says.
+    /// Handles the sample of a channel end from the node of its domain.
     pub(super) fn end_sampled(&mut self, now: Nanos, node: NodeId, sample: EndSample) {
         let (domain, id, side) = (sample.domain, sample.channel, usize::from(sample.accepting));
         let channels = &mut self.observing.channels;
         if id.0 == 0 || !(sample.open || channels.channels.contains_key(&id)) {
-            // Closed before anybody was told that it was open, or a while ago.
+            // It was closed before any observer knew it, or a while ago.
             return;
         }
         if !channels.has_room(domain, id) {
@@ -227,10 +228,10 @@ impl Core {
         let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
         let record = channels.channels.entry(id).or_default();
         if record.ends[side].as_ref().is_some_and(|end| end.sample.domain != domain) {
-            // The other lives, or its ends would be gone: who came first is believed.
+            // The other domain is alive, or its ends would be gone: the first one is trusted.
             return;
         }
-        // What was as it is told was so until the round before.
+        // The counts of the sample hold for the time since the previous round.
         let period_ns = watched.sample.as_ref().map_or(0, |sample| Nanos::from(sample.period_ms) * 1_000_000);
         let time_ns = now.saturating_sub(watched.sampled_ns).max(period_ns / 2);
         let (sent, received) = match &record.ends[side] {
@@ -264,7 +265,7 @@ impl Core {
         }
     }
 
-    /// Through ends of a node of which the last round told nothing, nothing went.
+    /// Sets the traffic of ends to zero that the node's last round did not report.
     pub(super) fn still_ends(&mut self, node: NodeId) {
         let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
         let rounds = watched.rounds;
@@ -273,7 +274,7 @@ impl Core {
         still.into_iter().for_each(|key| self.still_end(node, key));
     }
 
-    /// A node has told nothing for long: what its domains do is not known.
+    /// Sets the traffic of a node to zero that has sent no samples for long.
     pub(super) fn still_node(&mut self, node: NodeId) {
         let Some(watched) = self.observing.nodes.get(usize::from(node.0)) else { return };
         let all: Vec<(ChannelId, bool)> = watched.moving.keys().copied().collect();
@@ -293,12 +294,12 @@ impl Core {
         }
     }
 
-    /// Counts a channel anew with its link.
+    /// Updates the contribution of a channel to its link.
     fn channel_changed(&mut self, now: Nanos, id: ChannelId) {
         let Some(channel) = self.observing.channels.channels.get_mut(&id) else { return };
         let (open, (forth, back)) = (channel.is_open(), channel.flows());
         let nodes = channel.nodes().filter(|(a, b)| open && a != b);
-        // A link runs from the lower number to the higher.
+        // A link's direction is from the lower number to the higher.
         let counted = nodes.map(|(a, b)| if a < b { ((a, b), forth, back) } else { ((b, a), back, forth) });
         let before = std::mem::replace(&mut channel.counted, counted);
         if !open && !std::mem::replace(&mut channel.closing, true) {
@@ -324,7 +325,7 @@ impl Core {
             count(&mut sum.bytes_per_s, part.bytes_per_s);
         }
         link.open = if comes { link.open + 1 } else { link.open.saturating_sub(1) };
-        // Links of the host are shown whether they are used or not.
+        // Links of the host are visible even if unused.
         if link.open == 0 && a != NodeId::HOST {
             if let Some(link) = links.remove(&(a, b))
                 && let Some(history) = &link.history
@@ -337,7 +338,7 @@ impl Core {
         }
     }
 
-    /// A domain is gone, and its ends of channels.
+    /// Removes a domain's ends of channels.
     pub(super) fn channels_of_ended(&mut self, domain: DomainId) {
         let theirs = self.observing.channels.of_domain.remove(&domain);
         for id in theirs.into_iter().flatten() {
@@ -354,7 +355,7 @@ impl Core {
         }
     }
 
-    /// A channel that lost an end carries nothing any more.
+    /// Sets the traffic of a channel to zero that lost an end.
     fn channel_dead(&mut self, id: ChannelId) {
         let Some(channel) = self.observing.channels.channels.get_mut(&id) else { return };
         let left = channel.ends.iter_mut().flatten();
@@ -379,7 +380,7 @@ impl Core {
         self.observing.versions.gone(Key::Channel(id));
     }
 
-    /// Channels that were closed a while ago are shown no more.
+    /// Removes channels that were closed a while ago.
     pub(super) fn remove_closed_channels(&mut self, now: Nanos) {
         while let Some((at, id)) = self.observing.channels.closing.front().copied()
             && at <= now
@@ -394,7 +395,7 @@ impl Core {
         }
     }
 
-    /// How long a node took to answer.
+    /// Records a node's round trip time.
     pub(super) fn round_trip(&mut self, id: NodeId, time_ns: u64) {
         if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id)) {
             link.round_trip_ns = time_ns;
@@ -402,7 +403,7 @@ impl Core {
         }
     }
 
-    /// A node is lost: how long it took is not known of the next.
+    /// Discards the round trip time of a lost node.
     pub(super) fn link_lost(&mut self, id: NodeId) {
         if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id))
             && link.round_trip_ns != 0

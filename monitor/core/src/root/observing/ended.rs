@@ -1,4 +1,4 @@
-//! The domains that ended last: how, what they wrote, and how they would be started again.
+//! Recently ended domains: how they ended, their output, and how to start them again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,14 +13,14 @@ use super::{History, Tail};
 use crate::root::steering::Launch;
 use crate::root::{Core, DomainRecord};
 
-/// Domains that ended and are remembered.
+/// Maximum number of ended domains retained.
 pub(in crate::root) const MAX_ENDED: usize = 256;
 
-/// The most images that are kept only because domains that ended ran them, and the most bytes of these.
+/// Maximum number of images retained only for ended domains; the next constant limits their size.
 pub(in crate::root) const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
 
-/// Bytes of arguments and environments that are kept for domains that ended.
+/// Maximum size of arguments and environments retained for ended domains.
 const MAX_LAUNCH_BYTES: usize = 4 << 20;
 
 /// A domain that ended.
@@ -32,12 +32,12 @@ pub(in crate::root) struct EndedDomain {
     pub(super) history: Option<History>,
 }
 
-/// The domains that ended last, the first to end first.
+/// Recently ended domains, in order of their ends.
 #[derive(Debug, Default)]
 pub(in crate::root) struct Ended {
     order: VecDeque<DomainId>,
     domains: BTreeMap<DomainId, EndedDomain>,
-    /// How many launches there are of each image, and how long it is.
+    /// Number of launches and length of each image.
     images: BTreeMap<ImageId, (usize, usize)>,
     launch_bytes: usize,
 }
@@ -57,7 +57,7 @@ impl Ended {
         self.domains.insert(domain, ended);
     }
 
-    /// Keeps no launch of a domain; whether there was one.
+    /// Drops the launch of a domain. Returns whether there was one.
     fn forget_launch(&mut self, domain: DomainId) -> bool {
         let ended = self.domains.get_mut(&domain);
         let Some(launch) = ended.and_then(|ended| ended.launch.take()) else { return false };
@@ -74,7 +74,7 @@ impl Ended {
         true
     }
 
-    /// More is kept for starting anew than may be.
+    /// Returns whether the launches exceed their limits.
     fn keeps_too_much(&self) -> bool {
         let image_bytes: usize = self.images.values().map(|(_, bytes)| bytes).sum();
         self.images.len() > MAX_IMAGES
@@ -82,7 +82,7 @@ impl Ended {
             || self.launch_bytes > MAX_LAUNCH_BYTES
     }
 
-    /// Returns the first of those that ended which have remembered output, for which there is no room.
+    /// Removes the output of the domain that ended first among those with retained output, to make room.
     pub(super) fn take_oldest_output(&mut self) -> Option<(DomainId, usize)> {
         let has_output =
             |domain: &&DomainId| self.domains.get(domain).is_some_and(|ended| ended.output.kept_bytes() > 0);
@@ -93,7 +93,7 @@ impl Ended {
 }
 
 impl Core {
-    /// A domain is known no more. One that the machine started is remembered for a while.
+    /// Handles the removal of a domain. Retains one that the machine started for a while.
     pub(in crate::root) fn domain_gone(&mut self, domain: DomainId, mut record: DomainRecord, exit: Exit) {
         self.node_changed(domain.node());
         self.channels_of_ended(domain);
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Nothing of a domain is remembered.
+    /// Removes everything retained of a domain.
     pub(in crate::root) fn forget_watched(
         &mut self,
         domain: DomainId,

@@ -1,4 +1,4 @@
-//! What copies memory on a node: as programs of the node measured it, and keep it among the machine's names.
+//! Copy engines of a node, as measured by its programs and stored among the machine's names.
 
 use std::str::FromStr;
 
@@ -9,17 +9,17 @@ use tombolo_naming::Value;
 
 use crate::root::Core;
 
-/// Engines that are told of a node.
+/// Maximum number of engines shown per node.
 const MAX_ENGINES: usize = 16;
 
-/// The most bytes of an engine's name that are told.
+/// Maximum length of an engine's name.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A copy that is long enough for what it takes to be all in its bytes.
+/// Length of a copy for which the fixed costs are negligible.
 const LONG_BYTES: u64 = 64 << 20;
 
 impl Core {
-    /// Looks what is known of the engines of a node.
+    /// Updates the known engines of a node.
     pub(super) fn look_at_engines(&mut self, id: NodeId) {
         let prefix = format!("copy.costs/{}/", self.node_name(id));
         let route = Route::copy(Reach::Mapped, Reach::Mapped).to_string();
@@ -29,7 +29,7 @@ impl Core {
             .filter_map(|(name, attributes)| {
                 let name = name.strip_prefix(&prefix)?.to_owned();
                 let Some(Value::Text(text)) = attributes.get(&route) else { return None };
-                // Any program may set a record: what makes no sense is passed over.
+                // Any program may set a record: invalid ones are ignored.
                 let curve = Curve::from_str(text).ok().filter(|_| name.len() <= MAX_NAME_BYTES)?;
                 let time_ns = curve.time_ns(LONG_BYTES).max(1);
                 let bytes_per_s = u128::from(LONG_BYTES) * 1_000_000_000 / u128::from(time_ns);

@@ -1,4 +1,4 @@
-//! What happened, the last of it.
+//! Recent events of the machine.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use super::show::cut;
 use super::versions::Key;
 use crate::root::{Core, Nanos};
 
-/// Events that are remembered.
+/// Maximum number of events retained.
 pub(in crate::root) const MAX_EVENTS: usize = 1024;
 
-/// The most bytes of what an event says.
+/// Maximum length of an event's text, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
-/// How long the same limit may be met again before that is another event.
+/// Minimum interval between two events for the same limit.
 const SAME_LIMIT_NS: Nanos = 1_000_000_000;
 
-/// The last events.
+/// The recent events.
 #[derive(Debug, Default)]
 pub(in crate::root) struct Events {
     last: VecDeque<SeenEvent>,
@@ -35,7 +35,7 @@ impl Events {
 }
 
 impl Core {
-    /// Something happened.
+    /// Adds an event.
     pub(in crate::root) fn happened(
         &mut self,
         happening: Happening,
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Something happened to a domain.
+    /// Adds an event about a domain.
     pub(in crate::root) fn happened_to(
         &mut self,
         domain: DomainId,
@@ -66,7 +66,7 @@ impl Core {
         self.happened(happening, Some(domain.node()), Some(domain), text);
     }
 
-    /// A limit was reached. Repetitions by one domain make one event.
+    /// Adds an event for a limit that was reached. Repetitions by one domain are combined.
     pub(in crate::root) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
         let Fault::Limit { what } = fault else { return };
         let events = &mut self.observing.events;
@@ -82,7 +82,7 @@ impl Core {
     }
 }
 
-/// How a domain ended, in a few words.
+/// Describes how a domain ended, in a few words.
 pub(in crate::root) fn how(exit: &Exit) -> String {
     match exit {
         Exit::Exited { status } => format!("with status {status}"),

@@ -1,4 +1,4 @@
-//! What parts of the machine were like, second by second for a while, and more roughly for longer.
+//! History of the parts of the machine, second by second for a while, and coarser for longer.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -10,15 +10,15 @@ use tombolo_machine::Limit;
 use super::pulse::BEAT_NS;
 use crate::root::{Core, Nanos};
 
-/// Beats from a point to the next, and how many points are remembered, from the finest on.
+/// Resolutions: beats per point and number of points retained, the finest first.
 const STEPS: [(u64, usize); 3] = [(1, 120), (10, 180), (60, 240)];
 
-/// How much is remembered of a part.
+/// Amount of history retained for a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
-    /// Only the finest points.
+    /// Only the finest resolution.
     Finest,
-    /// All.
+    /// All resolutions.
     All,
 }
 
@@ -30,13 +30,13 @@ impl Depth {
         }
     }
 
-    /// What one series takes.
+    /// Returns the memory of one series, in bytes.
     fn bytes(self) -> usize {
         STEPS[..self.steps()].iter().map(|(_, points)| points * size_of::<f32>()).sum()
     }
 }
 
-/// A measure of a part, if it is known.
+/// Value of a measure of a part, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     measure: Measure,
@@ -45,7 +45,7 @@ pub(super) struct Point {
 
 impl Point {
     pub(super) fn new(measure: Measure, value: u64) -> Self {
-        // Seven digits are enough for what is looked at.
+        // Seven digits suffice for display.
         Point { measure, value: value as f32 }
     }
 
@@ -54,7 +54,7 @@ impl Point {
     }
 }
 
-/// One measure of a part.
+/// History of one measure of a part.
 #[derive(Debug)]
 struct Series {
     measure: Measure,
@@ -83,14 +83,14 @@ impl Series {
     }
 }
 
-/// Returns the mean of those that are known.
+/// Returns the mean of the known values.
 fn mean<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
     let known = values.filter(|value| !value.is_nan());
     let (count, sum) = known.fold((0, 0.0), |(count, sum), value| (count + 1, sum + f64::from(*value)));
     if count == 0 { f32::NAN } else { (sum / f64::from(count)) as f32 }
 }
 
-/// What a part was like.
+/// History of a part.
 #[derive(Debug)]
 pub(in crate::root) struct History {
     depth: Depth,
@@ -98,8 +98,8 @@ pub(in crate::root) struct History {
 }
 
 impl History {
-    /// Adds a point of each measure; those that are not named are not known. The first makes a history, if
-    /// there is room.
+    /// Adds a point of each measure; other measures get an unknown value. The first call allocates the
+    /// history, if there is room.
     pub(super) fn add(
         history: &mut Option<History>,
         budget: &mut Budget,
@@ -120,7 +120,7 @@ impl History {
         kept.push(beat, points);
     }
 
-    /// Nothing was known in these beats.
+    /// Records unknown values for these beats.
     pub(super) fn miss(&mut self, beats: RangeInclusive<u64>) {
         let count = beats.end().saturating_sub(*beats.start());
         if count <= STEPS[1].1 as u64 {
@@ -149,8 +149,8 @@ impl History {
         self.series.len() * self.depth.bytes()
     }
 
-    /// Returns the points of a measure, no finer than `step_ms` if there are such: their step in beats, and
-    /// they.
+    /// Returns the points of a measure with a step of at least `step_ms`, if available: the step in beats,
+    /// and the points.
     fn points(&self, measure: Measure, step_ms: u32) -> Option<(u64, Vec<u64>)> {
         let series = self.series.iter().find(|series| series.measure == measure)?;
         let steps = self.depth.steps();
@@ -161,7 +161,7 @@ impl History {
     }
 }
 
-/// How much all histories take, and may take.
+/// Memory used by all histories, and its limit.
 #[derive(Debug)]
 pub(in crate::root) struct Budget {
     used_bytes: usize,
@@ -192,7 +192,7 @@ impl Budget {
 }
 
 impl Core {
-    /// Tells what a part was like.
+    /// Returns the history of a part.
     pub(in crate::root) fn history(
         &self,
         part: &Part,
@@ -246,7 +246,7 @@ impl Core {
     }
 }
 
-/// Nothing is known yet.
+/// Returns an empty answer.
 fn nothing(last_ns: Nanos) -> Reply {
     Reply::History { step_ms: 1000, last_ns, points: Vec::new() }
 }

@@ -1,11 +1,11 @@
-//! What the root tells observers: every part of the machine as it is now, and its history.
+//! Observations for clients: every part of the machine in its present state, and its history.
 //!
-//! An answer shows each part as the core knows it at that moment; all that is kept for answers is the order
-//! in which parts changed ([`versions`]). So a change costs next to nothing until an observer asks, and the
-//! core keeps no copy for each observer.
+//! An answer shows each part as the core knows it at that moment; the only state kept for answers is the
+//! order in which parts changed ([`versions`]). So a change costs next to nothing until an observer asks, and
+//! the core keeps no copy for each observer.
 //!
-//! What agents say of domains and channels is an allegation of theirs: of those of their own node they are
-//! believed, of others not heard.
+//! Agents' reports about domains and channels are unverified claims: they are accepted about domains of the
+//! agent's own node, and ignored about others.
 
 mod ask;
 mod channels;
@@ -46,10 +46,10 @@ use versions::{Key, Versions};
 
 use super::{Client, Core, Nanos};
 
-/// The time from one sample of a node to the next, in ms, unless it costs too much there.
+/// Time between two samples of a node in ms, unless sampling is too expensive there.
 const SAMPLE_MS: u32 = 1000;
 
-/// The state that is kept for observers.
+/// State kept for observers.
 #[derive(Debug)]
 pub(super) struct Observing {
     pub(super) versions: Versions,
@@ -84,8 +84,8 @@ impl Observing {
         }
     }
 
-    /// What has to be as it was when those are gone who came. What is remembered of the past is bounded, and
-    /// stays.
+    /// Returns the sizes that must return to their previous values after clients leave. Retained history is
+    /// bounded, and stays.
     pub(super) fn held(&self) -> [(&'static str, usize); 2] {
         [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
     }
@@ -99,14 +99,14 @@ impl Observing {
         self.nodes.get_mut(usize::from(id.0))
     }
 
-    /// A client is gone.
+    /// Handles the end of a client.
     pub(super) fn client_left(&mut self, client: Client) {
         self.waiting.remove(&client);
     }
 }
 
 impl Core {
-    /// A node is up: from now on it takes samples.
+    /// Starts sampling on a node that is up.
     pub(super) fn watch_node(&mut self, id: NodeId) {
         self.order(id, Order::Sample { period_ms: SAMPLE_MS });
     }

@@ -1,4 +1,4 @@
-//! The latest output of domains, kept beside what their starters read.
+//! Recent output of domains, retained independent of its readers.
 
 use std::collections::VecDeque;
 
@@ -9,35 +9,35 @@ use tombolo_machine::{Limit, Limits};
 
 use crate::root::Core;
 
-/// Bytes of output in one answer: with what is around its pieces, a message.
+/// Maximum number of output bytes per answer: together with the pieces' overhead it fits into a message.
 const PAGE_BYTES: usize = 48 * 1024;
 
-/// What a piece takes beside its bytes.
+/// Overhead of a piece, in bytes.
 const RUN_BYTES: usize = size_of::<(u8, u32)>();
 
-/// The end of what a domain wrote to its output and errors, as it came.
+/// Last part of a domain's standard output and error, in order of arrival.
 #[derive(Debug, Default)]
 pub(in crate::root) struct Tail {
     bytes: VecDeque<u8>,
-    /// Bytes in a row that went to one stream: which, and how many.
+    /// Runs of bytes of one stream: its number, and their count.
     runs: VecDeque<(u8, u32)>,
     written: u64,
 }
 
 impl Tail {
-    /// Bytes written so far.
+    /// Returns the total number of bytes written.
     pub(in crate::root) fn written(&self) -> u64 {
         self.written
     }
 
-    /// What it takes.
+    /// Returns the memory used, in bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         self.bytes.len() + self.runs.len() * RUN_BYTES
     }
 
     fn write(&mut self, stream: u8, bytes: &[u8], max_bytes: usize) {
         self.written += bytes.len() as u64;
-        // What would be dropped at once is not copied.
+        // Bytes that would be dropped immediately are not copied.
         let bytes = &bytes[bytes.len().saturating_sub(max_bytes)..];
         self.bytes.extend(bytes);
         match self.runs.back_mut() {
@@ -47,7 +47,7 @@ impl Tail {
         self.keep(max_bytes);
     }
 
-    /// Keeps no more than the last of it.
+    /// Truncates to the last `max_bytes`.
     fn keep(&mut self, max_bytes: usize) {
         loop {
             let excess = self.kept_bytes().saturating_sub(max_bytes) as u32;
@@ -62,14 +62,14 @@ impl Tail {
         }
     }
 
-    /// Keeps nothing; how much that frees.
+    /// Drops everything and returns the memory freed.
     pub(super) fn forget(&mut self) -> usize {
         let freed_bytes = self.kept_bytes();
         (self.bytes, self.runs) = (VecDeque::new(), VecDeque::new());
         freed_bytes
     }
 
-    /// Returns a page of it after a position: pieces, where they end, and what is lost before them.
+    /// Returns a page after a position: pieces, their end position, and the number of bytes lost before them.
     fn page(&self, after: u64) -> (Vec<OutputPiece>, u64, u64) {
         let oldest = self.written - self.bytes.len() as u64;
         let start = after.clamp(oldest, self.written);
@@ -95,7 +95,7 @@ impl Tail {
     }
 }
 
-/// How much is remembered, and may be.
+/// Memory used by retained output, and its limit.
 #[derive(Debug)]
 pub(in crate::root) struct Outputs {
     kept_bytes: usize,
@@ -123,7 +123,7 @@ impl Outputs {
 }
 
 impl Core {
-    /// A domain wrote something.
+    /// Retains output of a domain.
     pub(in crate::root) fn remember_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
         if !matches!(stream, streams::OUTPUT | streams::ERROR) || bytes.is_empty() {
             return;
@@ -141,7 +141,7 @@ impl Core {
         {}
     }
 
-    /// Makes room: of the domain that ended first, else half of what is kept of the one that has most.
+    /// Makes room: drops the output of the domain that ended first, otherwise half of the largest.
     fn forget_some_output(&mut self) -> bool {
         let freed_bytes = match self.observing.ended.take_oldest_output() {
             Some((_, freed_bytes)) => freed_bytes,
@@ -157,7 +157,7 @@ impl Core {
         freed_bytes > 0
     }
 
-    /// Tells what a domain wrote.
+    /// Returns the retained output of a domain.
     pub(in crate::root) fn remembered_output(&self, domain: DomainId, after: u64) -> Result<Reply, Fault> {
         let (tail, over) = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
             (Some(record), _) => (&record.watched.output, false),

@@ -1,4 +1,4 @@
-//! What is done once a second while nodes take samples.
+//! Periodic work, once per second while nodes take samples.
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::observation::Measure;
@@ -7,19 +7,19 @@ use super::History;
 use super::history::{Depth, Point};
 use crate::root::{Core, Nanos};
 
-/// The time from one beat to the next.
+/// Time between two beats.
 pub(super) const BEAT_NS: Nanos = 1_000_000_000;
 
-/// Beats from one probe of a node to the next.
+/// Number of beats between two probes of a node.
 const PROBE_BEATS: u64 = 5;
 
-/// The beats of a machine whose nodes take samples.
+/// Beats of a machine whose nodes take samples.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     next: Option<Nanos>,
-    /// How many there were, those that were missed among them.
+    /// Number of beats so far, including missed ones.
     beats: u64,
-    /// When the last was.
+    /// Time of the last beat.
     last: Nanos,
 }
 
@@ -38,13 +38,13 @@ impl Pulse {
 }
 
 impl Core {
-    /// A node takes samples.
+    /// Starts the beats when a node begins to take samples.
     pub(super) fn start_pulse(&mut self, now: Nanos) {
         let pulse = &mut self.observing.pulse;
-        // A clock that went back, which only a simulator's does, is no reason to wait for it.
+        // Do not wait if the clock went back, which only a simulator's does.
         if pulse.next.is_none_or(|next| next > now.saturating_add(2 * BEAT_NS)) {
             pulse.next = Some(now.saturating_add(BEAT_NS));
-            // Histories have gaps for the beats at which no sample was taken.
+            // Histories have gaps for beats without samples.
             let silent = now.saturating_sub(pulse.last) / BEAT_NS;
             if pulse.last > 0 && silent > 1 {
                 self.miss_beats(silent - 1);
@@ -52,13 +52,13 @@ impl Core {
         }
     }
 
-    /// When something is to be done for those who watch.
+    /// Returns the time when work for observers is due.
     pub(in crate::root) fn observing_due(&self) -> Option<Nanos> {
         let due = [self.observing.pulse.due(), self.regions_due(), self.observers_due()];
         due.into_iter().flatten().min()
     }
 
-    /// Does what is due for those who watch.
+    /// Runs due work for observers.
     pub(in crate::root) fn observing_tick(&mut self, now: Nanos) {
         if let Some(next) = self.observing.pulse.next
             && next <= now
@@ -99,7 +99,7 @@ impl Core {
         self.observing.pulse.next = goes_on.then_some(at.saturating_add(BEAT_NS));
     }
 
-    /// No sample was taken for `count` beats.
+    /// Records `count` beats without samples.
     fn miss_beats(&mut self, count: u64) {
         let first = self.observing.pulse.beats + 1;
         self.observing.pulse.beats += count;
@@ -114,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Adds a point to the history of everything that has one.
+    /// Adds a point to every history.
     fn remember(&mut self, now: Nanos) {
         let (beat, observing) = (self.observing.pulse.beats, &mut self.observing);
         let budget = &mut observing.budget;
@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Returns the history of a part, if there is one, and when its last point was.
+    /// Returns the history of a domain, if there is one, and the time of its last point.
     pub(super) fn history_of_domain(&self, domain: DomainId) -> Option<Option<(&History, Nanos)>> {
         let last = self.observing.pulse.last();
         match self.domains.get(&domain) {

@@ -1,7 +1,7 @@
-//! Regions as they were when they were last looked at.
+//! Snapshot of regions.
 //!
-//! What happens to regions and capabilities is not followed step by step: when something did, all are looked
-//! at, and not more often than that may cost.
+//! Changes of regions and capabilities are not tracked individually: after any change all are examined, at a
+//! rate that bounds the cost.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use tombolo_control::RegionId;
 use super::versions::Key;
 use crate::root::{Core, Nanos};
 
-/// The shortest time between two looks.
+/// Minimum time between two snapshots.
 const PERIOD_NS: Nanos = 1_000_000_000;
 
-/// The time between two looks for each region: a hundred times and more what it takes to look at one.
+/// Additional time between snapshots per region: at least a hundred times the cost of examining one.
 const PERIOD_PER_REGION_NS: Nanos = 60_000;
 
-/// The regions of the machine, as they were.
+/// Last snapshot of the machine's regions.
 #[derive(Debug, Default)]
 pub(in crate::root) struct SeenRegions {
     seen: BTreeMap<RegionId, RegionInfo>,
-    /// Something has happened to one since.
+    /// Whether a region has changed since.
     changed: bool,
     not_before: Nanos,
 }
@@ -31,14 +31,14 @@ impl SeenRegions {
         self.seen.get(&region)
     }
 
-    /// Something happened to regions.
+    /// Records that regions have changed.
     pub(in crate::root) fn changed(&mut self) {
         self.changed = true;
     }
 }
 
 impl Core {
-    /// When regions are to be looked at: not where there is none, and was none.
+    /// Returns the time of the next snapshot; `None` if there are no regions, and were none.
     pub(super) fn regions_due(&self) -> Option<Nanos> {
         let regions = &self.observing.regions;
         let any = !regions.seen.is_empty() || self.regions.table.regions(0).next().is_some();

@@ -1,4 +1,4 @@
-//! What agents sample: of their node, its domains and their channels.
+//! Samples of agents: of their node, its domains and their channels.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +11,47 @@ use super::{History, Tail};
 use crate::root::steering::Launch;
 use crate::root::{Core, Nanos};
 
-/// How long what a sample says about a domain that was just paused, or let go on, may be of before that.
+/// Time after pausing or resuming a domain during which a sample may still show the previous state.
 const SETTLING_NS: Nanos = 2_000_000_000;
 
-/// What is seen of a node.
+/// Observed state of a node.
 #[derive(Debug, Default)]
 pub(in crate::root) struct WatchedNode {
     pub(super) sample: Option<NodeSample>,
     pub(super) sampled_ns: Nanos,
-    /// Rounds of samples so far.
+    /// Number of sample rounds so far.
     pub(super) rounds: u64,
-    /// Ends of channels through which something went in the last round, or in this one so far: in which.
+    /// Ends of channels with traffic, by the last round in which they had any.
     pub(super) moving: BTreeMap<(ChannelId, bool), u64>,
     pub(super) engines: Vec<SeenEngine>,
-    /// The probe that it has not answered, and when that was sent.
+    /// Outstanding probe, with the time it was sent.
     pub(super) probe: Option<(u64, Nanos)>,
     pub(in crate::root) history: Option<History>,
 }
 
 impl WatchedNode {
-    /// How long its samples are good for.
+    /// Returns the time for which its samples stay valid.
     pub(super) fn patience_ns(&self) -> Nanos {
         let period_ms = self.sample.as_ref().map_or(0, |sample| sample.period_ms);
         2_500_000_000_u64.max(Nanos::from(period_ms).saturating_mul(2_500_000))
     }
 
-    /// Its last sample, unless that is of long ago.
+    /// Returns its last sample, unless that is outdated.
     pub(super) fn fresh(&self, now: Nanos) -> Option<&NodeSample> {
         let is_fresh = now.saturating_sub(self.sampled_ns) <= self.patience_ns();
         self.sample.as_ref().filter(|_| is_fresh)
     }
 }
 
-/// What is seen of a domain that lives, beside what the core has to know anyway.
+/// Observed state of a living domain, beside the core's own.
 #[derive(Debug, Default)]
 pub(in crate::root) struct WatchedDomain {
-    /// For people.
+    /// Arguments, for display.
     pub(in crate::root) arguments: String,
-    /// How to start the same again, if the machine started it.
+    /// Parameters to start it again, if the machine started it.
     pub(in crate::root) launch: Option<Launch>,
     pub(in crate::root) paused: bool,
-    /// When it was paused or let go on.
+    /// Time when it was paused or resumed.
     pub(in crate::root) paused_at: Option<Nanos>,
     pub(super) sample: Option<DomainSample>,
     pub(in crate::root) output: Tail,
@@ -59,7 +59,7 @@ pub(in crate::root) struct WatchedDomain {
 }
 
 impl WatchedDomain {
-    /// Of a domain that the machine starts.
+    /// Creates the state of a domain that the machine starts.
     pub(in crate::root) fn starting(launch: Launch) -> Self {
         let arguments = line_of(&launch.program.arguments);
         WatchedDomain { arguments, launch: Some(launch), ..WatchedDomain::default() }
@@ -67,7 +67,7 @@ impl WatchedDomain {
 }
 
 impl Core {
-    /// An agent has taken samples.
+    /// Handles the samples of an agent.
     pub(in crate::root) fn sampled(
         &mut self,
         now: Nanos,
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// A node is lost, and what was known of it.
+    /// Discards the samples of a lost node.
     pub(in crate::root) fn watched_lost(&mut self, id: NodeId) {
         if let Some(watched) = self.observing.node(id) {
             (watched.sample, watched.sampled_ns, watched.probe) = (None, 0, None);
@@ -122,7 +122,7 @@ impl Core {
         self.node_changed(id);
     }
 
-    /// Asks a node for an answer, to learn how long that takes.
+    /// Sends a probe to a node, to measure its round trip.
     pub(super) fn probe(&mut self, now: Nanos, id: NodeId) {
         if !self.is_up(id) {
             return;
@@ -135,7 +135,7 @@ impl Core {
         }
     }
 
-    /// A node has answered.
+    /// Handles a node's answer to a probe.
     pub(in crate::root) fn probed(&mut self, now: Nanos, id: NodeId, ticket: u64) {
         let Some(watched) = self.observing.node(id) else { return };
         if let Some((_, sent)) = watched.probe.take_if(|(expected, _)| *expected == ticket) {
@@ -143,14 +143,14 @@ impl Core {
         }
     }
 
-    /// Returns the load of a node's processors, or of its processes where it has none of its own, in
+    /// Returns the load of a node's processors, or of its processes if it has no processors of its own, in
     /// thousandths of one.
     pub(in crate::root) fn node_load(sample: &NodeSample) -> u64 {
         let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
         cores.sum::<u64>() + u64::from(sample.own_load_permille)
     }
 
-    /// Domains of a node.
+    /// Returns the domains of a node.
     pub(in crate::root) fn domains_of(&self, node: NodeId) -> impl Iterator<Item = DomainId> + '_ {
         let from = DomainId::new(node, core::num::NonZeroU16::MIN, 0);
         let to = DomainId::new(node, core::num::NonZeroU16::MAX, u32::MAX);

@@ -1,4 +1,4 @@
-//! Parts of the machine as they are told.
+//! Conversion of the machine's parts to observations.
 
 use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::{NodePhase, Observation, SeenDomain, SeenNode, SeenRegion};
@@ -7,11 +7,11 @@ use super::versions::Key;
 use crate::root::nodes::MAX_CAUSE_BYTES;
 use crate::root::{Core, DomainRecord, NodeState};
 
-/// The most bytes of a domain's arguments.
+/// Maximum length of a domain's arguments, in bytes.
 const MAX_ARGUMENTS_BYTES: usize = 1000;
 
 impl Core {
-    /// Returns a part as it is now; nothing if it is gone.
+    /// Returns the present state of a part; `None` if it is gone.
     pub(super) fn see(&self, key: Key) -> Option<Observation> {
         Some(match key {
             Key::Node(node) => Observation::Node(self.see_node(node)?),
@@ -51,7 +51,7 @@ impl Core {
         })
     }
 
-    /// Returns a domain that lives.
+    /// Returns the observation of a living domain.
     pub(super) fn see_domain(&self, id: DomainId, record: &DomainRecord) -> SeenDomain {
         let watched = &record.watched;
         SeenDomain {
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-/// Arguments in one line, for people.
+/// Joins arguments to one line for display.
 pub(in crate::root) fn line_of(arguments: &[String]) -> String {
     let mut line = String::new();
     for argument in arguments {
@@ -97,7 +97,7 @@ pub(in crate::root) fn line_of(arguments: &[String]) -> String {
     cut(line, MAX_ARGUMENTS_BYTES)
 }
 
-/// As much of a text as there is room for; an ellipsis says that there was more.
+/// Truncates a text to a length; an ellipsis marks omissions.
 pub(in crate::root) fn cut(mut text: String, max_bytes: usize) -> String {
     if text.len() > max_bytes {
         let end = text.floor_char_boundary(max_bytes.saturating_sub('…'.len_utf8()));
@@ -107,7 +107,7 @@ pub(in crate::root) fn cut(mut text: String, max_bytes: usize) -> String {
     text
 }
 
-/// How a domain ended, with no more of the cause than is told.
+/// Truncates the cause in a domain's exit status.
 pub(super) fn short(exit: tombolo_control::Exit) -> tombolo_control::Exit {
     match exit {
         tombolo_control::Exit::NodeLost { cause } => {

@@ -1,4 +1,4 @@
-//! Which parts of the machine changed when: what differences are made of.
+//! Versions of the machine's parts, the basis of differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,7 +14,7 @@ pub(in crate::root) enum Key {
     Domain(DomainId),
     Channel(ChannelId),
     Region(RegionId),
-    /// The lower number first.
+    /// Link between two nodes, the lower number first.
     Link(NodeId, NodeId),
     Event(u64),
 }
@@ -32,33 +32,32 @@ impl From<Key> for Part {
     }
 }
 
-/// How many gone parts are remembered. An observer that missed a forgotten one gets
-/// everything anew.
+/// Maximum number of gone parts retained. An observer that missed a dropped one gets everything again.
 pub(in crate::root) const MAX_GONE: usize = 8192;
 
-/// What is known of a part.
+/// Version of a part.
 #[derive(Clone, Copy, Debug)]
 struct PartVersion {
     version: u64,
     gone: bool,
-    /// An observer was told of it, in this version or another.
+    /// Whether any observer has been informed of the part, in this version or another.
     told: bool,
 }
 
-/// The parts of the machine in the order of their last changes.
+/// Parts of the machine in the order of their last changes.
 ///
-/// **Invariants:** every part has one version, that of its last change, and no two have the same. What
-/// changes again before anybody was told of the change before keeps its version: so much work does a change
-/// make, however many there are.
+/// **Invariants:** every part has one version, that of its last change, and all versions are distinct. A part
+/// that changes again before any observer was informed of the previous change keeps its version, so that
+/// repeated changes cost next to nothing.
 #[derive(Debug, Default)]
 pub(in crate::root) struct Versions {
     newest: u64,
     entries: BTreeMap<Key, PartVersion>,
     by_version: BTreeMap<u64, Key>,
     gone: BTreeSet<u64>,
-    /// The last version of a part that is gone, and not remembered any more.
+    /// Last version of a gone part that is no longer retained.
     forgotten: u64,
-    /// The last version that anybody was told of.
+    /// Last version that any observer was informed of.
     told: u64,
 }
 
@@ -68,18 +67,19 @@ impl Versions {
         self.newest
     }
 
-    /// Who has heard of no version after this one may have missed that something is gone.
+    /// Returns the last version of a dropped gone part. An observer at an earlier version may have missed a
+    /// removal.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// How many parts there are, and how many are gone and remembered.
+    /// Returns the number of parts, and the number of gone ones retained.
     #[cfg(test)]
     pub(in crate::root) fn counts(&self) -> (usize, usize) {
         (self.entries.len() - self.gone.len(), self.gone.len())
     }
 
-    /// A part is there, or changed.
+    /// Records that a part was added or changed.
     pub(in crate::root) fn changed(&mut self, key: Key) {
         match self.entries.get(&key).copied() {
             Some(entry) if !entry.gone && entry.version > self.told => {}
@@ -87,11 +87,11 @@ impl Versions {
         }
     }
 
-    /// A part is gone.
+    /// Records that a part is gone.
     pub(in crate::root) fn gone(&mut self, key: Key) {
         let Some(before) = self.entries.get(&key).copied().filter(|entry| !entry.gone) else { return };
         if !before.told {
-            // No observer knows of it, so none has to be told that it is gone.
+            // No observer knows it, so its removal need not be reported.
             self.entries.remove(&key);
             self.by_version.remove(&before.version);
             return;
@@ -123,13 +123,13 @@ impl Versions {
         }
     }
 
-    /// What changed after a version, in order: each with its version, and whether it is gone.
+    /// Returns the changes after a version, in order: each with its version, and whether it is gone.
     pub(super) fn after(&self, version: u64) -> impl Iterator<Item = (u64, Key, bool)> + '_ {
         let rest = self.by_version.range((Bound::Excluded(version), Bound::Unbounded));
         rest.map(|(version, key)| (*version, *key, self.gone.contains(version)))
     }
 
-    /// An observer was told of these parts, and of nothing after `until`.
+    /// Records that an observer was informed of these parts, and of no version after `until`.
     pub(super) fn were_told(&mut self, keys: impl IntoIterator<Item = Key>, until: u64) {
         for key in keys {
             if let Some(entry) = self.entries.get_mut(&key) {

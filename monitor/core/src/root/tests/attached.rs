@@ -18,7 +18,7 @@ fn bench() -> Bench {
     Bench::up_with(4, NODE)
 }
 
-/// What the root does for a joiner, and what its monitor reports.
+/// Performs the root's steps for a joiner, and its monitor's report.
 fn join(bench: &mut Bench) {
     bench.core.node_awaited(CARD, (1 << 20, 4), 4096);
     bench.core.node_joining(0, CARD, 8192);
@@ -59,7 +59,7 @@ fn the_machine_is_up_without_it_and_it_is_awaited_again_after_each_life() {
         assert_eq!(boots.count(), 1);
         assert_eq!(cause(&bench), "waiting for `tombolo join`; it left");
     }
-    // Its window cannot be opened any more: that is not tried without end.
+    // Its window can no longer be opened: the root does not retry without end.
     bench.effects.clear();
     lose(&mut bench);
     assert!(bench.effects.is_empty());

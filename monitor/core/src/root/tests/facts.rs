@@ -46,9 +46,9 @@ fn nodes_and_the_ways_between_them_are_facts() {
     let arm0 = &all[1];
     assert_eq!(arm0.text("isa"), Ok("aarch64"));
     assert_eq!((arm0.text("kind"), arm0.bool("up"), arm0.integer("processors")), (Ok("vm"), Ok(true), Ok(2)));
-    // A part of the window of 1 MiB is the monitors' own.
+    // A part of the window of 1 MiB is reserved for the monitors.
     assert!(arm0.integer("window_bytes").is_ok_and(|bytes| (1 << 16..1 << 20).contains(&bytes)));
-    // What has not been sampled is absent.
+    // Attributes without samples are absent.
     assert!(!arm0.attributes.contains_key("free_permille") && !arm0.attributes.contains_key("rounds_per_ms"));
     assert_eq!(names(&ask(&mut bench, 0, "link/* { hops > 1 }")), ["link/arm0/arm1"]);
     assert_eq!(names(&ask(&mut bench, 0, "node/* { isa: 'x86_64' }")), ["node/host"]);

@@ -1,4 +1,4 @@
-//! What domains are started with, and that it goes with them.
+//! Capabilities that domains are started with, and their end with the domain.
 
 use tombolo_capability::{CapabilityFault, CapabilityInfo, Extent, Rights};
 
@@ -13,7 +13,7 @@ fn gift(name: &str, of: &CapabilityInfo, rights: Rights) -> GivenCapability {
 }
 
 impl Bench {
-    /// The child of an order starts, and attaches.
+    /// Starts and attaches the child of an order.
     fn attached(&mut self, order: &StartOrder) {
         self.report(ARM0, Report::Started { domain: order.domain, pid: 8 });
         self.report(ARM0, Report::Joined { connection: 1, pid: 8, domain: Some(order.domain) });

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How often everything happens.
+/// Number of repetitions.
 const ROUNDS: u32 = 50;
 
 /// Connects a domain that was started, and attaches it.
@@ -12,8 +12,8 @@ fn attach_started(bench: &mut Bench, connection: u32, domain: tombolo_base::Doma
     assert!(matches!(bench.ask((ARM0, connection), attach), Some(Reply::Attach { spawned: true, .. })));
 }
 
-/// Everything that a domain can have when it dies: names, channels across the window, waits, children to
-/// come, a sentence, input on its way, a reader of its trace.
+/// Creates a domain with everything that it can have when it dies: names, channels across the window, waits,
+/// children about to start, a pending kill, input in flight, a reader of its trace.
 fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, Vec<tombolo_base::ChannelId>) {
     let domain = start(bench, (HOST, 1));
     let client = (ARM0, connection);
@@ -55,7 +55,7 @@ fn every_table_is_as_it_was_after_domains_were_killed_and_nodes_restarted() {
         let (_, _) = busy_domain(&mut bench, second);
         programs_arrive(&mut bench);
         assert_ne!(bench.core.held(), before);
-        // One is killed, and the other goes with its node.
+        // One is killed, and the other ends with its node.
         bench.report(ARM0, Report::Ended { domain: killed, exit: Exit::Signalled { signal: 9 } });
         bench.report(ARM0, Report::Left { connection: first });
         for channel in channels {

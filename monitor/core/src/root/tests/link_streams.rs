@@ -58,7 +58,7 @@ fn streams_count_for_who_opened_them_until_they_end() {
     }
     bench.core.stream_ended(first);
     channel_of(&mut bench);
-    // Those of a node that is lost are over.
+    // Channels of a lost node have ended.
     bench.core.node_lost(ARM0, "gone");
     bench.collect();
     assert!(bench.core.streams.is_empty());

@@ -1,4 +1,4 @@
-//! The machine's names, and those of a node that clients of others ask for.
+//! Names of the machine, and those of a node requested by clients of others.
 
 use std::time::Duration;
 
@@ -52,16 +52,16 @@ fn remote(bench: &mut Bench, operation: Operation) -> Option<Reply> {
     bench.ask(FIRST, Request::Names { scope: Scope::Node("arm0".into()), operation })
 }
 
-/// The request about names numbered 9.
+/// Request number 9 about names.
 const NINE: u32 = request(Request::NAMES, 9);
 
-/// The agent of arm0 says something to the first client.
+/// Sends a message of arm0's agent to the first client.
 fn agent_says(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
     let domain = bench.core.clients.get(&FIRST).and_then(|client| client.domain).expect("it is attached");
     agent_says_to(bench, from, domain, request, body);
 }
 
-/// The agent of a node says something to the client with number 1 that is that domain.
+/// Sends a message of a node's agent to the client with number 1 that is that domain.
 fn agent_says_to(bench: &mut Bench, from: tombolo_base::NodeId, domain: DomainId, request: u32, body: Reply) {
     let message = MonitorMessage { request, body }.to_bytes().unwrap();
     bench.delivered.clear();
@@ -87,7 +87,7 @@ fn a_late_answer_is_not_for_the_client_that_has_its_number_after_a_restart() {
     let after = bench.attach(client);
     assert_ne!(before, after);
     assert_eq!(lock_at_arm0(&mut bench), None);
-    // Said before the agent heard that the first client is gone, and on its way since.
+    // Sent before the agent learned that the first client is gone, and in flight since.
     let locked = |token| Reply::Names { origin: Some(ARM0), answer: Answer::Locked { token } };
     agent_says_to(&mut bench, ARM0, before, NINE, locked(3));
     assert_eq!(bench.delivered, []);
@@ -222,7 +222,7 @@ fn what_a_client_asks_of_its_own_node_by_name_is_not_waited_for_here() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     let own = || Request::Names { scope: Scope::Node("host".into()), operation: lock("l") };
-    // Its agent answers each of them: they do not add up to a limit.
+    // Its agent answers each of them: they do not accumulate to a limit.
     for _ in 0..2000 {
         assert_eq!(bench.ask(FIRST, own()), None);
         assert!(matches!(bench.orders.last(), Some((HOST, Order::NamesAsked { connection: 1, .. }))));
@@ -252,7 +252,7 @@ fn names_of_a_node_are_connected_to_from_there_and_from_elsewhere() {
         let incoming = |body: &Reply| matches!(body, Reply::Incoming { listener: 70, .. });
         assert!(bench.delivered.iter().any(|(to, said, ..)| *to == SECOND_CLIENT && incoming(&said.body)));
     }
-    // It is no name of the machine, nor of another node.
+    // It is not a name of the machine or of another node.
     for scope in [Scope::Machine, Scope::Own, Scope::Node("arm1".into())] {
         assert_eq!(of_node(&mut bench, FIRST, scope), None);
     }

@@ -1,4 +1,4 @@
-//! Answers to observers: what changed since a version, and nothing else.
+//! Answers to observers: exactly the changes since a version.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::*;
 
 pub(super) mod samples;
 
-/// The state of an observer that takes in every answer.
+/// State of an observer that applies every answer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Replica {
     pub(super) parts: BTreeMap<String, Observation>,
@@ -47,7 +47,7 @@ fn key_of(observation: &Observation) -> String {
 }
 
 impl Replica {
-    /// Takes in a page; whether there is more.
+    /// Applies a page. Returns whether there is more.
     pub(super) fn take(&mut self, reply: Reply) -> bool {
         let Reply::Observe { observations, until, more, anew, .. } = reply else { panic!("{reply:?}") };
         if anew {
@@ -110,7 +110,7 @@ impl Replica {
 }
 
 impl Bench {
-    /// Asks at a time.
+    /// Sends a request at a given time.
     pub(super) fn ask_at(&mut self, now: u64, client: Client, body: Request) -> Option<Reply> {
         let message = ClientMessage { request: 9, body }.to_bytes().unwrap();
         self.delivered.clear();
@@ -138,7 +138,7 @@ impl Bench {
         self.ask_at(now, client, Request::Observe { since, timeout })
     }
 
-    /// Has a replica take in all that there is.
+    /// Updates a replica completely.
     pub(super) fn refresh(&mut self, now: u64, client: Client, replica: &mut Replica) {
         loop {
             let reply = self.observe(now, client, replica.since, Duration::ZERO).expect("an answer at once");
@@ -174,7 +174,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
 
     let before = replica.clone();
     let domain = start(&mut bench, WATCHER);
-    // All that changes in the meantime is told at once, a while after the answer before.
+    // Changes in the meantime are combined, some time after the previous answer.
     assert_eq!(bench.observe(MS, WATCHER, replica.since, WAIT), None);
     assert_eq!(bench.core.next_tick(), Some(50 * MS));
     bench.tick(50 * MS - 1);
@@ -192,7 +192,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
     let seen = replica.domain(domain).unwrap();
     assert_eq!((seen.pid, seen.parent, seen.exit.clone(), seen.repeatable), (55, Some(own), None, true));
 
-    // Nothing new: it waits, and is told so when the time is up.
+    // No changes: it waits, and gets an empty answer at the timeout.
     assert_eq!(bench.observe(200 * MS, WATCHER, replica.since, WAIT), None);
     assert_eq!(bench.core.next_tick(), Some(10_200 * MS));
     bench.tick(10_200 * MS);
@@ -239,7 +239,7 @@ fn clocks_are_told_apart() {
     }
 }
 
-/// A domain on arm0 that is started and ends at once.
+/// Starts a domain on arm0, which ends immediately.
 fn come_and_go(bench: &mut Bench) {
     let domain = start(bench, WATCHER);
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
@@ -251,7 +251,7 @@ fn who_missed_too_much_hears_everything_anew() {
     bench.attach(WATCHER);
     bench.attach((HOST, 2));
     let first = bench.replica(0, WATCHER);
-    // One that keeps up never has to begin again, however much is gone by then.
+    // An observer that keeps up never has to start over, however many parts are gone by then.
     let (mut late, mut close) = (first.clone(), first);
     for _ in 0..6000 {
         come_and_go(&mut bench);
@@ -260,7 +260,7 @@ fn who_missed_too_much_hears_everything_anew() {
     assert_eq!(close.anew, 0);
     bench.refresh(0, WATCHER, &mut late);
     assert_eq!((late.anew, &late.parts), (1, &close.parts));
-    // A version that this monitor never gave out is of another's.
+    // A version that this monitor never issued belongs to another one.
     let Some(Reply::Observe { anew: true, .. }) = bench.observe(SECOND, WATCHER, u64::MAX, WAIT) else {
         panic!()
     };
@@ -292,7 +292,7 @@ fn the_last_that_ended_and_the_last_events_are_remembered() {
         }
         let remembered = replica.parts.keys().filter(|key| key.starts_with("domain")).count() - 1;
         assert_eq!(remembered, ended.min(MAX_ENDED));
-        // Those of the nodes, and two of each domain.
+        // Those of the nodes, and two for each domain.
         assert_eq!(replica.events().len(), (6 + 2 * ended).min(MAX_EVENTS));
         assert_eq!(replica.events().last().unwrap().number, 6 + 2 * ended as u64);
     }
@@ -321,7 +321,7 @@ fn a_storm_is_told_in_few_answers_to_each_of_two() {
         for (which, reply) in told.into_iter().enumerate() {
             let Some(mut reply) = reply else { continue };
             answers[which] += 1;
-            // Where there is more it comes at once; then it is waited again.
+            // Further pages follow immediately; then it waits again.
             while replicas[which].take(reply.clone()) {
                 let since = replicas[which].since;
                 reply = bench.observe(now, watchers[which], since, WAIT).unwrap();
@@ -333,7 +333,7 @@ fn a_storm_is_told_in_few_answers_to_each_of_two() {
     assert!(answers.iter().all(|answers| (15..=20).contains(answers)), "{answers:?}");
     bench.delivered.clear();
     bench.tick(2000 * MS);
-    // Each has one request that waits, and hears of the rest.
+    // Each has one waiting request, and gets the changes.
     let told = watchers.map(|watcher| bench.answer(watcher).unwrap());
     for ((watcher, replica), told) in watchers.iter().zip(&mut replicas).zip(told) {
         replica.take(told);
@@ -350,7 +350,7 @@ fn one_request_of_a_client_waits_and_goes_with_it() {
     let replica = bench.replica(0, (HOST, 2));
     let before = bench.core.held();
     assert_eq!(bench.observe(SECOND, (HOST, 2), replica.since, WAIT), None);
-    // The second has the first answered, which is one answer.
+    // The second request makes the first be answered, which is one answer.
     let other = Reply::Observe {
         observations: vec![],
         until: replica.since,
@@ -444,7 +444,7 @@ fn regions_are_looked_at_once_a_second() {
     assert_eq!(bench.ask_at(3 * SECOND, WATCHER, after), Some(none));
 }
 
-/// Something that can happen while two watch.
+/// Event while two clients observe.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Start,
@@ -455,7 +455,7 @@ enum Step {
     Write(usize),
     Lose,
     Restart,
-    /// One of the two asks for a page.
+    /// One of the two requests a page.
     Ask(bool),
     Pass,
 }
@@ -476,8 +476,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// An observer that takes in differences, in whatever order things happen and pages are asked for, has
-    /// the same state as one that asks for everything.
+    /// Checks that an observer that applies differences, in any order of events and pages, has the same state
+    /// as one that requests everything.
     #[test]
     fn differences_add_up(steps in proptest::collection::vec(step(), 1..60)) {
         let mut bench = Bench::up(4);

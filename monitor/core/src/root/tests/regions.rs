@@ -1,4 +1,4 @@
-//! Regions: where their memory comes from, who gets to it how, and that it comes back.
+//! Regions: origin of their memory, access to it, and its release.
 
 use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_capability::{CapabilityFault, CapabilityInfo, MemoryOptions, Rights, Seal};
@@ -20,7 +20,7 @@ pub(super) fn in_window_of(node: &str) -> RegionPlace {
 }
 
 impl Bench {
-    /// Asks for a region, and has memory made for it where that is to be.
+    /// Requests a region, and creates memory for it on its node.
     pub(in crate::root) fn region(
         &mut self,
         client: Client,
@@ -65,7 +65,7 @@ impl Bench {
         }
     }
 
-    /// Maps; what it is told, with what goes along.
+    /// Maps a region. Returns the answer, with its attachments.
     pub(super) fn map(
         &mut self,
         client: Client,
@@ -135,7 +135,7 @@ fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
     bench.attach(OTHER);
     let there = bench.attach(other);
     let host = bench.attach(OWNER);
-    // Between these two nodes, the window of either means the one that both have.
+    // Between these two nodes, the window of either denotes the one that both have.
     for name in ["arms", "arm1"] {
         let all = bench.made(OTHER, in_window_of(name));
         assert!(matches!(bench.effects.pop(), Some(Effect::ClearWindow { window: WindowId(2), .. })));
@@ -184,7 +184,7 @@ fn the_memory_of_a_kernel_is_kept_by_its_agent_until_it_is_forgotten() {
     let fault =
         bench.fault(OTHER, Request::RegionMap { capability: granted.id, rights: Rights::READ, pool: false });
     assert_eq!(fault, CapabilityFault::NotReachable { region: all.region, from: there });
-    // With the connection of a domain that came by itself go its rights, with its word the mapping.
+    // The rights of a domain that attached by itself end with its connection, the mapping with its report.
     bench.report(HOST, Report::Left { connection: 1 });
     bench.report(ARM0, Report::Left { connection: 1 });
     assert!(!bench.orders.iter().any(|(_, order)| matches!(order, Order::RegionForget { .. })));
@@ -223,7 +223,7 @@ fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
     bench.report(ARM0, Report::Left { connection: 1 });
     bench.report(HOST, Report::RegionMade { region, failed: None, read_only: false });
     assert_eq!(bench.orders.last(), Some(&(HOST, Order::RegionForget { region })));
-    // With its node goes what was to be made there.
+    // Pending creations on a node end with it.
     bench.delivered.clear();
     assert_eq!(bench.ask(OWNER, create("arm0")), None);
     bench.core.node_lost(ARM0, "killed");
@@ -299,7 +299,7 @@ fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
     let revoke = Request::CapabilityRevoke { capability: all.id, itself: false };
     assert_eq!(bench.ask(OWNER, revoke.clone()), None);
     assert_eq!(bench.hung_up(), [(ARM0, 1)]);
-    // The child does not unmap in time, and is killed; that shows as any end of it does.
+    // The child does not unmap in time, and is killed, which is reported like any end of it.
     bench.core.tick(SECOND);
     bench.collect();
     assert_eq!(bench.orders, [(ARM0, Order::Signal { domain: child, signal: 9 })]);

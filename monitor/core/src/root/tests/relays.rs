@@ -12,7 +12,7 @@ use tombolo_naming::Scope;
 use super::{ARM0, ARM1, Bench, HOST, SECOND};
 use crate::root::Resource;
 
-/// The connection of the relay.
+/// Connection number of the relay.
 const RELAY: u32 = 50;
 
 /// Returns the relay that the root has ordered last, on the host.
@@ -27,7 +27,7 @@ fn ordered(bench: &Bench) -> DomainId {
     started.expect("a relay was started")
 }
 
-/// The process of a relay has started and attached.
+/// Starts and attaches the process of a relay.
 fn attached(bench: &mut Bench, connection: u32, domain: DomainId) {
     bench.report(HOST, Report::Started { domain, pid: 77 });
     bench.report(HOST, Report::Joined { connection, pid: 77, domain: Some(domain) });
@@ -45,7 +45,7 @@ fn two_arms() -> (Bench, DomainId, DomainId) {
     (bench, owner, opener)
 }
 
-/// What clients of a connection were given ends of, in order.
+/// Returns the ends granted to the clients of a connection, in order.
 fn ends(bench: &Bench, client: (NodeId, u32)) -> Vec<(Grant, Vec<Resource>)> {
     let end = |body: &Reply| match body {
         Reply::Connect { grant } | Reply::Incoming { grant, .. } => Some(grant.clone()),
@@ -76,7 +76,7 @@ fn a_channel_between_two_virtual_machines_is_relayed_by_the_host() {
     assert_eq!((connecting.side, connecting.peer, connecting.peer_node.as_str()), (Side::A, owner, "arm0"));
     assert_eq!((accepting.side, accepting.peer, accepting.peer_node.as_str()), (Side::B, opener, "arm1"));
     assert_eq!((names(connecting), names(accepting)), (vec!["host"], vec!["host"]));
-    // The relay sees on each side the end that is there, and no other relay before it.
+    // The relay sees on each side the end there, and no relay before it.
     assert_eq!((near.side, near.peer, far.side, far.peer), (Side::B, opener, Side::A, owner));
     assert!(near.via.is_empty() && far.via.is_empty());
     let all = [connecting, accepting, near, far];
@@ -88,7 +88,7 @@ fn a_channel_between_two_virtual_machines_is_relayed_by_the_host() {
     assert!(near_passed.contains(&Resource::WindowMemory(WindowId(1))));
     assert!(far_passed.contains(&Resource::WindowMemory(WindowId(0))));
 
-    // The next needs no other relay.
+    // The next channel needs no further relay.
     let channel = connecting.channel;
     let starts = bench.orders.len();
     assert!(
@@ -120,7 +120,7 @@ fn the_death_of_an_end_shows_on_its_hop_only_until_the_relay_lets_go() {
     bench.orders.clear();
     bench.report(ARM1, Report::Released { channel: near.hop });
     assert_eq!(bench.orders, [(HOST, Order::HangUp { channel: near.hop })]);
-    // The relay has delivered what was there.
+    // The relay has delivered all pending messages.
     bench.report(HOST, Report::Released { channel: near.hop });
     bench.report(HOST, Report::Released { channel: far.hop });
     assert_eq!(bench.orders.last(), Some(&(ARM0, Order::HangUp { channel: far.hop })));
@@ -191,7 +191,7 @@ fn who_leaves_while_its_relay_starts_is_forgotten() {
     assert!(ends(&bench, (HOST, RELAY)).is_empty() && bench.core.channels.is_empty());
 }
 
-/// The window of the far node is full: what was lent of the near one comes back.
+/// Checks that ranges lent in the near window are freed if the window of the far node is full.
 #[test]
 fn a_hop_that_finds_no_room_gives_the_others_back() {
     let (mut bench, ..) = two_arms();
@@ -202,7 +202,7 @@ fn a_hop_that_finds_no_room_gives_the_others_back() {
     bench.ask((HOST, RELAY), Request::Export { scope: Scope::Machine, name: "relay".into() });
     let lent =
         |bench: &Bench| bench.core.list_nodes().iter().map(|node| node.window_bytes.0).collect::<Vec<_>>();
-    // All doorbells of the node that accepts.
+    // Use up all doorbells of the accepting node.
     while matches!(bench.connect((HOST, 1), "pong"), Some(Reply::Connect { .. })) {}
     let before = (lent(&bench), bench.core.channels.len());
     let fault = bench.connect((ARM1, 1), "pong");

@@ -1,4 +1,4 @@
-//! Channels that are opened by capability.
+//! Channels opened by capability.
 
 use tombolo_capability::{CapabilityFault, CapabilityId, CapabilityInfo, Rights};
 use tombolo_machine::Limit;

@@ -1,4 +1,4 @@
-//! Pausing, starting again, moving, and frequencies.
+//! Pausing, restarting, moving, and frequencies.
 
 use tombolo_base::DomainId;
 use tombolo_control::observation::{DomainSample, Happening};
@@ -139,7 +139,7 @@ fn the_same_starts_again_also_after_its_end() {
         repeat(&mut bench, domain, Some("mars")),
         Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })
     ));
-    // They end with whom they are children of.
+    // They end with their parent.
     bench.report(HOST, Report::Left { connection: 2 });
     assert!(signals(&bench).contains(&(order.domain, 9)));
 }
@@ -174,7 +174,7 @@ fn images_of_the_ended_are_kept_up_to_a_number() {
     }
 }
 
-/// Starts what can be restarted, on arm0.
+/// Starts a restartable program on arm0.
 fn start_restartable(bench: &mut Bench) -> DomainId {
     let domain = order_start_at(bench, 0, USER, image_named("job", true)).domain;
     bench.report(ARM0, Report::Started { domain, pid: 5 });
@@ -321,7 +321,7 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     let fault = Fault::Refused { why: "node arm0: no governors".into() };
     assert_eq!(bench.answer((HOST, 2)), Some(Reply::Failed { fault }));
     assert_eq!(restored(&bench), 1);
-    // A client whose change failed does not block another; what was half done is undone.
+    // A client whose change failed does not block another; a partial change is undone.
     assert_eq!(set(&mut bench, USER, "arm0"), None);
     let of_user = ticket(&bench);
     bench.report(ARM0, Report::FrequencySet { ticket: of_user, failed: Some("no governors".into()) });

@@ -1,10 +1,10 @@
-//! Side streams: whose they are, and how they are fed.
+//! Side streams: their owners, and how they are fed.
 
 use tombolo_control::streams::{INPUT, SIDE};
 
 use super::*;
 
-/// Returns the answer to a feeding, if there is one at once.
+/// Returns the immediate answer to a feeding, if any.
 fn feed(
     bench: &mut Bench,
     client: Client,
@@ -55,7 +55,7 @@ fn a_side_stream_is_of_whoever_started_the_domain() {
     assert_eq!(feed(&mut bench, (ARM0, 5), grandchild, SIDE, b"x"), None);
 }
 
-/// What descendants write last is heard before the end of the job.
+/// Checks that the last output of descendants is delivered before the end of the job.
 #[test]
 fn an_end_is_told_when_all_descendants_have_ended() {
     let mut bench = Bench::up(4);
@@ -106,7 +106,7 @@ fn each_input_is_fed_a_piece_at_a_time_and_an_end_may_follow() {
     bench.delivered.clear();
     bench.report(ARM0, Report::InputTaken { domain, stream: SIDE });
     assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done));
-    // One that dies answers for all of it.
+    // The death of a reader acknowledges all of its output.
     bench.delivered.clear();
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
     let gone = Reply::Failed { fault: Fault::NoSuchDomain { domain } };

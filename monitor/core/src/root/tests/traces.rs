@@ -1,4 +1,4 @@
-//! Tracing, as the root decides it.
+//! The root's decisions about tracing.
 
 use super::*;
 use tombolo_control::TracedInfo;
@@ -9,7 +9,7 @@ fn start(while_attached: bool) -> Request {
 
 const STOP: Request = Request::Trace { on: false, keep_first: false, while_attached: false };
 
-/// Returns the nodes that were told what to trace since the last look, and what.
+/// Returns the trace orders to nodes since the last call.
 fn told(bench: &mut Bench) -> Vec<(NodeId, u64)> {
     let orders = std::mem::take(&mut bench.orders);
     orders
@@ -118,13 +118,13 @@ fn a_part_of_a_page_is_read_by_the_agent_of_its_node() {
     assert_eq!(bench.ask((HOST, 1), read(domain)), None);
     let order = Order::TraceRead { ticket: 0, domain, offset_bytes: 64, length_bytes: 48 * 1024 };
     assert!(bench.orders.contains(&(ARM0, order)));
-    // Another node has no say in it.
+    // Answers of another node are ignored.
     let report = Report::TraceBytes { ticket: 0, bytes: Some(vec![5]) };
     bench.report(ARM1, report.clone());
     assert_eq!(bench.answer((HOST, 1)), None);
     bench.report(ARM0, report.clone());
     assert_eq!(bench.answer((HOST, 1)), Some(Reply::TraceRead { bytes: vec![5] }));
-    // A second answer is none.
+    // A second answer is ignored.
     bench.delivered.clear();
     bench.report(ARM0, report);
     assert!(bench.delivered.is_empty());
@@ -132,7 +132,7 @@ fn a_part_of_a_page_is_read_by_the_agent_of_its_node() {
     let nobody = tombolo_base::DomainId::new(ARM0, std::num::NonZeroU16::MIN, 99);
     let fault = Fault::NoSuchDomain { domain: nobody };
     assert_eq!(bench.ask((HOST, 1), read(nobody)), Some(Reply::Failed { fault }));
-    // Who waits for a node that is lost is told.
+    // A client that waits for a lost node is notified.
     assert_eq!(bench.ask((HOST, 1), read(domain)), None);
     bench.core.node_lost(ARM0, "test");
     bench.collect();

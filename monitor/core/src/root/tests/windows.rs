@@ -1,12 +1,12 @@
-//! Channels in windows: what each end gets, that doorbells are shared when they are used up, and that all of
-//! it comes back.
+//! Channels in windows: resources of each end, sharing of doorbells when they run out, and release of
+//! everything.
 
 use tombolo_base::WindowId;
 use tombolo_control::{AttachmentWindow, Grant};
 
 use super::*;
 
-/// What went along with the grant of a channel to a client.
+/// Returns the attachments of the grant of a channel to a client.
 fn granted(bench: &Bench, client: Client) -> (Grant, Vec<Attachment>, Vec<Resource>) {
     let of = |(to, message, attachments, passed): &(_, MonitorMessage, Vec<_>, Vec<_>)| {
         let grant = match &message.body {
@@ -22,7 +22,7 @@ fn bell(peer: u16, vector: u16) -> Resource {
     Resource::Bell { window: WindowId(0), peer, vector }
 }
 
-/// A page of a window is cleared.
+/// Returns whether an effect clears a page of a window.
 fn is_page(effect: &Effect) -> bool {
     matches!(effect, Effect::ClearWindow { range, .. } if range.length_bytes == 4096)
 }
@@ -52,7 +52,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     let (_, _, passed) = granted(&bench, (HOST, 1));
     let (channel, offset_bytes) = (grant.channel, place.offset_bytes);
     let shared = {
-        // The page of each direction comes after the channel.
+        // The page of each direction follows the channel.
         let group = Some(offset_bytes + place.length_bytes + 4096);
         Resource::SharedBell { channel, window, offset_bytes, accepting: true, group }
     };
@@ -153,7 +153,8 @@ fn two_virtual_machines_with_a_window_are_joined_by_it() {
     let group = granted(&bench, (ARM0, 1)).0.window.unwrap().group;
     assert!(group.is_some() && bench.effects.iter().any(is_page));
 
-    // One end dies with its node: the other is hung up, and what both had comes back once it has let go.
+    // One end dies with its node: the other is hung up, and the resources of both are freed once it has
+    // released its end.
     bench.orders.clear();
     bench.core.node_lost(ARM1, "killed");
     bench.collect();

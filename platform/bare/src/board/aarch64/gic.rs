@@ -1,4 +1,4 @@
-//! The interrupt controller (version 2) with its frame for messages, and the timer.
+//! Interrupt controller (version 2) with its message frame, and the timer.
 
 use core::arch::asm;
 
@@ -16,19 +16,19 @@ const CONFIGURATION: u64 = DISTRIBUTOR + 0xc00;
 const ACKNOWLEDGE: u64 = PROCESSOR + 0xc;
 const END: u64 = PROCESSOR + 0x10;
 
-/// The interrupt of the virtual timer.
+/// Interrupt number of the virtual timer.
 const TIMER: u32 = 27;
 
-/// Interrupt numbers from here on are special values.
+/// First of the special interrupt numbers.
 const SPURIOUS: u32 = 1020;
 
-/// Returns the range of interrupts that are messages, from the frame's type register.
+/// Returns the range of message interrupts, from the frame's type register.
 fn messages() -> (u32, u32) {
     let kind = read_device(MESSAGES + 0x8);
     (kind >> 16 & 0x3ff, kind & 0x3ff)
 }
 
-/// Enables the controller, with an interrupt for each vector; returns how to raise them.
+/// Enables the controller, with an interrupt for each vector. Returns the message parameters that raise them.
 pub(super) fn set_up(vectors: u16) -> Messages {
     let (first, count) = messages();
     for number in first..first + u32::from(vectors).min(count) {
@@ -73,7 +73,7 @@ pub(super) fn take() -> u64 {
     }
 }
 
-/// Ticks of the timer since the board started.
+/// Returns ticks of the timer since the board started.
 pub(super) fn ticks() -> u64 {
     let ticks;
     // SAFETY: reading a counter has no side effects.
@@ -89,7 +89,7 @@ pub(super) fn frequency_hz() -> u64 {
     frequency.max(1)
 }
 
-/// Sets the tick of the next timer interrupt, or none.
+/// Sets the tick of the next timer interrupt, or disables it.
 pub(super) fn set_alarm(at_tick: Option<u64>) {
     let control = u64::from(at_tick.is_some());
     // SAFETY: the timer's registers affect only its interrupt.
@@ -105,7 +105,7 @@ pub(super) fn set_alarm(at_tick: Option<u64>) {
     }
 }
 
-/// Lets programs read the counter, and nothing else of the timer.
+/// Lets programs read the counter, but no other timer register.
 pub(super) fn show_clock_to_programs() {
     // SAFETY: affects only the rights of programs.
     unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
@@ -119,7 +119,7 @@ pub(super) fn is_pending() -> bool {
     status & 1 << 7 != 0
 }
 
-/// Waits until an interrupt is pending; returns at once if one is.
+/// Waits until an interrupt is pending; returns immediately if one is.
 pub(super) fn wait() {
     // SAFETY: interrupts stay masked: none is taken, and a pending one ends the wait. The barrier completes
     // earlier stores, including the announcement of this sleep.

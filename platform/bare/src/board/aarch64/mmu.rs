@@ -1,7 +1,7 @@
-//! Address translation: what is memory, what is a device, and what a program can access.
+//! Address translation: memory, devices, and the access rights of programs.
 //!
 //! Everything except the windows is mapped at its physical address; the windows, which lie beyond the 39
-//! address bits, are mapped from [`WINDOW_ADDRESS`] on, as far from each other as they lie.
+//! address bits, are mapped from [`WINDOW_ADDRESS`] on, with the same distances as in physical memory.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -11,10 +11,10 @@ use crate::board::Division;
 use crate::call::MAX_WINDOWS;
 use crate::pci::{Places, WindowDevices};
 
-/// The virtual address of the window with the host.
+/// Virtual address of the window with the host.
 const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
 
-/// Returns the virtual address of the window whose device has its memory at `place`.
+/// Returns the virtual address of the window whose device memory is at `place`.
 pub(super) fn window_address(place: u64) -> u64 {
     place - WINDOW_PLACE + WINDOW_ADDRESS
 }
@@ -69,13 +69,13 @@ impl Table {
 static ROOT: Table = Table::new();
 static FIRST_GIB: Table = Table::new();
 static MEMORY: Table = Table::new();
-/// The first GiB of each window, and the first pages of that with the host.
+/// Tables of the first GiB of each window, and of the first pages of the window with the host.
 static WINDOWS: [Table; MAX_WINDOWS] = [const { Table::new() }; MAX_WINDOWS];
 static WINDOW_START: Table = Table::new();
 
 /// Builds the tables and enables translation and caches.
 ///
-/// The first `own_bytes` of the window with the host belong to the monitors.
+/// The first `own_bytes` of the window with the host are reserved for the monitors.
 pub(super) fn switch_on(division: Division, windows: &WindowDevices, own_bytes: u64) {
     map_devices();
     map_memory(division);
@@ -99,11 +99,11 @@ pub(super) fn switch_on(division: Division, windows: &WindowDevices, own_bytes: 
             "dsb ish",
             "isb",
             "mrs {scratch}, sctlr_el1",
-            // Translation, data and instruction caches; and stacks stay aligned.
+            // Enables translation, data and instruction caches, and stack alignment checks.
             "orr {scratch}, {scratch}, #(1 << 0)",
             "orr {scratch}, {scratch}, #(1 << 2)",
             "orr {scratch}, {scratch}, #(1 << 12)",
-            // Programs may ask for the length of cache lines, write them back and invalidate them.
+            // Programs may read the cache line length, write lines back and invalidate them.
             "orr {scratch}, {scratch}, #(1 << 15)",
             "orr {scratch}, {scratch}, #(1 << 26)",
             "msr sctlr_el1, {scratch}",
@@ -121,7 +121,7 @@ fn map_devices() {
     let device = BLOCK | DEVICE | ACCESSED | NEVER_RUN;
     for index in 0..GIB / BLOCK_BYTES {
         let address = DEVICES + index * BLOCK_BYTES;
-        // The doorbell registers have a block of their own, so that programs ring without a call.
+        // The doorbell registers have a separate block, so that programs ring without a call.
         let rights = if address == REGISTERS_PLACE { PROGRAMS } else { 0 };
         FIRST_GIB.set(index, address | device | rights);
     }
@@ -160,7 +160,7 @@ fn map_window(table: &Table, place: u64, window_bytes: u64) {
     }
 }
 
-/// Maps the start of the window with the host by pages, without those that belong to the monitors.
+/// Maps the start of the window with the host by pages, omitting those reserved for the monitors.
 fn hide_start(window_bytes: u64, own_bytes: u64) {
     for index in 0..window_bytes.min(BLOCK_BYTES) / PAGE_BYTES {
         let offset = index * PAGE_BYTES;

@@ -19,18 +19,18 @@ const MEMORY: u64 = 0x4000_0000;
 const DEVICES: u64 = 0;
 const UART: u64 = 0x0900_0000;
 const ECAM: u64 = 0x40_1000_0000;
-/// The registers of all windows have a translation block of their own, see `mmu`.
+/// Address of the registers of all windows, which have a separate translation block, see `mmu`.
 const REGISTERS_PLACE: u64 = 0x1020_0000;
 const INTERRUPTS_PLACE: u64 = 0x1000_0000;
 const WINDOW_PLACE: u64 = 0x80_0000_0000;
 
-/// The addresses that programs and the monitor have for windows, see `mmu`.
+/// Size of the address range for windows, see `mmu`.
 const WINDOW_SPACE_BYTES: u64 = 256 << 30;
 
-/// The board's limit on message vectors.
+/// Maximum number of message vectors of the board.
 const MAX_VECTORS: u16 = 64;
 
-/// The registers of a program.
+/// Saved registers of a program.
 #[repr(C)]
 #[derive(Debug)]
 struct Registers {
@@ -78,7 +78,7 @@ impl Virt {
     /// Initialises the board: memory, windows, interrupts, address translation. `heap` receives its part of
     /// memory.
     ///
-    /// The emulator puts the device tree at the start of memory, without passing its address.
+    /// The emulator places the device tree at the start of memory, without passing its address.
     pub(super) fn bring_up(
         _tree_address: u64,
         own_window_bytes: u64,

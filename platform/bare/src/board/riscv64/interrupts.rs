@@ -1,25 +1,25 @@
-//! The incoming message file of machine mode, and the timer.
+//! Incoming message file (IMSIC) of machine mode, and the timer.
 
 use core::arch::asm;
 
 use crate::pci::Messages;
 
-/// The address of the first processor's message file.
+/// Address of the first processor's message file.
 const FILE: u64 = 0x2400_0000;
-/// The timer's compare and time registers.
+/// Addresses of the timer's compare and time registers.
 const TIMER_COMPARE: u64 = 0x0200_4000;
-/// The timer's frequency.
+/// Frequency of the timer, in Hz.
 pub(super) const FREQUENCY_HZ: u64 = 10_000_000;
 
 const ENABLE_DELIVERY: u64 = 0x70;
 const THRESHOLD: u64 = 0x72;
 const ENABLE: u64 = 0xc0;
 
-/// The bits of external and timer interrupts in `mie`.
+/// Bits of external and timer interrupts in `mie`.
 const EXTERNAL: u64 = 1 << 11;
 const TIMER: u64 = 1 << 7;
 
-/// The identity of vector 0; zero is reserved.
+/// Interrupt identity of vector 0; zero is reserved.
 const FIRST: u32 = 1;
 
 /// Writes a register of the message file, through its selector.
@@ -31,7 +31,7 @@ fn write_file(register: u64, value: u64) {
     }
 }
 
-/// Enables the file, with a message for each of 64 vectors; returns how to send them.
+/// Enables the file, with a message for each of 64 vectors. Returns the parameters of the messages.
 pub(super) fn set_up() -> Messages {
     write_file(ENABLE_DELIVERY, 1);
     write_file(THRESHOLD, 0);
@@ -61,7 +61,7 @@ pub(super) fn take() -> u64 {
     }
 }
 
-/// Ticks of the timer since the board started.
+/// Returns ticks of the timer since the board started.
 pub(super) fn ticks() -> u64 {
     let ticks;
     // SAFETY: reading the time has no side effects.
@@ -69,13 +69,13 @@ pub(super) fn ticks() -> u64 {
     ticks
 }
 
-/// Sets the tick of the next timer interrupt, or none.
+/// Sets the tick of the next timer interrupt, or disables it.
 pub(super) fn set_alarm(at_tick: Option<u64>) {
     // SAFETY: the aligned compare register of the first processor; it affects only the timer's interrupt.
     unsafe { (TIMER_COMPARE as *mut u64).write_volatile(at_tick.unwrap_or(u64::MAX)) };
 }
 
-/// Lets programs read the time, and no other counter.
+/// Lets programs read the time, but no other counter.
 pub(super) fn show_clock_to_programs() {
     // A supervisor mode, where present, must permit it too.
     // SAFETY: affects only the rights of programs.
@@ -93,7 +93,7 @@ pub(super) fn is_pending() -> bool {
     pending & (EXTERNAL | TIMER) != 0
 }
 
-/// Waits until an interrupt is pending; returns at once if one is.
+/// Waits until an interrupt is pending; returns immediately if one is.
 pub(super) fn wait() {
     // SAFETY: interrupts stay masked: none is taken, and a pending one ends the wait. The fence completes
     // earlier stores, including the announcement of this sleep.

@@ -23,12 +23,12 @@ const ECAM: u64 = 0x3000_0000;
 const REGISTERS_PLACE: u64 = 0x4000_0000;
 const INTERRUPTS_PLACE: u64 = 0x4010_0000;
 const WINDOW_PLACE: u64 = 0x4_0000_0000;
-/// The addresses that the board has for windows.
+/// Size of the board's address range for windows.
 const WINDOW_SPACE_BYTES: u64 = 16 << 30;
-/// The device that ends the emulation.
+/// Address of the device that ends the emulation.
 const FINISHER: u64 = 0x0010_0000;
 
-/// The registers of a program.
+/// Saved registers of a program.
 #[repr(C)]
 #[derive(Debug)]
 struct Registers {
@@ -168,7 +168,7 @@ impl Board for Virt {
 
     fn answer(&mut self, value: u64) {
         self.registers.general[10] = value;
-        // The call instruction is four bytes long, and must not be executed again.
+        // The call instruction is four bytes long and must not be executed again.
         self.registers.instruction += 4;
     }
 

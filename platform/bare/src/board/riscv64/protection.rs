@@ -1,5 +1,5 @@
-//! Physical memory protection, which limits what a program can access. The first entry that matches an
-//! address decides.
+//! Physical memory protection, which limits the memory that a program can access. The first entry that
+//! matches an address decides.
 
 use core::arch::asm;
 
@@ -11,16 +11,17 @@ use crate::pci::{Places, WindowDevices};
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const RUN: u64 = 4;
-/// From the previous entry's address to this one's.
+/// Range from the previous entry's address to this one's.
 const RANGE: u64 = 1 << 3;
 /// A naturally aligned range, see [`aligned`].
 const ALIGNED: u64 = 3 << 3;
 
-/// Entries for memory, the window with the host, and all registers; then one for each further window.
+/// Number of entries for memory, the window with the host, and all registers; each further window has one
+/// more.
 const FIRST_ENTRIES: usize = 5;
 const ENTRIES: usize = FIRST_ENTRIES + MAX_WINDOWS - 1;
 
-/// Entries whose rights share a register.
+/// Number of entries whose rights share a register.
 const ENTRIES_PER_REGISTER: usize = 8;
 
 /// Gives programs access to their memory, the window with the host from `own_bytes` on, all other windows,

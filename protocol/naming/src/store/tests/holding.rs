@@ -75,7 +75,7 @@ fn a_request_that_is_taken_back_keeps_nothing_whenever_that_is() {
     let (first, second) = (bench.lock(2, SECOND), bench.lock(3, SECOND));
     bench.send(2, Operation::Cancel { request: first });
     assert_eq!(bench.answer_to(first), Some(Err(NameFault::Cancelled)));
-    // The holder was never told that it has the lock.
+    // The holder was never notified that it has the lock.
     bench.send(1, Operation::Cancel { request: holder });
     assert!(bench.token(second).is_some());
     bench.ask(1, Operation::Semaphore { name: "s".into(), permits: 1 }).unwrap();
@@ -160,7 +160,7 @@ fn a_party_that_dies_or_leaves_breaks_what_would_wait_for_it() {
         waiting.map(|request| bench.answer_to(request)),
         [const { None::<()> }; 2].map(|_| Some(Err(broken(3, true))))
     );
-    // It stays broken for those parties, and is new for others.
+    // It stays broken for those parties, but others get a new one.
     let late = meet(&mut bench, 1, places[0]);
     assert_eq!(bench.answer_to(late), Some(Err(broken(3, true))));
     let fresh = join(&mut bench, 4, 2).unwrap();

@@ -1,4 +1,4 @@
-//! One scope, driven by requests, ends of sessions and time.
+//! Tests of one scope, driven by requests, ends of sessions and time.
 
 mod holding;
 mod model;
@@ -18,7 +18,7 @@ use crate::text::{parse_query, parse_record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A scope under test. Sessions are numbers; their domains have the same.
+/// Scope under test. Sessions are numbers, and their domains have the same numbers.
 struct Bench {
     naming: Naming,
     now: Nanos,
@@ -62,7 +62,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request; returns its number.
+    /// Sends a request and returns its number.
     fn send(&mut self, session: u64, operation: Operation) -> u32 {
         self.last_request += 1;
         self.naming.request(self.now, Session(session), self.last_request, operation);
@@ -117,7 +117,7 @@ impl Bench {
         self.ask(session, Operation::Delete { name: name.into(), condition, want_previous: true })
     }
 
-    /// All records that match, in text form.
+    /// Returns all matching records in text form.
     fn find(&mut self, query: &str) -> Vec<String> {
         let query = parse_query(query).unwrap();
         let mut all = Vec::new();

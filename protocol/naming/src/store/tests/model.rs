@@ -1,4 +1,4 @@
-//! Random random_operations_agree_with_the_model against simple models.
+//! Random operations, compared with simple models.
 
 use alloc::collections::BTreeMap;
 
@@ -43,10 +43,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the clients believe they hold.
+/// Objects that the clients believe they hold.
 #[derive(Default)]
 struct Held {
-    /// Requests that wait or were granted something: session and number.
+    /// Requests that wait or were granted something, as session and number.
     requests: Vec<(u64, u32)>,
     locks: Vec<(u64, String, u64)>,
     lock_names: BTreeMap<u32, String>,
@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn random_operations_agree_with_the_model(steps in proptest::collection::vec(step(), 1..120)) {
         let mut bench = Bench::new();
-        // A session to which nothing happens sees everything.
+        // An idle session that watches everything.
         bench.naming.open(Session(99), domain(99));
         bench.watch_with(99, Query::any(), EventMask::RECORDS, false, 4096).unwrap();
         bench.ask(99, Operation::Semaphore { name: "s".into(), permits: PERMITS }).unwrap();
@@ -147,7 +147,7 @@ proptest! {
                 Step::Cancel { which } => {
                     if let Some(index) = pick(&held.requests, which) {
                         let (session, request) = held.requests.swap_remove(index);
-                        // Whatever it was granted is returned.
+                        // Everything that it was granted is returned.
                         let given = bench.naming.locks.iter().find(|(_, l)| l.was_given_to((Session(session), request)));
                         let lock = given.map(|(name, _)| name.clone());
                         held.locks.retain(|(_, name, _)| Some(name) != lock.as_ref());
@@ -206,7 +206,7 @@ proptest! {
                 prop_assert_eq!(record.owner, owner.map(domain));
                 prop_assert!(*merged || record.attributes.values().eq([&crate::Value::from(*value)]));
             }
-            // Nothing free has a waiter, and every wait has a deadline.
+            // No free object has a waiter, and every wait has a deadline.
             let semaphore = &bench.naming.semaphores["s"];
             let next = semaphore.queue.front().map(|(_, count)| *count);
             prop_assert!(next.is_none_or(|count| count > semaphore.free));
@@ -214,7 +214,7 @@ proptest! {
             prop_assert_eq!(taken + semaphore.free, PERMITS);
             prop_assert_eq!(bench.naming.waits.len(), bench.naming.deadlines.len());
         }
-        // When all sessions are gone, nothing is left of them.
+        // When all sessions are gone, none of their state is left.
         (1..=4).for_each(|session| bench.close(session));
         let naming = &bench.naming;
         prop_assert!(naming.locks.is_empty() && naming.permits.is_empty() && naming.waits.is_empty());

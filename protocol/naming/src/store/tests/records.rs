@@ -183,7 +183,7 @@ fn records_are_limited() {
         let text = alloc::format!("c {{ a: '{}' }}", "x".repeat(length));
         assert_eq!(limit_of(bench.set(1, &text)), limit, "{length}");
     }
-    // The size of the store now: 1 + 14 + 40 bytes.
+    // Current size of the store: 1 + 14 + 40 bytes.
     for (length, limit) in [(7, None), (8, None), (9, None), (10, Some(64))] {
         let text = alloc::format!("a {{ a: '{}' }}", "x".repeat(length - 1));
         assert_eq!(limit_of(bench.set_own(1, &text)), limit, "{length}");
@@ -206,7 +206,7 @@ fn a_costly_query_is_answered_in_pages_or_refused() {
     }
     assert_eq!(bench.find("_ { t: r'aab$' }").len(), 0);
     assert_eq!(bench.find("_ { t: r'aa$' }").len(), 20);
-    // A query that is too costly to search cannot be waited for either.
+    // A query that is too costly to search cannot be awaited either.
     let query = parse_query("_ { t: r'aab$' }").unwrap();
     assert!(matches!(
         bench.ask(1, Operation::Await { query, timeout: SECOND }),

@@ -2,7 +2,7 @@ use super::*;
 
 use crate::names::{DeleteCause, EndCause};
 
-/// The notices of one watch since the last call, abbreviated.
+/// Returns the notices of one watch since the last call, abbreviated.
 fn told(bench: &mut Bench, watch: u64) -> Vec<String> {
     let (theirs, others) =
         core::mem::take(&mut bench.notices).into_iter().partition(|(_, n)| n.watch == watch);

@@ -1,5 +1,5 @@
-//! Between domains that are awake and trust each other a transfer allocates nothing and asks the kernel for
-//! nothing, whatever its verb: counted by the allocator and by the kernel.
+//! Transfers between awake domains with full trust neither allocate nor make system calls, for any verb:
+//! counted by the allocator and by the kernel.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,14 +13,15 @@ use super::{SIZE, assign, ends_of};
 use crate::ChannelOptions;
 use crate::testing::{LONG, Monitor, OneRegion};
 
-/// Rounds of a burst, in each of which a buffer goes over by every verb.
+/// Rounds of a burst; in each, a buffer is transferred once by every verb.
 const ROUNDS: u64 = 2;
 
-/// Bursts until one must have cost nothing, or as many as there is time for. The first makes what is kept for
-/// later ones, and on a busy host a side that looks in vain lets others run, which is a call.
+/// Maximum number of bursts, one of which must cost nothing, unless the time is up before. The first burst
+/// allocates what later ones reuse, and on a busy host a side that polls in vain yields, which is a system
+/// call.
 const BURSTS: u64 = 100_000;
 
-/// One side.
+/// One end of the channel.
 struct Side {
     bulk: BulkChannel,
     pool: Pool,
@@ -28,7 +29,7 @@ struct Side {
 }
 
 impl Side {
-    /// There by move, back by move; there by share, back by release; there by pass, back by pass.
+    /// Moves a buffer there and back; shares it there, and releases it; passes it there and back.
     fn round(&mut self, round: u64) {
         let mut metadata = Vec::new();
         if self.leads {
@@ -56,11 +57,11 @@ impl Side {
     }
 }
 
-/// What a burst costs.
+/// Cost of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cost {
     allocations: u64,
-    /// None where they cannot be counted, or reading the clock is one.
+    /// `None` if system calls cannot be counted, or reading the clock is one.
     calls: Option<u64>,
 }
 
@@ -75,7 +76,7 @@ impl Cost {
     }
 }
 
-/// What has been counted of this thread.
+/// Counters of this thread.
 struct Counts {
     calls: Option<Calls>,
 }
@@ -99,7 +100,7 @@ impl Counts {
     }
 }
 
-/// The side that leads: bursts until one cost nothing on either side; the cost of the last.
+/// Leading side: runs bursts until one cost nothing on either side; returns the cost of the last one.
 fn lead(mut side: Side, costs: &Receiver<Cost>, goes_on: &Sender<bool>) -> Cost {
     let (counts, start) = (Counts::watch(), Instant::now());
     for burst in 1.. {
@@ -129,7 +130,7 @@ fn follow(mut side: Side, costs: &Sender<Cost>, goes_on: &Receiver<bool>) {
 fn a_transfer_between_domains_that_are_awake_allocates_nothing_and_costs_no_system_call() {
     let memory = Arc::new(OneRegion::default());
     let (near, far) = (Monitor::domain_with(&memory), Monitor::domain_with(&memory));
-    // Awake: neither ever goes to sleep.
+    // Awake: neither side ever sleeps.
     let options = BulkOptions::default().channel(ChannelOptions::default().spin_ns(u64::MAX / 4));
     let (left, right) = ends_of((&near, &options), (&far, &options));
     let (mut left, mut right) = (left.unwrap(), right.unwrap());

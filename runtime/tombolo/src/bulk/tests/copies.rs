@@ -1,4 +1,5 @@
-//! Between domains that share no memory: each has its own for a pool, and content goes through the channel.
+//! Transfers between domains that share no memory: each allocates its own memory for a pool, and contents are
+//! copied through the channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +9,15 @@ use super::{assign, ends_of};
 use crate::testing::{Monitor, OneRegion};
 use crate::{ChannelOptions, Error};
 
-/// Many times what the ring of a channel holds.
+/// Many times the capacity of the channel's ring.
 const LONG_BYTES: u64 = 1 << 20;
 
-/// Two ends, and a pool of the left one that the right one does not reach.
+/// Opens two ends, with a pool of the left one whose memory the right one cannot reach.
 fn apart() -> (BulkChannel, BulkChannel, [Pool; 2]) {
     apart_with(&Arc::new(OneRegion::default()))
 }
 
-/// The same, with a pool in this memory.
+/// Opens two ends, with a pool in this memory.
 fn apart_with(memory: &Arc<OneRegion>) -> (BulkChannel, BulkChannel, [Pool; 2]) {
     let (near, far) = (Monitor::domain_with(memory), Monitor::domain_with(&OneRegion::far()));
     let options = BulkOptions::default().channel(ChannelOptions::default());
@@ -28,7 +29,7 @@ fn apart_with(memory: &Arc<OneRegion>) -> (BulkChannel, BulkChannel, [Pool; 2]) 
     (left, right, [pool, taken])
 }
 
-/// Bytes that differ from place to place, and from seed to seed.
+/// Creates bytes that differ by position and by seed.
 fn pattern(seed: u64, length_bytes: u64) -> Vec<u8> {
     (0..length_bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ seed.wrapping_mul(97)) as u8).collect()
 }
@@ -38,7 +39,7 @@ fn content_goes_there_and_back_with_the_right() {
     there_and_back(apart());
 }
 
-/// The content is in this side's view of the memory when that is invalidated with the right.
+/// Invalidating the received buffer makes its contents visible in this side's view of the memory.
 #[test]
 fn content_stays_in_memory_that_is_not_coherent() {
     there_and_back(apart_with(&OneRegion::cached()));
@@ -64,7 +65,7 @@ fn there_and_back((mut left, mut right, [pool, taken]): (BulkChannel, BulkChanne
             assert_eq!(taken.counts().away, 3);
         });
         let mut buffer = pool.take().unwrap();
-        // Neither begins nor ends at a word.
+        // Neither begins nor ends at a word boundary.
         buffer.set_part(333, 100_001).unwrap();
         buffer.write(0, &pattern(1, 100_001)).unwrap();
         left.move_to(buffer, b"first").unwrap();
@@ -95,7 +96,7 @@ fn two_that_move_to_each_other_at_once_do_not_both_wait() {
     });
 }
 
-/// Moves a buffer, and only then receives one.
+/// Moves a buffer, and receives one afterwards.
 fn exchange(end: &mut BulkChannel, buffer: Buffer, expected: &[u8]) {
     end.move_to(buffer, b"").unwrap();
     let received = end.recv_moved(&mut Vec::new()).unwrap();
@@ -110,7 +111,7 @@ fn a_transfer_for_which_there_is_no_room_at_once_changes_nothing() {
     let mut buffer = pool.take().unwrap();
     buffer.set_part(0, 64).unwrap();
     let mut shared = left.share(buffer, b"").unwrap();
-    // Nothing takes messages there: in the end the ring is full.
+    // The other end receives nothing: eventually the ring is full.
     let error = loop {
         if let Err(error) = left.within(Duration::ZERO).share_again(&mut shared, b"") {
             break error;

@@ -1,4 +1,4 @@
-//! The verbs as futures.
+//! Operations of bulk channels as futures.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::testing::block_on;
 
-/// Polls a future once, with a waker that wakes nothing.
+/// Polls a future once, with a waker that has no effect.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -28,7 +28,7 @@ fn buffers_come_and_go() {
                     let shared = right.recv_shared_async(&mut metadata).await.unwrap();
                     right.release_async(shared, b"back").await.unwrap();
                 }
-                // The pool goes when the other side wants it to.
+                // The pool is removed at the request of the other side.
                 let gone = right.recv_async(&mut metadata).await.unwrap();
                 assert!(matches!(gone, Arrival::PoolGone(_)), "{gone:?}");
                 drop(pool);
@@ -69,7 +69,7 @@ fn a_transfer_waits_for_room_and_a_buffer_that_was_not_sent_comes_back() {
     };
     assert!(sent > 0);
     let free = pool.counts().free;
-    // One that is dropped while it waits has sent nothing.
+    // A future that is dropped while it waits has sent nothing.
     let another = left.within(Duration::ZERO).take(&pool).unwrap();
     assert!(poll_once(left.move_to_async(another, b"dropped")).is_pending());
     assert_eq!(pool.counts().free, free);
@@ -95,7 +95,7 @@ fn a_receive_that_is_dropped_has_taken_nothing() {
     left.move_to(pool.take().unwrap(), b"one").unwrap();
     let buffer = block_on(right.recv_moved_async(&mut metadata)).unwrap();
     assert_eq!((buffer.len_bytes(), metadata.as_slice()), (SIZE, &b"one"[..]));
-    // None is free until it comes back.
+    // No buffer is free until one returns.
     let short = Duration::from_millis(2);
     assert!(matches!(block_on(left.within(short).take_async(&pool)), Err(Error::TimedOut { .. })));
     assert!(poll_once(left.take_async(&pool)).is_pending());
@@ -120,7 +120,7 @@ fn the_end_of_the_peer_ends_a_wait() {
 fn a_timeout_is_taken_when_the_future_is_made() {
     let (mut left, _right) = pair();
     let pool = pool(1);
-    // Dropped before it was polled: its timeout is not that of the next operation.
+    // Dropped before it was polled: its timeout must not apply to the next operation.
     drop(left.within(Duration::ZERO).assign_async(&pool));
     drop(left.within(Duration::ZERO).unassign_async(&pool));
     assert_eq!(left.channel.timeout.take(), left.channel.timeout());

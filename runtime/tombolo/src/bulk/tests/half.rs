@@ -1,4 +1,4 @@
-//! Half trust: what was sent once is reached from then on, and nothing else.
+//! Half trust: a domain can access what was sent to it once, and nothing else.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn half() -> BulkOptions {
     BulkOptions::default().trust(Trust::Half)
 }
 
-/// Both ends of a channel, and a pool that the left one assigned.
+/// Opens both ends of a channel, with a pool that the left one assigned.
 fn assigned(count: u32) -> (BulkChannel, BulkChannel, Pool, Pool) {
     let (left, right) = ends(&half(), &half());
     let (mut left, mut right) = (left.unwrap(), right.unwrap());

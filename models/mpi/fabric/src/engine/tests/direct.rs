@@ -1,10 +1,10 @@
-//! Memory that peers reach by themselves.
+//! Tests of direct access to registered memory.
 
 use super::*;
 
 const ACCESS: Access = Access { read: true, write: true };
 
-/// Two endpoints, and memory of the second under key 3 that the first can be let reach.
+/// Creates two endpoints, and memory of the second under key 3 that can be exposed to the first.
 fn with_memory(room: usize) -> (Vec<TestEngine>, Rc<RefCell<World>>, Buffer) {
     let (mut engines, world) = endpoints(2, room, true);
     let memory = exposable(&world, 1000);
@@ -27,7 +27,7 @@ fn read(address: u64, memory: &Buffer) -> Read<Buffer> {
     Read { from: 1, key: 3, address, memory: memory.clone(), context: 2, report: true }
 }
 
-/// How the operations of the first endpoint ended that are over.
+/// Returns the results of the first endpoint's completed operations.
 fn over(engines: &mut [TestEngine]) -> Vec<Option<Failure>> {
     std::iter::from_fn(|| engines[0].next_sent()).map(|done| done.failure).collect()
 }
@@ -39,7 +39,7 @@ fn what_is_reached_is_written_and_read_without_its_owner() {
     assert_eq!(over(&mut engines), []);
     settle(&mut engines);
     assert_eq!((over(&mut engines), &memory.read()[10..21]), (vec![None], &b"by messages"[..]));
-    // The owner does nothing from here on.
+    // From here on the owner makes no progress.
     engines[0].write(write(110, b"by itself")).unwrap();
     let target = Buffer::zeroed(11);
     engines[0].read(read(110, &target)).unwrap();
@@ -48,7 +48,7 @@ fn what_is_reached_is_written_and_read_without_its_owner() {
         (target.read(), engines[0].counts().done(CompletionKind::Write)),
         (b"by itselfes".to_vec(), 2)
     );
-    // All of it, and not a byte more.
+    // The whole memory, and not a byte more.
     engines[0].write(write(100, &[7; 1000])).unwrap();
     assert_eq!(memory.read(), [7; 1000]);
     for (address, length) in [(99, 1), (1100, 1), (101, 1000), (u64::MAX, 2)] {
@@ -124,7 +124,7 @@ fn who_may_not_write_does_not_and_what_is_not_let_is_done_by_the_owner() {
         assert_eq!(ends, [None, Some(Failure::NoAccess)]);
     }
     assert_eq!(memory.read(), [0; 100]);
-    // Where the owner exposes nothing, transfers go by messages.
+    // If the owner exposes nothing, transfers go by messages.
     let (mut engines, _world, memory) = with_memory(4);
     engines[1].set_direct(false);
     for round in 0..3 {
@@ -183,7 +183,7 @@ fn memory_in_pieces_is_written_and_read_across_them() {
     }
 }
 
-/// What a peer says of where its memory is: base, length, how many pieces follow.
+/// Injects a peer's replies about the location of its memory: base, length, number of pieces that follow.
 fn said(
     world: &Rc<RefCell<World>>,
     engines: &mut [TestEngine],
@@ -217,7 +217,7 @@ fn pieces_that_do_not_lie_one_behind_another_are_refused() {
     ] {
         let (mut engines, world, _) = with_memory(64);
         engines[0].write(write(100, b"x")).unwrap();
-        // It has asked; the answers are not its owner's.
+        // The request is out; the replies are injected instead of the owner's.
         for _ in 0..4 {
             engines[0].look_aside();
             engines[0].progress();

@@ -1,9 +1,9 @@
-//! What a peer has sent is received although it has closed, whichever link it went over.
+//! Tests that messages of a closed peer are received, no matter which link they were sent over.
 
 use super::*;
 
-/// Two endpoints that have connected to each other and send over links of their own; the second has not
-/// accepted that of the first yet, which has sent it a message over it, and received its own.
+/// Creates two endpoints that have connected to each other and send over separate links. The second has not
+/// accepted the link of the first yet, over which the first has sent a message.
 fn crossed(bytes: &[u8]) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     let (mut engines, world) = endpoints(2, 4, true);
     let slow = engines[1].address();
@@ -19,7 +19,7 @@ fn crossed(bytes: &[u8]) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     (engines, world)
 }
 
-/// It closes as a program does, which first gets rid of what was taken over.
+/// Closes the first endpoint like a program that drains it first.
 fn close(engines: &mut Vec<TestEngine>, world: &Rc<RefCell<World>>) {
     assert!(engines[0].is_drained());
     let closed = engines.remove(0);
@@ -110,7 +110,7 @@ fn who_connected_and_went_again_without_a_word_is_waited_for_no_longer() {
     world.borrow_mut().close(closed.address());
     settle(&mut engines);
     assert_eq!(engines[0].next_sent(), None);
-    // What was accepted did not fit.
+    // The accepted peer did not match.
     world.borrow_mut().forget(slow);
     settle(&mut engines);
     assert_eq!(engines[0].next_sent().unwrap().failure, Some(Failure::PeerClosed));
@@ -118,7 +118,7 @@ fn who_connected_and_went_again_without_a_word_is_waited_for_no_longer() {
 
 #[test]
 fn to_find_that_nothing_can_be_sent_loses_nothing_that_came() {
-    // One after another, or by what waits for room.
+    // By a new send, or by the backlog.
     for waits in [false, true] {
         let (mut engines, world) = endpoints(2, 64, false);
         engines[1].send(message(0, None, b"first", 1)).unwrap();
@@ -134,7 +134,7 @@ fn to_find_that_nothing_can_be_sent_loses_nothing_that_came() {
         let closed = engines.remove(0);
         world.borrow_mut().close(closed.address());
         if !waits {
-            // One that takes more than a look.
+            // A message too long for the fast path of `send`.
             assert!(engines[0].send(message(0, None, &pattern(3000, 1), 50)).is_err());
         }
         settle(&mut engines);
@@ -145,7 +145,7 @@ fn to_find_that_nothing_can_be_sent_loses_nothing_that_came() {
 #[test]
 fn an_endpoint_is_not_drained_while_others_read_its_memory_or_have_not_had_what_was_injected() {
     let (mut engines, _world) = endpoints(2, 4, true);
-    // So that there are chunks.
+    // Sets up the chunks.
     engines[0].send(message(1, Some(1), &pattern(4000, 1), 1)).unwrap();
     settle(&mut engines);
     assert!(engines[0].is_drained());
@@ -156,7 +156,7 @@ fn an_endpoint_is_not_drained_while_others_read_its_memory_or_have_not_had_what_
     assert!(engines[0].core.holds_chunks(0) && !engines[0].is_drained());
     settle(&mut engines);
     assert!(engines[0].is_drained());
-    // Beyond what is kept it is offered.
+    // Beyond the credit, messages are offered.
     while engines[0].core.peers[0].credit_bytes >= 4000 {
         engines[0].send(message(1, Some(1), &pattern(4000, 2), 2)).unwrap();
         settle(&mut engines);
@@ -210,7 +210,7 @@ fn who_could_not_be_connected_to_is_heard_when_it_connects() {
     engines[0].send(message(1, None, b"last", 3)).unwrap();
     settle(&mut engines);
     assert_eq!(memory.read(), b"last");
-    // And is answered.
+    // The other direction works as well.
     engines[1].send(message(0, None, b"back", 4)).unwrap();
     engines[0].receive(wanted(1, None, &memory, 5)).unwrap();
     settle(&mut engines);

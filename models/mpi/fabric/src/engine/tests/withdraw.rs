@@ -1,4 +1,4 @@
-//! Sends that are taken back: received or canceled, and never both; and no peer keeps a program waiting.
+//! Tests of canceled sends: each is either received or canceled, and no peer blocks a program.
 
 use super::*;
 
@@ -97,8 +97,7 @@ fn a_peer_that_does_nothing_keeps_nobody_waiting() {
     assert!(engines[0].cancel(1));
     engines[0].progress();
     assert_eq!(told(&mut engines[0]), [(1, Some(Failure::Canceled))]);
-    // It wakes up and asks for the bytes, which are not there any more: the receive waits for what comes
-    // next.
+    // The peer wakes up and requests the bytes, which are gone: the receive waits for the next message.
     let target = Buffer::zeroed(60_000);
     engines[1].receive(wanted(0, Some((7, 0)), &target, 2)).unwrap();
     settle(&mut engines);

@@ -5,7 +5,7 @@ use crate::primitives::sys;
 fn store() -> &'static Store {
     let memory = sys::reserve((16 << 20) + SPAN).unwrap();
     let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
-    // SAFETY: fresh memory that stays.
+    // SAFETY: fresh memory that is never freed.
     unsafe { Store::format(base, 16 << 20) }
 }
 
@@ -13,18 +13,18 @@ fn allocate(bytes: usize) -> *mut u8 {
     if bytes > 1 << 40 {
         return ptr::null_mut();
     }
-    // SAFETY: any size may be asked for.
+    // SAFETY: any size is permitted.
     unsafe { libc::malloc(bytes) }.cast()
 }
 
 /// # Safety
-/// It came from `allocate`.
+/// The memory must come from `allocate`.
 unsafe fn release(memory: *mut u8) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc::free(memory.cast()) };
 }
 
-/// A device, of copies or not, and what is done with it.
+/// Test device with its context, with or without copies of everything.
 struct Bench {
     table: Table,
     store: &'static Store,
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn begin(&mut self, items: &mut [Item]) -> Result<(), Failure> {
-        // SAFETY: the tests name memory of theirs.
+        // SAFETY: the tests pass valid memory of their own.
         self.work(|work| unsafe { work.begin(items) })
     }
 
@@ -77,7 +77,7 @@ fn on_device(item: &Item, index: usize) -> *mut u64 {
 }
 
 fn read(place: *mut u64) -> u64 {
-    // SAFETY: the tests name places of theirs.
+    // SAFETY: the tests pass valid addresses of their own.
     unsafe { place.read() }
 }
 
@@ -115,7 +115,7 @@ fn bytes_go_and_come_with_the_first_and_the_last_who_holds_them() {
     bench.begin(&mut outer).unwrap();
     write(on_device(&outer[0], 1), 5);
     bench.begin(&mut inner).unwrap();
-    // It was there: nothing went.
+    // It was present: nothing was copied.
     assert_eq!((read(on_device(&inner[0], 0)), bench.moved), (5, (32, 0)));
     bench.end(&mut inner);
     assert_eq!((data[1], bench.moved.1), (1, 0));
@@ -155,13 +155,13 @@ fn parts_can_neither_grow_nor_be_absent_where_they_must_be() {
     );
     assert!(matches!(bench.update(&mut [map(&data[3..6], TO)]), Err(Failure::Part { .. })));
     assert!(matches!(bench.begin(&mut [map(&data[6..7], PRESENT)]), Err(Failure::Absent { .. })));
-    // Data that was not named is used as far as the device has it.
+    // Implicitly mapped data is used as far as it is present.
     let mut whole = [map(&data, TO | FROM | IMPLICIT)];
     bench.begin(&mut whole).unwrap();
     assert_eq!(read(on_device(&whole[0], 2)), 1);
     bench.end(&mut whole);
     assert_eq!(bench.table.entries()[0].count, 1);
-    // What is not there is not updated.
+    // Absent data is not updated.
     bench.update(&mut [map(&data[6..7], TO)]).unwrap();
 }
 
@@ -237,7 +237,7 @@ fn what_points_to_a_copy_is_copied_too() {
     bench.end(&mut items);
     assert_eq!(holder, [0x5000, 2]);
     assert!(bench.table.is_empty());
-    // A pointer that is not named as data is left alone.
+    // A pointer that is not in mapped data is left alone.
     let mut items = [there, pointer];
     bench.begin(&mut items).unwrap();
     assert_eq!(holder[0], 0x5000);

@@ -1,4 +1,4 @@
-//! What agents sample, and what comes of it: channels, links, and what was.
+//! Samples of agents, and the derived channels, links and histories.
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::observation::{
@@ -89,7 +89,7 @@ fn every_node_that_is_up_takes_samples_and_is_probed() {
         for (node, ticket) in probes {
             assert_ne!(node, HOST, "it is this one");
             bench.report_at((second + 1) * SECOND + 500 + u64::from(node.0), node, Report::Probed { ticket });
-            // Once is enough.
+            // One probe is enough.
             bench.report_at((second + 1) * SECOND + 900, node, Report::Probed { ticket });
         }
     }
@@ -143,7 +143,7 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     let (channel, link) = (replica.channel(5).unwrap(), replica.link(HOST, ARM0).unwrap());
     assert_eq!((channel.forth, channel.back), (flow(100), flow(30)));
     assert_eq!((link.forth, link.back), (flow(30), flow(100)), "it connected from the higher number");
-    // A count that is less than before says nothing; what is not told anew stands still.
+    // A count below the previous one is ignored; an end that is not reported again has no traffic.
     let replica = round(&mut bench, 3, vec![connecting(0, 40)], vec![accepting(60, 105)]);
     let channel = replica.channel(5).unwrap();
     assert_eq!((channel.forth, channel.back), (STILL, flow(10)));
@@ -160,7 +160,7 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
         round(&mut bench, second, vec![], vec![]);
     }
     assert_eq!(bench.replica(17 * SECOND, WATCHER).channel(5), None);
-    // Of what is closed nothing comes back.
+    // A closed channel does not return.
     let replica = round(&mut bench, 18, vec![closed], vec![]);
     assert_eq!(replica.channel(5), None);
     assert!(bench.core.held().iter().all(|(what, count)| *what != "ends of channels" || *count == 0));
@@ -173,7 +173,7 @@ fn of_a_ping_pong_both_ways_have_one_rate_and_little_waits_whenever_its_ends_are
     let arm = start(&mut bench, WATCHER);
     let end =
         |domain, accepting, counts| EndSample { credit_slots: 63, ..end_of(domain, 5, accepting, counts) };
-    // One end was sampled just before the other was busy, the other after that.
+    // One end was sampled just before a burst, the other after it.
     for (second, at_arm, at_host) in [(1, (0, 0), (0, 0)), (2, (20_500, 20_499), (58_300, 58_300))] {
         bench.report_at(second * SECOND, ARM0, sampled(vec![], vec![end(arm, false, at_arm)]));
         bench.report_at(second * SECOND, HOST, sampled(vec![], vec![end(host, true, at_host)]));
@@ -233,7 +233,7 @@ fn points(bench: &mut Bench, now: u64, part: Part, measure: Measure, step_ms: u3
     }
 }
 
-/// Has a node take samples each second, whose load is the number of the second.
+/// Makes a node take a sample each second, with the second's number as the load.
 fn live(bench: &mut Bench, seconds: std::ops::RangeInclusive<u64>) {
     for second in seconds {
         let node = NodeSample {
@@ -253,7 +253,7 @@ fn live(bench: &mut Bench, seconds: std::ops::RangeInclusive<u64>) {
 fn what_was_is_remembered_finely_for_a_while_and_roughly_for_longer() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
-    // The first is when sampling begins, and has no point.
+    // The first second starts sampling, and has no point.
     live(&mut bench, 1..=131);
     let of_arm = || Part::Node(ARM0);
     let (step, last, fine) = points(&mut bench, 131 * SECOND, of_arm(), Measure::Load, 0);
@@ -265,7 +265,7 @@ fn what_was_is_remembered_finely_for_a_while_and_roughly_for_longer() {
     let (step, last, rougher) = points(&mut bench, 131 * SECOND, of_arm(), Measure::Load, 10_001);
     assert_eq!((step, last, rougher.len()), (60_000, 121 * SECOND, 2));
     assert_eq!(points(&mut bench, 131 * SECOND, of_arm(), Measure::Power, 0).2, vec![7; 120]);
-    // A minute of which nothing is known, by the monitor's clock: what the wall clock does changes nothing.
+    // A minute without samples by the monitor's clock; the wall clock has no influence.
     bench.core.set_wall_clock(131 * SECOND, 5);
     bench.tick(132 * SECOND);
     live(&mut bench, 191..=195);
@@ -303,8 +303,8 @@ fn what_has_no_history_says_why() {
 
 #[test]
 fn history_takes_no_more_than_it_may() {
-    // Each domain has two measures of 480 bytes: 1 MiB, less what nodes and links take, has room for `fit`
-    // domains.
+    // Each domain has two measures of 480 bytes: 1 MiB, minus the memory for nodes and links, has room for
+    // `fit` domains.
     let mut bench = Bench::up_with(4, "[limits]\nhistory_mib = 1\n");
     bench.attach(WATCHER);
     let domains: Vec<DomainId> = (0..1010).map(|_| start(&mut bench, WATCHER)).collect();
@@ -342,7 +342,7 @@ fn history_takes_no_more_than_it_may() {
         assert_eq!(has(&mut bench, count - 1), count <= fit, "{count} of {fit}");
     }
     assert!(bench.core.observing.budget.used_bytes() <= 1 << 20);
-    // All of it comes back.
+    // All of it is freed.
     for domain in &domains {
         bench.report_at(
             5 * SECOND,
@@ -385,7 +385,7 @@ fn output_is_remembered_as_far_as_there_is_room() {
     write(&mut bench, 1, 400 << 10);
     bench.report(ARM0, Report::Ended { domain: domains[0], exit: Exit::Exited { status: 0 } });
     assert_eq!((kept(&mut bench, 0), kept(&mut bench, 1)), ((400 << 10, true), (400 << 10, false)));
-    // What ended first goes first; then half of what is most.
+    // The output of the domain that ended first is dropped first; then half of the largest.
     write(&mut bench, 2, 400 << 10);
     assert_eq!(
         (kept(&mut bench, 0), kept(&mut bench, 1).0, kept(&mut bench, 2).0),
@@ -450,7 +450,7 @@ fn no_more_ends_are_seen_than_may_be() {
     let count = |bench: &Bench| {
         bench.core.held().iter().find(|(what, _)| *what == "ends of channels").map_or(0, |(_, count)| *count)
     };
-    // Those of one domain, then those of all.
+    // The limit of one domain, then the limit of all.
     tell(&mut bench, (1..=16_384).map(|id| end_of(domains[0], id, false, (1, 1))).collect());
     assert_eq!((count(&bench), full(&mut bench)), (16_384, 0));
     tell(&mut bench, vec![end_of(domains[0], 20_000, false, (1, 1))]);
@@ -460,7 +460,7 @@ fn no_more_ends_are_seen_than_may_be() {
     }
     assert_eq!(count(&bench), 65_536);
     tell(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
-    // The other end of one that is seen takes no more room.
+    // The other end of an observed channel takes no additional room.
     tell(&mut bench, vec![end_of(domains[4], 1, true, (1, 1))]);
     assert_eq!((count(&bench), full(&mut bench)), (65_537, 1));
     bench.report_at(SECOND, ARM0, Report::Ended { domain: domains[1], exit: Exit::Exited { status: 0 } });
