@@ -51,7 +51,7 @@ impl Incoming {
         Incoming { buffer: vec![0; 4 * READ_BYTES], held: 0..0, max_message_bytes }
     }
 
-    /// Returns the maximum number of bytes read ahead, whatever the peer sends: the longest frame and one
+    /// Returns the maximum number of bytes read ahead, for any input of the peer: the longest frame and one
     /// more read.
     fn limit_bytes(&self) -> usize {
         HEAD_BYTES + self.max_message_bytes + READ_BYTES

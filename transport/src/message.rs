@@ -377,7 +377,7 @@ impl<'a> Batch<'a> {
     /// this is a quarter to a half faster, because the message need not be in memory first.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Same as [`push`](Self::push).
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, words: [u64; N]) -> Result<(), NotAdded> {
         match &mut self.add {

@@ -69,7 +69,7 @@ fn without_faults_nothing_is_injected() {
     inner.try_send(b"without").unwrap();
 }
 
-/// Whatever the faults, a program that waits receives everything, once and in order.
+/// With any faults, a program that waits receives everything, once and in order.
 #[test]
 fn a_storm_delays_and_loses_nothing() {
     for seed in 0..8 {

@@ -6,15 +6,15 @@ use std::io::BufRead;
 /// An undirected weighted graph in compressed sparse rows: each edge is two arcs, and there are no loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// Where the arcs of each vertex start, and the end.
+    /// Index of each vertex's first arc, and finally the number of arcs.
     pub starts: Vec<u32>,
-    /// Where each arc leads, and its weight.
+    /// Target and weight of each arc.
     pub arcs: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// Of edges between vertices with numbers below `vertices`; loops are dropped, and weights of equal edges
-    /// are added.
+    /// Creates a graph from edges between vertices with numbers below `vertices`. Loops are dropped, and
+    /// weights of equal edges are added.
     #[must_use]
     pub fn from_edges(vertices: usize, edges: &[(u32, u32, u32)]) -> Graph {
         let mut rows = vec![Vec::new(); vertices];
@@ -40,24 +40,24 @@ impl Graph {
         graph
     }
 
-    /// How many vertices there are.
+    /// Returns the number of vertices.
     #[must_use]
     pub fn vertices(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The sum of the weights of a vertex's arcs.
+    /// Returns the sum of the weights of a vertex's arcs.
     #[must_use]
     pub fn degree(&self, vertex: usize) -> u64 {
         let row = self.starts[vertex] as usize..self.starts[vertex + 1] as usize;
         self.arcs[row].iter().map(|(_, weight)| u64::from(*weight)).sum()
     }
 
-    /// `dense:N` or `sparse:N`, a synthetic graph with N vertices, or the edge list in a file: a line has two
-    /// names and maybe a weight.
+    /// Returns the graph `dense:N` or `sparse:N`, a synthetic one with N vertices, or reads an edge list from
+    /// a file, with two names and optionally a weight per line.
     ///
     /// # Errors
-    /// What is wrong, with the number of the line.
+    /// Description of the problem, with the line number.
     pub fn named(name: &str) -> Result<Graph, String> {
         let number = |text: &str| {
             let number = text.parse().ok().filter(|number| (2..=1_000_000).contains(number));
@@ -94,18 +94,18 @@ fn read(path: &str) -> Result<Graph, String> {
     Ok(Graph::from_edges(names.len(), &edges))
 }
 
-/// A generator of numbers: the same on all processors.
+/// Pseudo-random number generator, with the same sequence on all processors.
 struct Numbers(u64);
 
 impl Numbers {
-    /// The next, below `end`.
+    /// Returns the next number, below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end.max(1)
     }
 }
 
-/// Every two vertices are joined, those of one of six blocs more strongly: like the trade between countries.
+/// Generates a complete graph with stronger edges within each of six blocs, like the trade between countries.
 #[must_use]
 pub fn dense(vertices: usize) -> Graph {
     let mut numbers = Numbers(1999);
@@ -119,7 +119,7 @@ pub fn dense(vertices: usize) -> Graph {
     Graph::from_edges(vertices, &edges)
 }
 
-/// Each vertex has about eight edges, four of five of them to vertices of its group of 40.
+/// Generates a graph with about eight edges per vertex, four of five within its group of 40 vertices.
 #[must_use]
 pub fn sparse(vertices: usize) -> Graph {
     let mut numbers = Numbers(2012);

@@ -50,7 +50,7 @@ fn run(graph: &str, consistency: Consistency, maps: Maps) -> Result<(), Box<dyn 
     let domain = Domain::attach()?;
     let is_first = domain.job()?.rank() == 0;
     let graph = if is_first { Graph::named(graph)? } else { Graph::default() };
-    // The mappings, with a page for what manages each of them.
+    // Room for the mappings and their metadata.
     let memory_bytes = graph.arcs.len() * 8 + graph.vertices() * 24 + (1 << 20);
     let options =
         JoinOptions { memory_bytes: if is_first { memory_bytes } else { 0 }, ..JoinOptions::default() };

@@ -1,4 +1,4 @@
-//! The search: alone, and by the ranks of a job.
+//! The search, in one process and by the ranks of a job.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -7,30 +7,30 @@ use tombolo_objects::{Caching, Consistency, Job, Mapping, MappingReader, ObjectE
 
 use super::graph::Graph;
 
-/// What a search reads. `C` is the community that a vertex is in, by its label.
+/// Data that a search reads. Communities are identified by labels.
 trait Values {
     fn start(&self, vertex: u32) -> u32;
     fn arc(&self, position: u32) -> (u32, u32);
     fn degree(&self, vertex: u32) -> u64;
     fn label(&self, vertex: u32) -> u32;
-    /// The degrees of all vertices of a community.
+    /// Returns the sum of the degrees of all vertices of a community.
     fn weight(&self, label: u32) -> u64;
 }
 
-/// A move of a vertex to a community, and what it gains: modularity grows by `2 gain / total²`. Integers, so
-/// that every processor decides alike.
+/// Gain, vertex and target label of a move: modularity grows by `2 gain / total²`. Integers, so that every
+/// processor makes the same decisions.
 type Move = (i128, u32, u32);
 
 /// No move.
 const NONE: Move = (0, u32::MAX, u32::MAX);
 
-/// The better of two moves: the greater gain, then the lower vertex and label.
+/// Returns the better of two moves: the greater gain, then the lower vertex and label.
 fn better(a: Move, b: Move) -> Move {
     let key = |(gain, vertex, label): Move| (gain, u32::MAX - vertex, u32::MAX - label);
     if key(b) > key(a) { b } else { a }
 }
 
-/// Finds moves; holds the weight from a vertex to each community, which is used again and again.
+/// Finds moves; holds a reusable map of the edge weights from a vertex to each community.
 struct Finder {
     gathered: Vec<u64>,
     touched: Vec<u32>,
@@ -41,7 +41,7 @@ impl Finder {
         Finder { gathered: vec![0; vertices], touched: Vec::new() }
     }
 
-    /// The best move of a vertex in the range.
+    /// Returns the best move of all vertices in the range.
     fn best(&mut self, values: &impl Values, vertices: Range<u32>, total: u64) -> Move {
         let mut best = NONE;
         for vertex in vertices {
@@ -59,7 +59,7 @@ impl Finder {
                 i128::from(total) * i128::from(inside) - i128::from(degree) * i128::from(weight)
             };
             let staying = value(self.gathered[own as usize], values.weight(own) - degree);
-            // A vertex may found the community that has its number, if that is empty.
+            // A vertex may found the community with its own number, if that is empty.
             if values.weight(vertex) == 0 {
                 best = better(best, (-staying, vertex, vertex));
             }
@@ -74,7 +74,7 @@ impl Finder {
     }
 }
 
-/// The modularity of a labelling.
+/// Returns the modularity of a labelling.
 #[must_use]
 pub fn modularity(graph: &Graph, labels: &[u32]) -> f64 {
     let mut weights = vec![0_u64; graph.vertices()];
@@ -91,7 +91,7 @@ pub fn modularity(graph: &Graph, labels: &[u32]) -> f64 {
     inside as f64 / total as f64 - squares
 }
 
-/// Everything in vectors of this process.
+/// State of a search in this process, in vectors.
 struct Alone<'a> {
     graph: &'a Graph,
     degrees: Vec<u64>,
@@ -142,17 +142,17 @@ pub fn alone(graph: &Graph, max_steps: u64) -> (Vec<u32>, u64) {
     (all.labels, max_steps)
 }
 
-/// How ranks reach the mappings: all in one way, or each in the way that suits it.
+/// Caching modes of the mappings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Maps {
-    /// All in one way.
+    /// The same mode for all mappings.
     All(Caching),
     /// The graph cached, labels and weights written through.
     Mix,
 }
 
 impl Maps {
-    /// All of them, with their names in the paper.
+    /// All variants, with their names in the paper.
     pub const ALL: [(&str, Maps); 4] = [
         ("cached", Maps::All(Caching::Cached)),
         ("uncached", Maps::All(Caching::Uncached)),
@@ -169,7 +169,7 @@ impl Maps {
     }
 }
 
-/// What ranks share.
+/// Objects shared by the ranks.
 struct Clusters {
     vertices: u32,
     total: u64,
@@ -180,12 +180,12 @@ struct Clusters {
     weights: Mapping<u64>,
 }
 
-/// By what ranks open it.
+/// Pointers with which ranks open the shared objects.
 type Pointers =
     ((u32, u64), (Pointer<[u32]>, Pointer<[(u32, u32)]>), (Pointer<[u64]>, Pointer<[u32]>, Pointer<[u64]>));
 
 impl Clusters {
-    /// Made by rank 0, of its graph, each vertex alone.
+    /// Creates the objects from rank 0's graph, with each vertex in a community of its own.
     fn create(job: &Job, graph: &Graph, maps: Maps, consistency: Consistency) -> Result<Self, ObjectError> {
         let count = graph.vertices() as u64;
         let space = |count| job.create_space(count, count, consistency);
@@ -203,7 +203,7 @@ impl Clusters {
         })
     }
 
-    /// The same objects on all ranks: a collective.
+    /// Creates the objects at rank 0 and opens them on all ranks: a collective.
     fn share(
         job: &mut Job,
         graph: &Graph,
@@ -232,7 +232,7 @@ impl Clusters {
     }
 }
 
-/// Everything, acquired to read.
+/// Read guards of all mappings.
 struct Readers<'a> {
     starts: MappingReader<'a, u32>,
     arcs: MappingReader<'a, (u32, u32)>,
@@ -251,7 +251,7 @@ impl<'a> Readers<'a> {
     }
 }
 
-/// The indexes are those of rank 0's graph.
+/// Indices are those of rank 0's graph.
 impl Values for Readers<'_> {
     fn start(&self, vertex: u32) -> u32 {
         self.starts.get(u64::from(vertex)).unwrap_or(0)
@@ -274,22 +274,22 @@ impl Values for Readers<'_> {
     }
 }
 
-/// What rank 0 has at the end.
+/// Result of a search, at rank 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// The label of each vertex.
     pub labels: Vec<u32>,
-    /// Moves.
+    /// Number of moves.
     pub steps: u64,
-    /// From the first step to the last.
+    /// Duration from the first step to the last.
     pub time: Duration,
-    /// Of that, rank 0 applied moves: it wrote, and released what it wrote.
+    /// Part of it in which rank 0 applied moves: writing and releasing.
     pub writing: Duration,
-    /// Of that, the slowest rank of each step acquired everything to read, and fetched what had changed.
+    /// Part of it in which the slowest rank of each step acquired everything for reading and fetched changes.
     pub acquiring: Duration,
 }
 
-/// Searches with all ranks of a job; `graph` is that of rank 0, whose outcome it is. A collective.
+/// Searches with all ranks of a job. Only the `graph` and the outcome of rank 0 are meaningful. A collective.
 ///
 /// # Errors
 /// Those of guards and collectives.
@@ -305,7 +305,7 @@ pub fn together(
     let share = |rank: u32| (u64::from(vertices) * u64::from(rank) / u64::from(job.size())) as u32;
     let own = share(job.rank())..share(job.rank() + 1);
     let mut finder = Finder::new(vertices as usize);
-    // What each rank fetches once is not of the search.
+    // The initial fetch of each rank is not counted.
     drop(Readers::acquire(&mut clusters, job)?);
     job.barrier()?;
     let started = Instant::now();
@@ -336,7 +336,7 @@ pub fn together(
     Ok(Outcome { labels, steps, time, writing, acquiring: Duration::from_nanos(acquiring_ns) })
 }
 
-/// Moves a vertex.
+/// Applies a move.
 fn apply(clusters: &mut Clusters, job: &Job, (_, vertex, label): Move) -> Result<(), ObjectError> {
     let Clusters { degrees, labels, weights, .. } = clusters;
     let (degrees, mut labels, mut weights) =

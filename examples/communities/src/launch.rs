@@ -24,13 +24,13 @@ const SLOT_BYTES: usize = 128;
 /// "communit", for the handshake: only workers of this program and protocol fit.
 const INTERFACE: u64 = 0x636f_6d6d_756e_6974 ^ (crate::wire::VERSION as u64);
 
-/// How long all workers together may take to start and connect.
+/// Timeout for all workers together to start and connect.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often to look whether a worker died before it connected.
+/// Interval between checks whether a worker died before it connected.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a worker may take to end after the search.
+/// Timeout for a worker to end after the search.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there are no workers.
@@ -197,7 +197,7 @@ fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, 
     domain.spawn(&options.on(node).args(["worker", "--connect", name, "--number", &number]))
 }
 
-/// Where workers come in: each by a channel for messages and by one for bulk data.
+/// Listeners for workers, each of which opens a channel for messages and one for bulk data.
 struct Door {
     set: WaitSet,
     messages: Listener,

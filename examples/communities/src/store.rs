@@ -32,7 +32,7 @@ pub fn open(path: &Path) -> io::Result<Opened> {
     Ok((Box::new(file), length))
 }
 
-/// Makes a file, or makes it empty, to be written from its beginning on.
+/// Creates or truncates a file for writing.
 ///
 /// # Errors
 /// It cannot be made.

@@ -8,7 +8,7 @@ use crate::port::{Port, PortError};
 use crate::search::{Finder, Move, Partition, SearchError};
 use crate::wire::{self, Array, Order, Shape, Summary, WireError};
 
-/// How long a worker waits for the master at most.
+/// Maximum time that a worker waits for the master.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a worker ended early.

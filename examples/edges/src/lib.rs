@@ -6,14 +6,14 @@ include!(concat!(env!("OUT_DIR"), "/edges.rs"));
 use tombolo::nodes::NodeKind;
 use tombolo::{Channel, Domain, Error, PoolOptions};
 
-/// Pixels in a row.
+/// Width of a frame in pixels.
 pub const WIDTH: usize = 320;
-/// Bytes in a frame, one for each pixel.
+/// Length of a frame in bytes, one per pixel.
 pub const FRAME_BYTES: usize = WIDTH * 240;
 /// Buffers in the pool of the client, and in that of the server.
 pub const BUFFERS: u32 = 4;
 
-/// Frame `number`: a chessboard that moves.
+/// Returns frame `number`: a moving chessboard.
 pub fn frame(number: u64) -> Vec<u8> {
     let is_white = |at: usize| ((at % WIDTH + number as usize) / 40 + at / WIDTH / 40).is_multiple_of(2);
     (0..FRAME_BYTES).map(|at| if is_white(at) { 220 } else { 20 }).collect()
@@ -32,11 +32,11 @@ pub fn find_edges(pixels: &mut [u8]) -> u64 {
     count
 }
 
-/// Options of a pool that both ends of a channel reach: in the window of a virtual machine where one of them
-/// is on it.
+/// Returns options of a pool that both ends of a channel can map: in the window of a virtual machine if one
+/// of them runs on it.
 ///
 /// # Errors
-/// The monitor does not answer.
+/// An error if the monitor does not reply.
 pub fn pool_between(domain: &Domain, channel: &Channel) -> Result<PoolOptions, Error> {
     let options = PoolOptions::new(FRAME_BYTES as u64, BUFFERS);
     let ends = [domain.node_name(), channel.peer_node()];

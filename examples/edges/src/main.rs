@@ -9,7 +9,7 @@ use tombolo::{ChannelOptions, Domain};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// The name of the service in the machine.
+/// Name of the service in the machine.
 const NAME: &str = "edges";
 
 fn main() {
@@ -29,7 +29,7 @@ fn run() -> Outcome {
     }
 }
 
-/// Both sides name the interface when they open the channel: another one is refused then.
+/// Returns the channel options with the interface hash, so that a mismatch is refused on connect.
 fn options() -> ChannelOptions {
     ChannelOptions::default().interface_hash(edges::Edges::HASH)
 }

@@ -9,10 +9,10 @@ use tombolo::{BulkOptions, Channel, Domain, Error, Pool};
 
 use crate::{NAME, Outcome};
 
-/// What one client is served from.
+/// State of the service for one client.
 struct Session {
     transfers: Transfers,
-    /// Where answers are written.
+    /// Pool for the results.
     pool: Pool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn serve(domain: &Domain) -> Outcome {
     }
 }
 
-/// Serves one client until it is gone, and has back what it had.
+/// Serves one client until it is gone, and recovers the buffers that it had.
 fn serve_one(domain: &Domain, mut channel: Channel, pool: &Pool) -> Outcome {
     let options = BulkOptions::default();
     let transfers = channel.open_bulk(domain, &options, std::slice::from_ref(pool))?;

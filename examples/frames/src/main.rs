@@ -37,7 +37,7 @@ fn play() -> Outcome {
     }
 }
 
-/// Rank 0 has the pool: it fills what is free and moves it on.
+/// Rank 0 owns the pool: it fills free buffers and passes them on.
 fn camera(mut filter: BulkChannel) -> Outcome {
     let pool = filter.create_pool(&PoolOptions::new(FRAME_BYTES, BUFFERS))?;
     for number in 0..FRAMES {
@@ -55,7 +55,7 @@ fn camera(mut filter: BulkChannel) -> Outcome {
     Ok(())
 }
 
-/// Rank 1 hears of frames on one side and of free buffers on the other, and waits for both at once.
+/// Rank 1 receives frames on one side and free buffers on the other, and waits for both at once.
 fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> Outcome {
     let pool = camera.recv_pool()?;
     viewer.assign(&pool)?;
@@ -88,7 +88,7 @@ fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> 
     }
 }
 
-/// A buffer that the viewer has passed back.
+/// Takes a buffer that the viewer has passed back, if there is one.
 fn came_back(pool: &Pool) -> Result<Option<Buffer>, tombolo::Error> {
     match pool.take() {
         Ok(buffer) => Ok(Some(buffer)),
@@ -107,12 +107,12 @@ fn find_edges(frame: &mut Buffer) -> Result<(), tombolo::Error> {
     Ok(())
 }
 
-/// Rank 2 looks at every frame and gives its buffer back.
+/// Rank 2 checks every frame and returns its buffer.
 fn viewer(mut filter: BulkChannel) -> Outcome {
     let mut start = None;
     for number in 0..FRAMES {
         look(&mut filter, number)?;
-        // The first waits for two programs to start.
+        // Exclude the first frame, which waits for two programs to start.
         start.get_or_insert_with(Instant::now);
     }
     let took_s = start.map_or(f64::NAN, |start| start.elapsed().as_secs_f64());

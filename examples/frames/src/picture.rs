@@ -1,15 +1,15 @@
-//! What the camera sees: a disc that moves over a gradient, one byte of brightness for each point.
+//! Generated pictures: a disc that moves over a gradient, with one byte of brightness per pixel.
 
-/// Points from left to right.
+/// Width in pixels.
 pub(crate) const WIDTH: usize = 640;
-/// From top to bottom.
+/// Height in pixels.
 pub(crate) const HEIGHT: usize = 480;
-/// A frame.
+/// Length of a frame, in bytes.
 pub(crate) const FRAME_BYTES: u64 = (WIDTH * HEIGHT) as u64;
 
 const RADIUS: i64 = 60;
 
-/// A row of a frame.
+/// Returns a row of a frame.
 pub(crate) fn row(frame: u64, y: usize) -> [u8; WIDTH] {
     let (centre_x, centre_y) = ((frame as i64 * 4) % WIDTH as i64, HEIGHT as i64 / 2);
     std::array::from_fn(|x| {
@@ -18,7 +18,7 @@ pub(crate) fn row(frame: u64, y: usize) -> [u8; WIDTH] {
     })
 }
 
-/// Each point becomes how much brighter or darker its right neighbour is.
+/// Replaces each pixel by the absolute difference to its right neighbor.
 pub(crate) fn find_edges(row: &mut [u8; WIDTH]) {
     for x in 0..WIDTH - 1 {
         row[x] = row[x].abs_diff(row[x + 1]);

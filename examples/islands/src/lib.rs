@@ -1,21 +1,21 @@
-//! The evolution of an island: integers only, and one generator of random numbers, so that programs in other
-//! languages and on other processors compute the same.
+//! Evolution of an island, with integers only and a fixed random number generator, so that programs in other
+//! languages and on other processors compute the same result.
 
-/// The text to be found, of characters 32 to 126: a program in C.
+/// Text to be found, of characters 32 to 126: a program in C.
 pub const TARGET: &[u8; 51] = br#"int main(void) { puts("Hello, world!"); return 0; }"#;
 
-/// How many individuals there are on all islands together.
+/// Number of individuals on all islands together.
 pub const INDIVIDUALS: usize = 1280;
 
-/// How many generations pass between migrations.
+/// Number of generations between migrations.
 const BETWEEN: u32 = 10;
 
-/// How many individuals migrate at once.
+/// Number of individuals per migration.
 const MIGRANTS: usize = 2;
 
 type Individual = [u8; TARGET.len()];
 
-/// splitmix64.
+/// Random number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -31,18 +31,18 @@ impl Random {
     }
 }
 
-/// How an island reaches those beside it.
+/// Communication of an island with its neighbors.
 pub trait Neighbours {
-    /// Sends to the next.
+    /// Sends to the next island.
     ///
     /// # Errors
-    /// Its end, as text.
+    /// Text that describes the end of the neighbor.
     fn send(&mut self, message: &[u8]) -> Result<(), String>;
 
-    /// Receives from the one before.
+    /// Receives from the previous island.
     ///
     /// # Errors
-    /// Its end, as text.
+    /// Text that describes the end of the neighbor.
     fn receive(&mut self) -> Result<Vec<u8>, String>;
 }
 
@@ -65,7 +65,7 @@ impl Island {
         island
     }
 
-    /// The fitness of all: the sum of squared differences, which is 0 for the target.
+    /// Computes the fitness of all: the sum of squared differences, which is 0 for the target.
     fn judge(&mut self) {
         let difference = |(letter, wanted): (&u8, &u8)| u64::from(letter.abs_diff(*wanted)).pow(2);
         let fitness = |one: &Individual| one.iter().zip(TARGET).map(difference).sum();
@@ -76,13 +76,13 @@ impl Island {
         (0..self.all.len()).min_by_key(|index| self.fitness[*index]).unwrap_or(0)
     }
 
-    /// The better of two that are drawn.
+    /// Draws two individuals and returns the better one.
     fn fitter(&mut self) -> usize {
         let (a, b) = (self.random.below(self.all.len()), self.random.below(self.all.len()));
         if self.fitness[b] < self.fitness[a] { b } else { a }
     }
 
-    /// Replaces all by children of the fitter; the best stays.
+    /// Replaces all individuals but the best by children of fitter ones.
     fn generation(&mut self) {
         let mut children = vec![self.all[self.best()]];
         while children.len() < self.all.len() {
@@ -103,12 +103,12 @@ impl Island {
         self.judge();
     }
 
-    /// Draws which individuals migrate.
+    /// Draws the individuals that migrate.
     fn leave(&mut self) -> Vec<u8> {
         (0..MIGRANTS).flat_map(|_| self.all[self.random.below(self.all.len())]).collect()
     }
 
-    /// Puts those who come in place of others that are drawn, but not of the best.
+    /// Puts immigrants in place of randomly drawn individuals, but not of the best.
     fn arrive(&mut self, message: &[u8]) {
         let best = self.best();
         for migrant in 0..MIGRANTS {
@@ -122,12 +122,12 @@ impl Island {
     }
 }
 
-/// The life of an island, of as many generations on all, so that the result depends on the number of islands
-/// alone. Odd islands send first, so that no two wait for each other to receive. Returns the best, and its
-/// fitness in 8 bytes.
+/// Runs the evolution of an island. All islands run the same number of generations, so the result depends on
+/// the number of islands alone. Odd islands send first, so that no two deadlock. Returns the best individual,
+/// followed by its fitness in 8 bytes.
 ///
 /// # Errors
-/// The end of a neighbour.
+/// The end of a neighbor.
 pub fn evolve<N: Neighbours + ?Sized>(
     rank: usize,
     size: usize,
@@ -157,13 +157,13 @@ pub fn evolve<N: Neighbours + ?Sized>(
     Ok(result)
 }
 
-/// The fitness in a result.
+/// Returns the fitness in a result.
 #[must_use]
 pub fn fitness_of(result: &[u8]) -> u64 {
     result.last_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The better of two results; of equals the first in the order of their bytes.
+/// Returns the better of two results; for equal fitness the one that is lexicographically first.
 #[must_use]
 pub fn better(a: Vec<u8>, b: Vec<u8>) -> Vec<u8> {
     if (fitness_of(&b), &b) < (fitness_of(&a), &a) { b } else { a }

@@ -38,7 +38,7 @@ fn tell(over: &str, size: usize, best: &[u8], took: Duration) {
     println!("{size} islands over {over}: {text:?}, fitness {fitness}, {:.3} s", took.as_secs_f64());
 }
 
-/// The channels beside an island of this process.
+/// Channels to the neighbors of an island in this process.
 struct InProcess {
     inbox: Receiver<Vec<u8>>,
     next: SyncSender<Vec<u8>>,
@@ -77,7 +77,7 @@ fn native(size: usize, generations: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// The channels to the islands beside one of a job: the second is missing where both are one island.
+/// Channels to the neighbors of an island in a job; `right` is `None` if both neighbors are the same island.
 struct Beside {
     left: Channel,
     right: Option<Channel>,
@@ -96,7 +96,7 @@ impl Neighbours for Beside {
     }
 }
 
-/// Those of the only island.
+/// Neighbors of a single island, which sends to itself.
 struct Alone;
 
 impl Neighbours for Alone {
@@ -123,7 +123,7 @@ fn beside(job: &Job) -> Outcome<Box<dyn Neighbours>> {
     })
 }
 
-/// One island of a job; rank 0 gathers the results.
+/// Runs one island of a job; rank 0 gathers the results.
 fn in_job(generations: u32) -> Outcome<()> {
     let domain = Domain::attach()?;
     let job = domain.job()?;

@@ -48,7 +48,7 @@ fn produce(task: &Task, numbers: u64) -> Result<(), HubError> {
     jobs.close()
 }
 
-/// How many jobs this worker had.
+/// Processes jobs until there are none left. Returns their number.
 fn work(task: &Task) -> Result<u64, HubError> {
     let (jobs, results) = (task.chan::<u64>("jobs")?, task.chan::<u64>("results")?);
     let mut count = 0;
@@ -61,7 +61,8 @@ fn work(task: &Task) -> Result<u64, HubError> {
     Ok(count)
 }
 
-/// A port's sender waits for its receiver, so what a worker sent was received when the worker is done.
+/// Adds up results. A port's sender waits for its receiver, so all results of a worker have been received
+/// when it signals that it is done.
 fn collect(task: &Task, workers: u32) -> Result<u64, HubError> {
     let (results, done) = (task.chan::<u64>("results")?, task.semaphore("done")?);
     let (mut sum, mut ended) = (0, 0);

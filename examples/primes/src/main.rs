@@ -20,13 +20,13 @@ use std::str::FromStr;
 use tombolo::Domain;
 use tombolo_tasks::{Context, Function, Functions, JoinHandle, TaskError, Tasks, yield_now};
 
-/// How many primes are from the first number on and below the second, and the node that counted them.
+/// Counts the primes from the first number to below the second, and returns the node that counted them.
 const COUNT: Function<(u64, u64), (u64, String)> = Function::new("count");
-/// How many tasks a tree of this depth has.
+/// Returns the number of tasks in a tree of this depth.
 const TREE: Function<u32, u64> = Function::new("tree");
 /// Sends the primes of a range to the fifo of this name.
 const STREAM: Function<(u64, u64, String), u64> = Function::new("stream");
-/// What a task costs that does nothing.
+/// Does nothing, to measure the cost of a task.
 const NOTHING: Function<(), ()> = Function::new("nothing");
 /// Divides by a number, and panics when it is zero.
 const DIVIDE: Function<u64, u64> = Function::new("divide");
@@ -92,7 +92,7 @@ async fn count(context: Context, (from, to): (u64, u64)) -> (u64, String) {
     (primes, context.node_name().to_owned())
 }
 
-/// The shares are alike in length and not in work, so that workers get what they can do.
+/// Counts primes in many equally long ranges, so that faster workers get more of them.
 fn run_count(tasks: &Tasks, limit: u64) -> Result<(), Box<dyn Error>> {
     let share = (limit / 100).max(1);
     let ranges = (0..limit).step_by(usize::try_from(share)?).map(|from| (from, (from + share).min(limit)));
@@ -110,7 +110,7 @@ fn run_count(tasks: &Tasks, limit: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Each starts two, on whatever workers, and awaits them while others run in its place.
+/// Starts two subtasks on any workers, and awaits them while other tasks run.
 async fn tree(context: Context, depth: u32) -> u64 {
     if depth == 0 {
         return 1;
@@ -162,7 +162,7 @@ fn run_stream(domain: &Domain, tasks: &Tasks, fifo: &str) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Holds its worker for a moment at a time, so that others run and it can be cancelled.
+/// Occupies its worker only briefly at a time, so that others run and it can be cancelled.
 async fn forever(context: Context, (): ()) {
     println!("waiting on {}", context.node_name());
     loop {
@@ -171,7 +171,7 @@ async fn forever(context: Context, (): ()) {
     }
 }
 
-/// The ends of tasks that have no result.
+/// Shows how tasks end without a result.
 fn run_ends(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     println!("100 / 7 is {}", tasks.go(DIVIDE, 7)?.join()?);
     let cancelled = tasks.go(FOREVER, ())?;
@@ -194,7 +194,7 @@ async fn die(_: Context, (): ()) {
     std::process::abort()
 }
 
-/// Workers are started again, but not for ever.
+/// Kills workers, which are restarted a limited number of times.
 fn run_die(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     for died in 0.. {
         match tasks.go(DIE, ()).and_then(JoinHandle::join) {

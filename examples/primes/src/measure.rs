@@ -1,4 +1,4 @@
-//! What starting and joining costs, beside threads.
+//! Measures the cost of starting and joining tasks, compared with threads.
 
 use std::error::Error;
 use std::thread;
@@ -9,7 +9,7 @@ use tombolo_tasks::{TaskError, Tasks};
 
 use crate::NOTHING;
 
-/// How many are measured one by one, and how many at once.
+/// Number of tasks measured one by one, and number started at once.
 const TIMES: usize = 2_000;
 const AT_ONCE: usize = 20_000;
 

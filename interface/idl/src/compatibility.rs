@@ -9,18 +9,18 @@ pub struct Change {
     pub place: String,
     /// What happened.
     pub what: String,
-    /// What peers of before make of it.
+    /// Effect on peers built from the old version.
     pub verdict: Verdict,
 }
 
-/// What peers of before make of a change.
+/// Effect of a change on peers built from the old version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// They go on working.
+    /// Older peers continue to work.
     Compatible,
-    /// They do not, but the interface's version is larger, so they are refused when they connect.
+    /// Older peers do not work, but the version was incremented, so they are refused on connect.
     Versioned,
-    /// They would misunderstand.
+    /// Older peers would misinterpret messages.
     Breaking,
 }
 

@@ -13,7 +13,7 @@ use crate::parser;
 /// The most files that are read for one.
 const MAX_FILES: usize = 256;
 
-/// Why there is no model of a file.
+/// Error of compiling a file and the files that it includes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {

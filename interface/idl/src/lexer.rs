@@ -62,7 +62,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, Diagnostic> {
     Ok(tokens)
 }
 
-/// What a text that is not empty begins with, and how long that is.
+/// Returns the kind and length of the token at the start of the non-empty text `rest`.
 fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
     let length = |accept: fn(char) -> bool| rest.find(|next| !accept(next)).unwrap_or(rest.len());
     if rest.starts_with("//") {

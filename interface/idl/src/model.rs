@@ -1,4 +1,4 @@
-//! What a file means, with everything resolved and laid out: what back ends read.
+//! Model of an interface file: names resolved, records laid out. Input of the back ends.
 
 /// Bytes before the parameters of every message.
 pub const HEADER_BYTES: u32 = 8;
@@ -66,7 +66,7 @@ pub enum Type {
         /// The most.
         max: u32,
     },
-    /// As many elements as it says.
+    /// A fixed number of elements.
     Array {
         /// What they are.
         of: Box<Type>,
@@ -80,7 +80,7 @@ pub enum Type {
         /// The most.
         max: u32,
     },
-    /// There or not.
+    /// An optional value of the inner type.
     Optional(Box<Type>),
     /// By its place in [`Model::enums`].
     Enum(usize),
@@ -99,7 +99,7 @@ pub enum Type {
     },
 }
 
-/// What a capability is to.
+/// Kind of object that a capability refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandleKind {
     /// An endpoint, to connect to.
@@ -189,7 +189,7 @@ pub struct Enum {
     pub values: Vec<Constant>,
 }
 
-/// Where a type lies.
+/// Size and alignment of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Of its inline form.
@@ -286,7 +286,7 @@ pub struct Interface {
     pub docs: Vec<String>,
     /// Its name.
     pub name: String,
-    /// Grows when peers of before cannot be served.
+    /// Version; incremented when older peers can no longer be served.
     pub version: u32,
     /// In the order of their ordinals.
     pub messages: Vec<Message>,
@@ -352,7 +352,7 @@ pub enum MessageKind {
 }
 
 impl Model {
-    /// How a type lies in a record.
+    /// Returns the layout of a type inside a record.
     #[must_use]
     pub fn layout(&self, of: &Type) -> Layout {
         let plain = |bytes| Layout { bytes, align: bytes, outside_bytes: 0 };
@@ -448,7 +448,7 @@ impl Model {
     }
 }
 
-/// The next multiple of `align`.
+/// Rounds up to a multiple of `align`.
 #[must_use]
 pub fn round_up(value: u64, align: u64) -> u64 {
     value.div_ceil(align.max(1)).saturating_mul(align.max(1))

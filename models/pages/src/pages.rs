@@ -1,4 +1,4 @@
-//! A range, as a program has it.
+//! Handle of a range of shared pages.
 
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -22,21 +22,21 @@ use crate::statistics::reporter::Reporter;
 use crate::statistics::touched::Place;
 use crate::store::{Backing, Content};
 
-/// A page, and what happened to it at this rank.
+/// A page and its counters at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HotPage {
-    /// The page, from the start of the range.
+    /// Index of the page in the range.
     pub page: u32,
-    /// Where it is.
+    /// Address of the page.
     pub address: usize,
-    /// Faults, and how often the page went and came back.
+    /// Faults, and how often the page left and returned.
     pub counts: Counts,
 }
 
-/// A range that the domains of a job have in common.
+/// A range shared by the domains of a job.
 ///
-/// Dropping it ends it for this rank as death would: pages that only this rank has are lost to the others.
-/// [`close`](Self::close) waits for them.
+/// Dropping it has the effect of this rank's death: pages that only this rank has are lost to the others.
+/// [`close`](Self::close) waits for the other ranks first.
 #[derive(Debug)]
 pub struct Pages {
     shared: Arc<Shared>,
@@ -48,17 +48,17 @@ pub struct Pages {
     is_user_mode_only: bool,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
-    /// What ranks that come later must have in common with this one, where they may.
+    /// Setup that later ranks must match, if the range admits any.
     center: Option<Setup>,
     reporter: Option<Reporter>,
 }
 
-/// A range that is not served yet.
+/// A range whose service thread has not been started yet.
 struct Prepared {
     memory: PagedMemory,
     node: Node<Content>,
     setup: Setup,
-    /// Whether ranks come later.
+    /// Whether ranks may join later.
     admits: bool,
 }
 
@@ -95,7 +95,7 @@ impl Prepared {
         Ok(Self { memory, node, setup, admits: false })
     }
 
-    /// Starts the thread that serves the range.
+    /// Starts the service thread of the range.
     fn serve(
         self,
         options: &PagesOptions,
@@ -159,7 +159,7 @@ impl Pages {
         prepared.serve(options, domain.node_name(), channels)
     }
 
-    /// As rank 0 of a range whose other ranks come later.
+    /// Opens the range as rank 0; the other ranks join later.
     pub(crate) fn open_center(options: &PagesOptions, domain: &Domain, bytes: u64) -> Result<Pages, Error> {
         let mut prepared = Prepared::new(options, 0, MAX_RANKS.into(), bytes)?;
         prepared.admits = true;
@@ -167,7 +167,7 @@ impl Pages {
         prepared.serve(options, domain.node_name(), channels)
     }
 
-    /// As another rank of a range of such a rank 0, to which this channel leads.
+    /// Joins such a range as another rank, over a channel to rank 0.
     pub(crate) fn open_around(
         options: &PagesOptions,
         domain: &Domain,
@@ -185,12 +185,12 @@ impl Pages {
         prepared.serve(options, domain.node_name(), channels)
     }
 
-    /// Takes a rank into a range that was opened by [`PagesOptions::open_center`], with the channel that it
-    /// connected for it. Waits for the rank's part of the setup.
+    /// Admits a rank to a range that was opened with [`PagesOptions::open_center`], over a channel that the
+    /// rank connected. Waits for the rank's part of the setup.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]: it is 0, or 64 and more, or was taken in before, or this is no such range.
-    /// [`Error::Mismatch`]; an error of the channel.
+    /// [`Error::NoSuchRank`] if the rank is 0 or above 63, was admitted before, or the range was opened
+    /// otherwise. [`Error::Mismatch`]; an error of the channel.
     pub fn admit(&self, rank: u32, mut channel: Channel, timeout: Duration) -> Result<(), Error> {
         let setup = self.center.ok_or(Error::NoSuchRank { rank })?;
         let known = u8::try_from(rank).ok().filter(|rank| *rank > 0 && *rank < MAX_RANKS);
@@ -208,7 +208,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Has `tombolo pages` show this rank's pages, as those of a range of this job.
+    /// Starts to report this rank's pages to `tombolo pages`, as those of a range of this job.
     pub(crate) fn report(&mut self, domain: &Domain, (job, rank): (&str, u32), range: &str) {
         let report = RankReport {
             job: job.to_owned(),
@@ -224,43 +224,44 @@ impl Pages {
         self.reporter = Reporter::start(Arc::clone(&self.shared), domain, report);
     }
 
-    /// The range, for programs without `unsafe`: words that are accessed by atomic operations.
+    /// Returns the range for access without `unsafe`: words with atomic operations.
     #[must_use]
     pub fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
-    /// Where the range begins, at all ranks.
+    /// Returns the start address of the range, the same at all ranks.
     #[must_use]
     pub fn address(&self) -> usize {
         self.address
     }
 
-    /// Bytes of a page, the same at all ranks.
+    /// Returns the page size in bytes, the same at all ranks.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// Number of pages of the range.
+    /// Returns the number of pages of the range.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Whether system calls fail with `EFAULT` when they access a page that is not here (`read` into the
-    /// range, say), because this user may stop only its own accesses: `vm.unprivileged_userfaultfd` is 0.
+    /// Returns whether syscalls that access an absent page (such as `read` into the range) fail with
+    /// `EFAULT`, because `vm.unprivileged_userfaultfd` is 0 and this user may handle only user-mode faults.
     /// Then [`acquire`](Self::acquire) such pages first.
     #[must_use]
     pub fn is_user_mode_only(&self) -> bool {
         self.is_user_mode_only
     }
 
-    /// Fetches pages ahead of their use, and learns of lost ones by an error. Another rank may take them
-    /// again as soon as they are here.
+    /// Fetches pages ahead of their use, and reports lost ones as an error. Another rank may take them away
+    /// as soon as they have arrived.
     ///
     /// # Errors
-    /// [`Error::Lost`], the first one; [`Error::NoSuchPage`]; [`Error::TimedOut`]; [`Error::NotServed`].
+    /// [`Error::Lost`] for the first lost page; [`Error::NoSuchPage`]; [`Error::TimedOut`];
+    /// [`Error::NotServed`].
     pub fn acquire(&self, pages: Range<u32>, access: Access, timeout: Duration) -> Result<(), Error> {
         if pages.end > self.pages {
             return Err(Error::NoSuchPage { page: pages.end.saturating_sub(1), pages: self.pages });
@@ -289,12 +290,12 @@ impl Pages {
         outcome
     }
 
-    /// With release consistency: waits until all that this rank wrote is where other ranks find it when they
-    /// refresh. Call it before you tell them: before a lock is unlocked, or a message sent. Threads of this
-    /// rank may write meanwhile. Does nothing with sequential consistency.
+    /// With release consistency: waits until all writes of this rank are visible to ranks that refresh
+    /// afterwards. Call it before notifying them: before unlocking a lock or sending a message. Threads of
+    /// this rank may write meanwhile. Does nothing with sequential consistency.
     ///
     /// # Errors
-    /// [`Error::RankEnded`]: the home of a page that was written to ended, with what was written;
+    /// [`Error::RankEnded`] if the home of a written page ended, so that the writes are lost;
     /// [`Error::TimedOut`]; [`Error::NotServed`].
     pub fn release(&self, timeout: Duration) -> Result<(), Error> {
         if self.consistency == Consistency::Sequential {
@@ -316,9 +317,9 @@ impl Pages {
         }
     }
 
-    /// With release consistency: sees what other ranks have released. Call it after they told this one: after
-    /// a lock was locked, or a message received. The copies of pages here are fetched again when they are
-    /// next accessed. Does nothing with sequential consistency.
+    /// With release consistency: makes writes that other ranks have released visible. Call it after being
+    /// notified: after locking a lock or receiving a message. Invalidates the local copies of pages, which
+    /// are fetched again on the next access. Does nothing with sequential consistency.
     pub fn refresh(&self) {
         if self.consistency == Consistency::Release {
             let mut state = self.shared.lock();
@@ -329,11 +330,11 @@ impl Pages {
         }
     }
 
-    /// Waits until all ranks have called this as often as this one. Everything that they wrote before is seen
+    /// Waits until all ranks have called this as often as this one. All their earlier writes are visible
     /// afterwards: with release consistency it [releases](Self::release) and [refreshes](Self::refresh).
     ///
     /// # Errors
-    /// [`Error::RankEnded`]: one ended, or ends; [`Error::TimedOut`]; [`Error::NotServed`].
+    /// [`Error::RankEnded`] if a rank ended or closes the range; [`Error::TimedOut`]; [`Error::NotServed`].
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
         self.release(timeout)?;
@@ -349,7 +350,7 @@ impl Pages {
         loop {
             let late = (0..).zip(&state.arrived).filter(|(_, arrived)| **arrived < meeting);
             let late = late.fold(Ranks::NONE, |late, (rank, _)| late.or(Ranks::of(Rank(rank))));
-            // The others are to know that this rank was there even if it dies next.
+            // The others must learn that this rank arrived even if it dies next.
             if late.is_empty() && state.announcements.is_empty() {
                 return Ok(());
             }
@@ -363,10 +364,11 @@ impl Pages {
         }
     }
 
-    /// Ends the range once all ranks call this, so that no page is lost that another still uses.
+    /// Closes the range once all ranks call this, so that no page is lost that another rank still uses.
     ///
     /// # Errors
-    /// [`Error::RankEnded`]: one ended without this call; [`Error::TimedOut`]. The range is gone in any case.
+    /// [`Error::RankEnded`] if a rank ended without this call; [`Error::TimedOut`]. The range is closed in
+    /// any case.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
         let released = self.release(timeout);
@@ -384,20 +386,20 @@ impl Pages {
         ended.map_or(released, Err)
     }
 
-    /// What happened to a page at this rank; nothing outside the range.
+    /// Returns the counters of a page at this rank; zeros for a page outside the range.
     #[must_use]
     pub fn counts(&self, page: u32) -> Counts {
         self.shared.lock().node.counts(page)
     }
 
-    /// What happened to all pages at this rank.
+    /// Returns the sums of the counters of all pages at this rank.
     #[must_use]
     pub fn totals(&self) -> Counts {
         self.shared.lock().totals(self.pages)
     }
 
-    /// The pages with the most faults at this rank, up to `most`, the hottest first. A page that came back
-    /// often goes back and forth: if the ranks use different variables in it, they belong on different pages.
+    /// Returns up to `most` pages with the most faults at this rank, hottest first. A page that returned
+    /// often ping-pongs between ranks: if they use different variables in it, move these to different pages.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<HotPage> {
         let hottest = self.shared.lock().hottest(self.pages, most);
@@ -409,22 +411,22 @@ impl Pages {
         hottest.into_iter().map(report).collect()
     }
 
-    /// Places of a page where threads of this rank faulted, the most frequent first, and what lies there: an
-    /// object that was [named](Self::name_object), or a variable of the program's symbol table. A sample: an
-    /// access faults only if it is the first after the page came.
+    /// Returns the places of a page where threads of this rank faulted, most frequent first, and the object
+    /// there: one that was [named](Self::name_object), or a variable of the program's symbol table. This is a
+    /// sample: only the first access after a page arrives faults.
     #[must_use]
     pub fn places(&self, page: u32) -> Vec<(Place, Option<String>)> {
         self.shared.lock().places(page)
     }
 
-    /// Says what lies in a part of the range, given in bytes from its start, for [`places`](Self::places)
+    /// Names the object in a part of the range, given in bytes from its start, for [`places`](Self::places)
     /// and `tombolo pages`. Variables of the program have names already.
     pub fn name_object(&self, part: Range<usize>, name: &str) {
         let at = |offset_bytes: usize| self.address.saturating_add(offset_bytes) as u64;
         self.shared.lock().named.add(at(part.start)..at(part.end), name);
     }
 
-    /// Waits for a change.
+    /// Waits for a change of the state.
     fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
@@ -448,7 +450,7 @@ impl Pages {
     }
 }
 
-/// Asks for a page.
+/// Requests a page.
 fn ask(state: &mut State, page: u32, access: Access) -> Result<(), Error> {
     let State { node, store, .. } = state;
     match node.fault(store, now_ns(), page, access) {

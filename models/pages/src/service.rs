@@ -1,6 +1,6 @@
-//! The thread that serves the pages: it takes faults from the kernel and messages from other ranks.
+//! Service thread of the pages, which handles page faults from the kernel and messages from other ranks.
 //!
-//! It never accesses the range, where it would wait for itself.
+//! It never accesses the range, because a fault there would deadlock it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,23 +21,23 @@ use crate::statistics::objects::Objects;
 use crate::statistics::touched::{Place, Touched};
 use crate::store::{Backing, Content};
 
-/// Messages of one rank, or faults, that are handled before the others are looked at.
+/// Maximum number of messages of one rank, or of faults, handled before the next source.
 const IN_A_ROW: usize = 32;
-/// Pages that are mapped after one that this rank holds and uses for the first time.
+/// Maximum number of pages mapped after one that this rank owns and uses for the first time (fault-around).
 const AROUND: usize = 15;
-/// How long to sleep at most. Everything that ends a sleep wakes the thread; this is for what does not.
+/// Maximum length of a sleep. All events wake the thread; this is a safety net.
 const NAP: Duration = Duration::from_secs(1);
 
-/// The first byte of the messages of this crate; those of the directory have others. The number of the
-/// meeting is in bytes 8 to 15.
+/// First bytes of this crate's messages, distinct from those of the directory. Bytes 8 to 15 hold the number
+/// of the barrier.
 const ARRIVED: u8 = 0x40;
 const DONE: u8 = 0x41;
 
-/// What the program and the thread share.
+/// State shared by the program and the service thread.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
-    /// Something changed that the program may wait for.
+    /// Signaled on every change that the program may wait for.
     pub(crate) changed: Condvar,
 }
 
@@ -45,30 +45,30 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) node: Node<Content>,
     pub(crate) store: Backing,
-    /// The names of the nodes, by rank.
+    /// Names of the nodes, by rank.
     pub(crate) nodes: Vec<String>,
-    /// By rank, at how many meetings it was.
+    /// Number of barriers that each rank has reached.
     pub(crate) arrived: Vec<u64>,
-    /// Ranks that need no pages any more.
+    /// Ranks that no longer need the pages.
     pub(crate) done: Ranks,
-    /// Messages of this crate that are to be sent to all.
+    /// Messages of this crate to send to all ranks.
     pub(crate) announcements: VecDeque<[u8; HEAD_BYTES]>,
-    /// Threads of the program that wait for a change.
+    /// Number of program threads that wait for a change.
     pub(crate) waiting: u32,
-    /// Pages that the program asks for without accessing them.
+    /// Pages that the program requests without accessing them.
     pub(crate) acquiring: Vec<u32>,
-    /// Ranks that came after the start, and their channels.
+    /// Ranks admitted later that the service thread has not picked up yet, and their channels.
     pub(crate) admitted: Vec<(Rank, Channel)>,
-    /// Where threads faulted.
+    /// Places where threads faulted.
     touched: Touched,
-    /// What the program has named, and what lies in the range, once that was looked up.
+    /// Objects named by the program, and variables in the range once they have been looked up.
     pub(crate) named: Objects,
     pub(crate) objects: Option<Objects>,
     pub(crate) stop: bool,
-    /// How long accesses to lost pages wait, and what is called then; and until when those do that wait now.
+    /// Waiting time and callback for accesses to lost pages, and the end of the current wait.
     on_loss: Option<OnLoss>,
     lingers_until: Option<Instant>,
-    /// Standard error, without the lock that a stopped thread may hold.
+    /// Standard error, opened separately because a faulting thread may hold the lock of the usual handle.
     errors: File,
     pub(crate) failure: Option<String>,
 }
@@ -112,7 +112,7 @@ impl Shared {
 }
 
 impl State {
-    /// This rank is at a meeting.
+    /// Announces that this rank has reached a barrier. Returns the number of the barrier.
     pub(crate) fn arrive(&mut self) -> u64 {
         let me = usize::from(self.node.geometry().me.0);
         self.arrived[me] += 1;
@@ -120,7 +120,7 @@ impl State {
         self.arrived[me]
     }
 
-    /// This rank needs no pages any more.
+    /// Announces that this rank no longer needs the pages.
     pub(crate) fn be_done(&mut self) {
         self.done.add(self.node.geometry().me);
         self.announce(DONE, 0);
@@ -144,12 +144,12 @@ impl State {
         Error::Violation { rank: from.0.into(), node, what: what.to_string() }
     }
 
-    /// What happened to all pages.
+    /// Returns the sums of the counters of all pages.
     pub(crate) fn totals(&self, pages: u32) -> Counts {
         (0..pages).map(|page| self.node.counts(page)).fold(Counts::default(), Counts::and)
     }
 
-    /// The pages with the most faults, up to `most`, the hottest first.
+    /// Returns up to `most` pages with the most faults, hottest first.
     pub(crate) fn hottest(&self, pages: u32, most: usize) -> Vec<(u32, Counts)> {
         let counted = (0..pages).map(|page| (page, self.node.counts(page)));
         let mut pages: Vec<(u32, Counts)> = counted.filter(|(_, counts)| counts.faults() > 0).collect();
@@ -158,7 +158,7 @@ impl State {
         pages
     }
 
-    /// The places of a page that faulted, and what lies there.
+    /// Returns the places of a page that faulted, and the objects there.
     pub(crate) fn places(&self, page: u32) -> Vec<(Place, Option<String>)> {
         let start = (self.store.memory.address() + page as usize * self.store.memory.page_bytes()) as u64;
         let object = |place: Place| {
@@ -169,7 +169,7 @@ impl State {
         self.touched.of(page).into_iter().map(object).collect()
     }
 
-    /// The first rank that is dead and was not done.
+    /// Returns the error of the first rank that died without being done.
     pub(crate) fn ended(&self) -> Option<Error> {
         let rank = Ranks(self.node.dead().0 & !self.done.0).first()?;
         Some(self.rank_ended(rank))
@@ -185,20 +185,20 @@ impl State {
 #[derive(Debug)]
 struct Peer {
     token: Token,
-    /// What found no room.
+    /// Messages that had no room in the channel.
     backlog: VecDeque<Vec<u8>>,
 }
 
-/// The thread.
+/// State of the service thread.
 pub(crate) struct Service {
     shared: Arc<Shared>,
     set: WaitSet,
     faults: Token,
-    /// By rank.
+    /// Peers, by rank.
     peers: Vec<Option<Peer>>,
     buffer: Vec<u8>,
     page_bytes: usize,
-    /// Since when the program wants no more.
+    /// Time when the program closed the range.
     ending: Option<Instant>,
 }
 
@@ -232,7 +232,7 @@ impl Service {
         self.set.waker()
     }
 
-    /// Serves until the program wants no more.
+    /// Serves until the program closes the range.
     pub(crate) fn run(mut self) {
         let failure = loop {
             match self.turn() {
@@ -246,7 +246,7 @@ impl Service {
         if !was_asked {
             let what = "the pages that this program has in common with others cannot be served";
             let _ = writeln!(&mut state.errors, "error: {what}: {failure}; accesses end this program");
-            // Threads that wait for pages would wait for ever.
+            // Threads that wait for pages would wait forever.
             let _ = state.store.memory.revoke();
         }
         state.failure = Some(failure);
@@ -254,7 +254,7 @@ impl Service {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for something, and handles it; false when the program wants no more.
+    /// Waits for an event and handles it. Returns false once the program has closed the range.
     fn turn(&mut self) -> Result<bool, Error> {
         let due_ns = self.shared.lock().node.due_ns();
         let nap = due_ns.map_or(NAP, |due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns())).min(NAP));
@@ -287,7 +287,7 @@ impl Service {
         Ok(!stop || self.is_sending())
     }
 
-    /// After the program has ended the range: whether there is something left to send, and time for it.
+    /// Returns whether there is something left to send, and time for it, after the range was closed.
     fn is_sending(&mut self) -> bool {
         let since = *self.ending.get_or_insert_with(Instant::now);
         let waits = self.peers.iter().flatten().any(|peer| !peer.backlog.is_empty());
@@ -306,7 +306,7 @@ impl Service {
             match node.fault(store, now_ns(), fault.page, access) {
                 Ok(Fault::Resolved) => {
                     store.resolve(fault.page, node.access(fault.page));
-                    // Pages that were not used before are often used in a row.
+                    // Pages that were not used before are often used in sequence.
                     for next in (fault.page + 1..node.geometry().pages).take(AROUND) {
                         if node.access(next) < tombolo_directory::Access::Write || store.is_mapped(next) {
                             break;
@@ -315,14 +315,14 @@ impl Service {
                     }
                 }
                 Ok(Fault::Lost(with)) => store.lost.push((fault.page, with)),
-                // Only of pages outside the range, where nothing is registered.
+                // An error is possible only for pages outside the range, where nothing is registered.
                 Ok(Fault::Asked) | Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Receives from a rank.
+    /// Receives messages from a rank.
     fn hear(&mut self, token: Token) -> Result<(), Error> {
         let Some(index) =
             self.peers.iter().position(|peer| peer.as_ref().is_some_and(|peer| peer.token == token))
@@ -336,7 +336,7 @@ impl Service {
             match channel.try_recv_into(&mut self.buffer) {
                 Ok(Some(_)) => self.handle(from)?,
                 Ok(None) => return Ok(()),
-                // Also of a relay on the way: the peer may live, and others would not take it for dead.
+                // Also if a relay died: the peer may be alive, and other ranks would not consider it dead.
                 Err(error)
                     if !matches!(error, tombolo::Error::PeerDied { .. } | tombolo::Error::Closed { .. }) =>
                 {
@@ -351,9 +351,9 @@ impl Service {
         Ok(())
     }
 
-    /// Handles a message. One that breaks the protocol ends the pages for this rank, whose death the others
-    /// notice: if only this rank took the sender for dead, it could wait for ever for what the others know of
-    /// its pages.
+    /// Handles a message. A protocol violation ends the pages for this rank, which the others see as its
+    /// death. If only this rank considered the sender dead, it could wait forever for pages that the others
+    /// still expect from the sender.
     fn handle(&mut self, from: Rank) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -381,7 +381,7 @@ impl Service {
         node.receive(store, now_ns(), from, message).map_err(|violation| state.violation(from, &violation))
     }
 
-    /// The channel to a rank has ended.
+    /// Handles the end of the channel to a rank.
     fn lose(&mut self, rank: Rank) {
         let Some(peer) = self.peers[usize::from(rank.0)].take() else { return };
         drop(self.set.remove(peer.token));
@@ -392,7 +392,7 @@ impl Service {
         self.shared.changed.notify_all();
     }
 
-    /// Sends what the protocol and the program have to say.
+    /// Sends the outgoing messages of the protocol and the announcements of the program.
     fn send(&mut self, state: &mut State) {
         while let Some((to, message)) = state.node.take_outgoing() {
             let head = wire::head(&message);
@@ -421,8 +421,8 @@ impl Service {
         }
     }
 
-    /// Sends a message now or as soon as there is room. Returns the buffer of one that was sent. A channel
-    /// that has ended shows when its end is received.
+    /// Sends a message at once or queues it. Returns its buffer if it was sent. Errors are ignored, as the
+    /// end of a channel is detected on receive.
     fn post(&mut self, rank: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(rank)?.as_mut()?;
         if !peer.backlog.is_empty() {
@@ -439,7 +439,7 @@ impl Service {
         }
     }
 
-    /// Sends what found no room before.
+    /// Sends messages from the backlog.
     fn flush(&mut self, rank: usize) {
         let Some(Some(peer)) = self.peers.get_mut(rank) else { return };
         if peer.backlog.is_empty() {
@@ -456,7 +456,7 @@ impl Service {
     }
 }
 
-/// Ends the accesses to pages that were lost, and says so before that ends the program.
+/// Fails accesses to lost pages, and prints the reason first, as the failure ends the program.
 fn end_accesses(state: &mut State) -> Result<(), OsError> {
     if state.store.lost.is_empty() {
         return Ok(());
@@ -472,7 +472,7 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
     lost.dedup();
     for (page, with) in lost {
         if state.acquiring.contains(&page) {
-            // Who asked for it gets an error; a thread that was stopped there asks again.
+            // The caller of `acquire` gets an error; a thread that faulted there faults again.
             state.store.memory.wake(page)?;
             continue;
         }

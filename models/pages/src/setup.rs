@@ -1,4 +1,4 @@
-//! The first message on each channel: what both ranks must have in common.
+//! Channel setup and the first message on each channel, which compares the parameters of both ranks.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tombolo::{Channel, ChannelOptions, Domain, Job};
 
 use crate::error::Error;
 
-/// Stands for the messages of `protocol/directory` and of this crate; changes with them.
+/// Interface hash of the messages of `protocol/directory` and of this crate; changes with them.
 const INTERFACE_HASH: u64 = 0x7061_6765_7300_0002;
 
-/// A page and its head, in slots of 128 bytes, several times.
+/// Number of 128-byte slots: room for several pages with their headers.
 const SLOTS: u32 = 512;
 
-/// What ranks compare.
+/// Parameters that must be equal at all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Setup {
     pub(crate) page_bytes: u64,
     pub(crate) pages: u64,
     pub(crate) block_pages: u64,
     pub(crate) address: u64,
-    /// 0 sequential, 1 release.
+    /// Consistency: 0 is sequential, 1 is release.
     pub(crate) consistency: u64,
 }
 
@@ -52,12 +52,12 @@ impl Setup {
     }
 }
 
-/// Channels between ranks.
+/// Returns the options of channels between ranks.
 pub(crate) fn channel_options() -> Result<ChannelOptions, tombolo::Error> {
     Ok(ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?.interface_hash(INTERFACE_HASH))
 }
 
-/// Compares what this rank and another have opened.
+/// Exchanges the setup with another rank, and fails if they differ.
 pub(crate) fn exchange(
     channel: &mut Channel,
     rank: u32,
@@ -80,7 +80,7 @@ fn compare(channel: &mut Channel, rank: u32, setup: Setup, timeout: Duration) ->
     }
 }
 
-/// Opens the channels to all other ranks, in order; nothing for this one.
+/// Opens the channels to all other ranks, in order; the entry of this rank is `None`.
 pub(crate) fn connect(
     domain: &Domain,
     job: &Job,

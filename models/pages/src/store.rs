@@ -1,11 +1,11 @@
-//! The pages of this program, as the protocol changes them.
+//! Page mappings of this program, which the protocol changes.
 
 use tombolo_directory::wire::HEAD_BYTES;
 use tombolo_directory::{Access, Rank, Store, difference};
 use tombolo_platform::OsError;
 use tombolo_platform::memory::PagedMemory;
 
-/// The content of a page, with room for the head of a message before it, so that it is sent as it is.
+/// Content of a page, preceded by room for a message header, so that it can be sent without a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Content(pub(crate) Vec<u8>);
 
@@ -15,21 +15,22 @@ impl Content {
     }
 }
 
-/// The memory of this program.
+/// The page store of this program.
 #[derive(Debug)]
 pub(crate) struct Backing {
     pub(crate) memory: PagedMemory,
-    /// By page: it is mapped as its access says. One that the program may access but has not yet is not.
+    /// Whether each page is mapped with its current access. Pages that the program may access but has not
+    /// accessed yet are not mapped.
     mapped: Vec<bool>,
-    /// Pages that were lost since they were last reported.
+    /// Pages lost since the last report.
     pub(crate) lost: Vec<(u32, Rank)>,
-    /// What the kernel refused first. Then nothing can be relied on.
+    /// First failed syscall. After it the state of the pages is unreliable.
     pub(crate) failure: Option<OsError>,
-    /// Messages are of no use any more: buffers for the next.
+    /// Buffers of processed messages, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-/// Buffers that are kept for later.
+/// Maximum number of spare buffers.
 const MAX_SPARE: usize = 16;
 
 impl Backing {
@@ -44,28 +45,27 @@ impl Backing {
         }
     }
 
-    /// A buffer of unknown content.
+    /// Returns a buffer with unspecified content.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back.
+    /// Keeps a buffer for reuse.
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(buffer);
         }
     }
 
-    /// Whether the program accesses a page without a fault.
+    /// Returns whether the program can access a page without a fault.
     pub(crate) fn is_mapped(&self, page: u32) -> bool {
         self.mapped[page as usize]
     }
 
-    /// A thread stopped at a page that the program may access.
+    /// Resolves a fault at a page that the program may access.
     pub(crate) fn resolve(&mut self, page: u32, access: Access) {
         let writable = access == Access::Write;
-        // The kernel may have unmapped it by itself, to reclaim memory; if it has not, this only wakes the
-        // thread.
+        // The kernel may have unmapped it to reclaim memory; if not, this only wakes the thread.
         let mut done = self.memory.map(page, writable);
         if writable && self.mapped[page as usize] {
             done = done.and(self.memory.unprotect(page));

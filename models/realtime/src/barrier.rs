@@ -4,23 +4,23 @@ use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory, Steps};
 use tombolo_onesided::{FlagReader, FlagWriter};
 
-/// A barrier could not be made.
+/// Error of creating a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BarrierError {
     /// More workers than the barrier was compiled for, or none.
     #[error("a barrier of {workers} workers: it may have 1 to {most}")]
     Workers {
-        /// How many were asked for.
+        /// The requested number of workers.
         workers: usize,
-        /// The most.
+        /// The maximum number of workers.
         most: usize,
     },
     /// A worker's number is not below the number of workers.
     #[error("worker {worker} of {workers}: workers are counted from 0")]
     Worker {
-        /// The number.
+        /// The number of the worker.
         worker: usize,
-        /// How many there are.
+        /// The number of workers.
         workers: usize,
     },
     /// The memory is too short.
@@ -30,10 +30,10 @@ pub enum BarrierError {
 
 /// One worker's part of a barrier of at most `MOST` workers.
 ///
-/// Each worker raises a flag of its own and looks at those of the others, so that the barrier needs no atomic
-/// operation between unlike processors and works on memory that is not coherent. A look is bounded; how long
-/// the barrier takes depends on the workers alone, and the caller bounds it by a deadline:
-/// [`missing`](Self::missing) then says for whom it waits.
+/// Each worker raises its own flag and polls those of the others, so the barrier needs no atomic operations
+/// between unlike processors and works on non-coherent memory. Each poll is bounded; the duration of the
+/// barrier depends on the workers alone. The caller bounds it with a deadline, after which
+/// [`missing`](Self::missing) names the late workers.
 #[derive(Debug)]
 pub struct Barrier<const MOST: usize, C: CacheMaintenance = Coherent> {
     own: FlagWriter<C>,
@@ -41,19 +41,19 @@ pub struct Barrier<const MOST: usize, C: CacheMaintenance = Coherent> {
 }
 
 impl<const MOST: usize, C: CacheMaintenance> Barrier<MOST, C> {
-    /// What [`arrive`](Self::arrive) does to shared memory.
+    /// Accesses of [`arrive`](Self::arrive) to shared memory.
     pub const ARRIVE_BOUND: Steps = FlagWriter::<C>::RAISE_BOUND;
-    /// What [`is_complete`](Self::is_complete) does at most.
+    /// Maximum number of accesses of [`is_complete`](Self::is_complete).
     pub const LOOK_BOUND: Steps = FlagReader::<C>::LOOK_BOUND.times(MOST as u64 - 1);
 
-    /// The bytes of the memory for `workers`.
+    /// Returns the length of the memory for `workers`, in bytes.
     #[must_use]
     pub const fn length_bytes(workers: usize) -> usize {
         workers * CACHE_LINE_BYTES
     }
 
-    /// The part of `worker` in `memory`, which is zero before any of them arrives and at least as
-    /// [long](Self::length_bytes) as `workers` need.
+    /// Creates the part of `worker`. `memory` must be zeroed before any worker arrives, and have at least
+    /// [`length_bytes`](Self::length_bytes) bytes.
     ///
     /// # Errors
     /// [`BarrierError`].
@@ -73,20 +73,20 @@ impl<const MOST: usize, C: CacheMaintenance> Barrier<MOST, C> {
         Ok(Barrier { own: FlagWriter::new(memory, worker * CACHE_LINE_BYTES)?, others })
     }
 
-    /// This worker has done its part of the step. What it stored before is there for workers that leave the
-    /// barrier. Call it once for each step, when the barrier of the step before is complete.
+    /// Signals that this worker has finished its part of the step. Its earlier stores are visible to workers
+    /// that leave the barrier. Call it once per step, after the barrier of the previous step is complete.
     pub fn arrive(&mut self) {
         self.own.raise();
     }
 
-    /// Whether all workers have arrived, as often as this one.
+    /// Returns whether all workers have arrived as often as this one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let step = self.own.raised();
         self.others.iter().flatten().all(|other| other.latest() >= step)
     }
 
-    /// The workers that have not arrived.
+    /// Returns the workers that have not arrived.
     pub fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         let step = self.own.raised();
         let others = self.others.iter().enumerate();
@@ -133,7 +133,7 @@ mod tests {
         workers[2].arrive();
         assert_eq!(workers[1].missing().collect::<Vec<_>>(), [0]);
         workers[0].arrive();
-        // One that is a step ahead has arrived.
+        // A worker that is a step ahead has arrived.
         workers[0].arrive();
         assert_eq!(workers[1].missing().count(), 0);
         assert!(workers[1].is_complete() && !workers[0].is_complete());
@@ -149,7 +149,7 @@ mod tests {
         assert!(matches!(refused(0, 3), BarrierError::Memory(_)));
     }
 
-    /// What a worker stored before it arrived is seen by all that leave, also through caches.
+    /// Stores of a worker before it arrived are visible to all that leave, even through non-coherent caches.
     #[test]
     fn results_of_a_step_are_there_after_it() {
         let memory = SharedMemory::zeroed(4096);

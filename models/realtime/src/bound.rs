@@ -1,12 +1,11 @@
-//! Adds up how long operations and patterns take at most.
+//! Upper bounds of the time that operations and patterns take.
 //!
-//! The terms are the [`Steps`] of operations and what one step of each kind costs. All times are in one unit,
-//! which the caller chooses: nanoseconds, cycles, or instructions.
+//! They are computed from the [`Steps`] of operations and the cost of each kind of step. All times are in one
+//! unit, which the caller chooses: nanoseconds, cycles, or instructions.
 
 use tombolo_base::Steps;
 
-/// What one step costs at most, with the instructions around it, and a call of an operation apart from its
-/// steps.
+/// Maximum cost of each kind of step, including surrounding instructions, and of a call apart from its steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// A load of a word of shared memory.
@@ -17,12 +16,12 @@ pub struct Costs {
     pub read_modify_write: u64,
     /// A fence between processors.
     pub fence: u64,
-    /// What the operation does besides, in private memory.
+    /// The rest of the operation, in private memory.
     pub call: u64,
 }
 
 impl Costs {
-    /// The time of an operation with these steps.
+    /// Returns the maximum time of an operation with these steps.
     #[must_use]
     pub const fn time(&self, steps: Steps) -> u64 {
         self.call
@@ -36,17 +35,16 @@ impl Costs {
 /// The bounds of a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PipelineBound {
-    /// The time between two results, at most: that of the slowest stage. A shorter period overloads the
-    /// pipeline.
+    /// Maximum time between two results: that of the slowest stage. A shorter period overloads the pipeline.
     pub period: u64,
-    /// From an input to its result, at most, if inputs come no faster than the period.
+    /// Maximum time from an input to its result, if inputs arrive no faster than the period.
     pub latency: u64,
 }
 
-/// A pipeline whose stages take at most `stages`, each with a processor of its own, and hand each result on
-/// by a message: `hand_over` is the time of one send and one receive.
+/// Returns the bounds of a pipeline whose stages take at most `stages`, each on its own processor, and pass
+/// results on by messages: `hand_over` is the time of one send and one receive.
 ///
-/// Zero for no stages.
+/// Returns zeros if there are no stages.
 #[must_use]
 pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
     let of_stage = |stage: &u64| stage.saturating_add(hand_over);
@@ -56,11 +54,11 @@ pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
     }
 }
 
-/// A step whose `items` are [shared out](crate::share) over `workers`, each with a processor of its own: a
-/// part that one worker does alone, `each` for every item, and a barrier.
+/// Returns the bound of a step whose `items` are [distributed](crate::share) over `workers`, each on its own
+/// processor: a part `alone` that one worker does, `each` for every item, and a barrier.
 ///
-/// `barrier` is the time of arriving and of two looks: the barrier is complete when the slowest worker has
-/// arrived, and another worker sees that at the latest with the look after the one that it is in.
+/// `barrier` is the time of arriving and of two polls: the barrier is complete when the slowest worker has
+/// arrived, and another worker sees that at the latest in the poll after its current one.
 #[must_use]
 pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barrier: u64) -> u64 {
     let longest_share = if workers == 0 { items } else { items.div_ceil(workers) };
@@ -68,8 +66,7 @@ pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barr
     alone.saturating_add(longest_share.saturating_mul(each)).saturating_add(synchronised)
 }
 
-/// How many times as fast the worst case gets: the *WCET speed-up* of the bounds `of_one` worker and
-/// `of_many`.
+/// Returns the speed-up of the worst case (*WCET speed-up*) from the bounds of one worker and of many.
 #[must_use]
 pub fn speed_up(of_one: u64, of_many: u64) -> f64 {
     of_one as f64 / of_many.max(1) as f64

@@ -1,14 +1,14 @@
 //! Patterns for programs with deadlines, and bounds of the time that they take.
 //!
-//! A program that must react in time is built from parts whose worst case is known: a [`Periodic`] task,
-//! whose loop body is a sum of bounded operations; a [pipeline](bound::pipeline) of such tasks; or a step
-//! that is [shared out](share) over workers, which meet at a [`Barrier`]. The bound of each operation on
-//! shared memory is a number of [`Steps`]; [`Costs`](bound::Costs) turn these into time,
-//! and [`bound`] adds them up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core
-//! Execution of Parallelised Hard Real-Time Applications Supporting Analysability", DSD 2013).
+//! A program that must react in time is built from parts with a known worst case: a [`Periodic`] task, whose
+//! loop body is a sum of bounded operations; a [pipeline](bound::pipeline) of such tasks; or a step that is
+//! [distributed](share) over workers, which meet at a [`Barrier`]. The bound of each operation on shared
+//! memory is a number of [`Steps`]; [`Costs`](bound::Costs) convert these to time, and [`bound`] adds them
+//! up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core Execution of Parallelised
+//! Hard Real-Time Applications Supporting Analysability", DSD 2013).
 //!
-//! `no_std`, without an allocator and without I/O: the caller brings the memory and the clock, so that the
-//! same code runs on Linux and on boards.
+//! `no_std`, without an allocator and without I/O: the caller provides the memory and the clock, so the same
+//! code runs on Linux and on boards.
 //!
 //! ```
 //! use tombolo_realtime::{Finish, Overload, Periodic, Start};
@@ -33,10 +33,10 @@ pub use barrier::{Barrier, BarrierError};
 pub use periodic::{BadPeriod, Finish, Overload, Periodic, Start, Statistics};
 pub use tombolo_base::{SharedMemory, Steps};
 
-/// The items that `worker` of `workers` computes, of `items` in all: as equal as can be, the first ones get
-/// one more. Empty for a worker beyond the last.
+/// Returns the range of items that `worker` of `workers` computes. Shares are as equal as possible, with one
+/// more item for the first ones. Empty for a worker beyond the last.
 ///
-/// The longest share is `items.div_ceil(workers)`, which is what [`bound::data_parallel`] counts.
+/// The longest share is `items.div_ceil(workers)`, which [`bound::data_parallel`] uses.
 #[must_use]
 pub const fn share(items: usize, worker: usize, workers: usize) -> Range<usize> {
     if worker >= workers {

@@ -1,19 +1,19 @@
 //! A task that is released at equal intervals and must finish within a deadline.
 
-/// What follows a job that is still running when the next one is released.
+/// Policy for a job that is still running when the next one is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overload {
-    /// The releases that passed are skipped: the next job is that of the latest release. For control loops,
-    /// which want the newest input.
+    /// Skips missed releases: the next job is that of the latest release. For control loops, which want the
+    /// newest input.
     Skip,
-    /// Each release has its job, one directly after another, until the task has caught up. For work that must
-    /// not be left out.
+    /// Runs a job for every release, back to back, until the task has caught up. For work that must not be
+    /// skipped.
     CatchUp,
-    /// The task ends with the first deadline that is missed.
+    /// Ends the task at the first missed deadline.
     Stop,
 }
 
-/// A period or a deadline that no task can have.
+/// Error of an invalid period or deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a task cannot have a period of {period_ns} ns and a deadline of {deadline_ns} ns: both must be above zero, and the deadline at most the period"
@@ -25,7 +25,7 @@ pub struct BadPeriod {
     pub deadline_ns: u64,
 }
 
-/// What the task does now.
+/// Next action of the task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// Sleep: the next job is not released yet.
@@ -37,40 +37,40 @@ pub enum Start {
     Run {
         /// When the job was released, on the caller's clock: its deadline counts from here.
         release_ns: u64,
-        /// How long after its release it starts.
+        /// Delay from its release to its start.
         late_ns: u64,
     },
     /// The task has ended, see [`Overload::Stop`].
     Stopped,
 }
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finish {
     /// Before its deadline, or at it.
     InTime {
-        /// The time that was left.
+        /// Time left until the deadline.
         left_ns: u64,
     },
     /// After its deadline.
     Missed {
-        /// By how much.
+        /// Time past the deadline.
         late_ns: u64,
-        /// Releases that have no job because of it.
+        /// Number of releases skipped because of it.
         skipped: u64,
     },
     /// No job was running.
     NotRunning,
 }
 
-/// What a task has done so far. Times are in nanoseconds.
+/// Statistics of a task. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
-    /// Jobs that finished.
+    /// Number of finished jobs.
     pub jobs: u64,
-    /// Those that finished after their deadline.
+    /// Number of jobs that finished after their deadline.
     pub missed: u64,
-    /// Releases without a job.
+    /// Number of skipped releases.
     pub skipped: u64,
     /// The longest time from a release to the start of its job.
     pub worst_start_ns: u64,
@@ -93,8 +93,8 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// A task that is released at `first_ns` and every `period_ns` after that, and whose jobs finish within
-    /// `deadline_ns` of their releases.
+    /// Creates a task that is released at `first_ns` and every `period_ns` after that, and whose jobs must
+    /// finish within `deadline_ns` of their releases.
     ///
     /// # Errors
     /// [`BadPeriod`].
@@ -118,7 +118,7 @@ impl Periodic {
         })
     }
 
-    /// What to do at `now_ns`. While a job runs, says so again.
+    /// Returns what to do at `now_ns`. While a job is running, returns the same job again.
     pub fn start(&mut self, now_ns: u64) -> Start {
         if self.stopped {
             return Start::Stopped;
@@ -133,7 +133,7 @@ impl Periodic {
         Start::Run { release_ns: self.release_ns, late_ns }
     }
 
-    /// The job that [`start`](Self::start) began ended at `now_ns`.
+    /// Notes that the job that [`start`](Self::start) began ended at `now_ns`.
     pub fn finish(&mut self, now_ns: u64) -> Finish {
         if !core::mem::take(&mut self.running) {
             return Finish::NotRunning;
@@ -159,7 +159,7 @@ impl Periodic {
         Finish::Missed { late_ns: response_ns - self.deadline_ns, skipped: passed - 1 }
     }
 
-    /// What the task has done so far.
+    /// Returns the statistics of the task so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(stopping.start(5_000), Start::Stopped);
     }
 
-    /// A job that ends between its deadline and the next release leaves that release alone.
+    /// A job that ends between its deadline and the next release does not skip that release.
     #[test]
     fn a_deadline_missed_within_the_period_skips_nothing() {
         let mut task = task(Overload::Skip);

@@ -1,4 +1,4 @@
-//! A barrier makes as many accesses to shared memory as its bounds say.
+//! Tests that a barrier's accesses to shared memory match its bounds.
 //!
 //! `cargo xtask bounds` runs it with `--cfg sim`; without that, accesses are not counted.
 #![cfg(sim)]

@@ -1,11 +1,10 @@
-//! What a node does with its buffer and those of others: without I/O, for memory that is coherent and for
-//! memory that is not.
+//! Operations of a node on its buffer and those of others: without I/O, for coherent and non-coherent memory.
 //!
-//! A message goes through the FIFO of its sender in the receiver's buffer into the buffer of the open device,
-//! where it waits for the device's owner. A device has room for as much from each node as the FIFO has, and
-//! says in a table for each sender how much its owner has taken. So a sender knows that its message fits
-//! before it sends it, the handler can always empty a FIFO, and a device whose owner does not read holds up
-//! those who send to it and no other.
+//! A message goes through the sender's FIFO in the receiver's buffer into the buffer of the open device,
+//! where it waits for the device's owner. For each node a device has as much room as the FIFO, and publishes
+//! in a table per sender how much its owner has taken. So a sender knows that its message fits before it
+//! sends it, the handler can always empty a FIFO, and a device whose owner does not read blocks only its own
+//! senders.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,31 +16,31 @@ use tombolo_ring::doorbell::{Sleeper, WakeOrder, Waker};
 
 use crate::layout::{CHANNELS, Layout};
 
-/// Messages that one look takes from each FIFO, so that a fast sender does not keep the handler from others.
+/// Maximum number of messages taken from each FIFO per poll, so that a fast sender does not starve others.
 const MESSAGES_PER_LOOK: usize = 64;
 
-/// Buffers that are kept for messages to come.
+/// Maximum number of spare buffers kept for new messages.
 const SPARE_BUFFERS: usize = 64;
 
 /// A channel of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Address {
-    /// The number of the node.
+    /// Number of the node.
     pub node: u16,
-    /// The number of the channel.
+    /// Number of the channel.
     pub channel: u16,
 }
 
 /// A message that a device has received.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Message {
-    /// Whence it came.
+    /// Channel that sent it.
     pub source: Address,
-    /// What it says.
+    /// Payload of the message.
     pub bytes: Vec<u8>,
 }
 
-/// The header of a message: source node, source channel, target channel, and which opening of it.
+/// Header of a message: source node, source channel, target channel, and generation of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag {
     source: Address,
@@ -63,8 +62,8 @@ impl Tag {
     }
 }
 
-/// A word of the table of devices: how often the channel was opened and closed, and how many lines its owner
-/// has taken since it was opened last.
+/// Entry of the device table, one word: how often the channel was opened and closed, and how many lines its
+/// owner has taken since it was last opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry {
     generation: u16,
@@ -88,21 +87,21 @@ impl Entry {
     }
 }
 
-/// Why a message was not sent. It is still the caller's.
+/// Reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The FIFO has no room now: the node has not taken what was sent before.
+    /// The FIFO is full: the node has not taken earlier messages yet.
     FifoFull,
-    /// The device has no room now: its owner has not read what was sent before.
+    /// The device is full: its owner has not read earlier messages yet.
     DeviceFull,
     /// No device is open on the channel.
     NotOpen,
-    /// It will never fit.
+    /// The message exceeds the maximum length.
     TooLong {
-        /// The longest message, in bytes.
+        /// Maximum length of a message, in bytes.
         most_bytes: usize,
     },
-    /// The node breaks the protocol.
+    /// The node violated the protocol.
     Broken(Broken),
 }
 
@@ -116,14 +115,14 @@ impl From<SendError> for Refusal {
     }
 }
 
-/// What a sender knows of a channel of another node.
+/// Sender's state of a channel of another node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Target {
     entry: Entry,
     sent_lines: u64,
 }
 
-/// What a node sends to another, or to itself.
+/// Sending side from a node to another, or to itself.
 #[derive(Debug)]
 pub struct Outbox<C: CacheMaintenance> {
     own: u16,
@@ -135,10 +134,10 @@ pub struct Outbox<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> Outbox<C> {
-    /// From node `own` to node `to`.
+    /// Creates the sending side from node `own` to node `to`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] if the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout, own: u16, to: u16) -> Result<Self, OutOfRange> {
         let (from, to) = (usize::from(own), usize::from(to));
         let fifo = memory.slice(layout.fifo_at(to, from), layout.fifo().total_bytes())?;
@@ -154,11 +153,11 @@ impl<C: CacheMaintenance> Outbox<C> {
         })
     }
 
-    /// Sends a message from a channel of this node to one of the other. Returns whether the other sleeps and
-    /// is to be interrupted.
+    /// Sends a message from a channel of this node to one of the other. Returns whether the other node sleeps
+    /// and has to be interrupted.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was sent.
+    /// [`Refusal`] if nothing was sent.
     pub fn try_send(&mut self, from: u16, to: u16, payload: &[u8]) -> Result<bool, Refusal> {
         let target = self.targets.get_mut(usize::from(to)).ok_or(Refusal::NotOpen)?;
         let entry = Entry::from_word(self.devices.load_current_le(usize::from(to), Ordering::Acquire));
@@ -192,7 +191,7 @@ fn too_short<C: CacheMaintenance>(memory: &SharedMemory<C>, layout: Layout) -> O
     OutOfRange { offset_bytes: 0, length_bytes, available_bytes }
 }
 
-/// What came from one node.
+/// Receiving side from one node.
 #[derive(Debug)]
 struct Source<C: CacheMaintenance> {
     fifo: Receiver<C>,
@@ -200,7 +199,7 @@ struct Source<C: CacheMaintenance> {
     broken: Option<Broken>,
 }
 
-/// What an open device has from one node, in lines.
+/// Flow control of an open device for one node, in lines.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     received: u64,
@@ -211,24 +210,24 @@ struct Room {
 #[derive(Debug)]
 struct Open {
     generation: u16,
-    /// The buffer, with the lines of each message.
+    /// Buffered messages, each with its length in lines.
     messages: VecDeque<(u64, Message)>,
     rooms: Vec<Room>,
 }
 
-/// What a node has counted.
+/// Message counters of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Messages that went to devices.
+    /// Messages delivered to devices.
     pub delivered: u64,
-    /// Messages that came after their device had been closed.
+    /// Messages that arrived after their device was closed.
     pub late: u64,
-    /// Messages that no sender with this protocol sends: to a channel that there is not, in another's name,
-    /// or more than the device has room for.
+    /// Messages that violate the protocol: to a channel that does not exist, with a forged source, or beyond
+    /// the room of the device.
     pub invalid: u64,
 }
 
-/// What a node receives.
+/// Receiving side of a node.
 #[derive(Debug)]
 pub struct Inbox<C: CacheMaintenance> {
     sources: Vec<Source<C>>,
@@ -237,15 +236,15 @@ pub struct Inbox<C: CacheMaintenance> {
     generations: Vec<u16>,
     device_lines: u64,
     spare: Vec<Vec<u8>>,
-    /// What was counted so far.
+    /// Message counters so far.
     pub counters: Counters,
 }
 
 impl<C: CacheMaintenance> Inbox<C> {
-    /// Of node `own`.
+    /// Creates the receiving side of node `own`.
     ///
     /// # Errors
-    /// [`OutOfRange`]: the memory is shorter than the layout.
+    /// [`OutOfRange`] if the memory is shorter than the layout.
     pub fn new(memory: &SharedMemory<C>, layout: Layout, own: u16) -> Result<Self, OutOfRange> {
         let own = usize::from(own);
         let source = |from: usize| {
@@ -265,7 +264,7 @@ impl<C: CacheMaintenance> Inbox<C> {
         })
     }
 
-    /// Opens a device on a channel. False if one is open there, or there is no such channel.
+    /// Opens a device on a channel. Returns false if one is open there, or the channel does not exist.
     pub fn open(&mut self, channel: u16) -> bool {
         let Some(generation) = self.generations.get_mut(usize::from(channel)) else { return false };
         if self.devices.contains_key(&channel) {
@@ -280,13 +279,13 @@ impl<C: CacheMaintenance> Inbox<C> {
         true
     }
 
-    /// The lowest channel on which no device is open.
+    /// Returns the lowest channel without an open device.
     #[must_use]
     pub fn free_channel(&self) -> Option<u16> {
         (0..CHANNELS).find(|channel| !self.devices.contains_key(channel))
     }
 
-    /// Closes the device on a channel. What it has not delivered is gone with it.
+    /// Closes the device on a channel. Undelivered messages are dropped.
     pub fn close(&mut self, channel: u16) {
         if self.devices.remove(&channel).is_some() {
             let generation = &mut self.generations[usize::from(channel)];
@@ -302,7 +301,7 @@ impl<C: CacheMaintenance> Inbox<C> {
         }
     }
 
-    /// The handler: takes what has come, and calls `arrived` with the channel of each message. Returns
+    /// Runs the handler: takes messages from the FIFOs, and calls `arrived` with the channel of each. Returns
     /// whether there may be more.
     pub fn deliver(&mut self, mut arrived: impl FnMut(u16)) -> bool {
         let mut is_more = false;
@@ -336,7 +335,7 @@ impl<C: CacheMaintenance> Inbox<C> {
         is_more
     }
 
-    /// Puts a message into the buffer of its device; gives it back if there is no such device.
+    /// Puts a message into the buffer of its device. Returns the bytes if it cannot be delivered.
     fn put(&mut self, from: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         if usize::from(tag.source.node) != from || tag.source.channel >= CHANNELS || tag.channel >= CHANNELS {
             self.counters.invalid += 1;
@@ -364,7 +363,8 @@ impl<C: CacheMaintenance> Inbox<C> {
         }
     }
 
-    /// Takes the next message of a device into `message`, whose buffer is used again.
+    /// Takes the next message of a device into `message`, whose old buffer is reused. Returns whether there
+    /// was one.
     pub fn take(&mut self, channel: u16, message: &mut Message) -> bool {
         let Some(open) = self.devices.get_mut(&channel) else { return false };
         let Some((lines, next)) = open.messages.pop_front() else { return false };
@@ -372,7 +372,7 @@ impl<C: CacheMaintenance> Inbox<C> {
         let node = usize::from(message.source.node);
         let room = &mut open.rooms[node];
         room.taken += lines;
-        // A message takes half of the room at most, so that one always fits when all was taken.
+        // A message takes at most half of the room, so one always fits once everything was taken.
         if room.taken - room.told >= self.device_lines / 2 {
             room.told = room.taken;
             let entry = Entry { generation: open.generation, taken_lines: room.told };
@@ -383,24 +383,24 @@ impl<C: CacheMaintenance> Inbox<C> {
         true
     }
 
-    /// How a node breaks the protocol, if it does. Nothing more is taken from it.
+    /// Returns the protocol violation of a node, if there was one. Nothing more is taken from such a node.
     #[must_use]
     pub fn broken(&self, node: u16) -> Option<Broken> {
         self.sources.get(usize::from(node)).and_then(|source| source.broken)
     }
 
-    /// Says that this node is about to sleep. [`deliver`](Self::deliver) must follow.
+    /// Announces that this node is about to sleep. [`deliver`](Self::deliver) must follow.
     pub fn arm(&mut self) {
         let armed = self.sleeper.arm(|| Ok::<(), std::convert::Infallible>(()));
         debug_assert!(armed.is_ok());
     }
 
-    /// Says that this node is awake.
+    /// Announces that this node is awake.
     pub fn disarm(&mut self) {
         self.sleeper.disarm();
     }
 
-    /// Whether senders interrupt this node.
+    /// Returns whether senders interrupt this node.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.sleeper.is_armed()

@@ -7,7 +7,7 @@ use tombolo_base::{Coherent, Random};
 
 const FIFO_BYTES: usize = 512;
 
-/// All ends of one node.
+/// Receiving and sending sides of one node.
 struct Node<C: CacheMaintenance> {
     inbox: Inbox<C>,
     outboxes: Vec<Outbox<C>>,
@@ -107,7 +107,7 @@ fn a_device_that_is_not_read_holds_up_its_senders_and_no_other() {
     assert_eq!(nodes[0].outboxes[1].try_send(0, 4, &message), Err(Refusal::FifoFull));
     nodes[1].deliver();
     assert_eq!(nodes[0].outboxes[1].try_send(0, 3, &[]), Err(Refusal::DeviceFull));
-    // Others go on: another channel, and another sender.
+    // Others are not blocked: another channel, and another sender.
     for round in 0..20_u8 {
         assert_eq!(nodes[0].outboxes[1].try_send(0, 4, &[round; 200]), Ok(false));
         nodes[1].deliver();
@@ -177,13 +177,13 @@ fn messages_that_no_node_sends_are_counted_and_refused() {
     }
     nodes[1].deliver();
     assert_eq!(nodes[1].inbox.counters, Counters { delivered: 2, late: 1, invalid: 4 });
-    // And a FIFO that makes no sense.
+    // A FIFO with an inconsistent index.
     fifo.words()[7].store(u64::MAX, Ordering::Relaxed);
     assert_eq!(nodes[1].inbox.broken(0), None);
     nodes[1].deliver();
     assert!(matches!(nodes[1].inbox.broken(0), Some(Broken::Sent { .. })));
     assert!(nodes[1].inbox.broken(9).is_none());
-    // A table that takes back what was taken.
+    // A table whose count of taken lines decreases.
     let word = layout.devices(1, 0) / 8 + 2;
     let entry = Entry { generation: 1, taken_lines: 1 };
     memory.words()[word].store(entry.to_word().to_le(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What can go wrong with a device.
+//! Errors of message devices.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tombolo_placement::NoCommonWindow;
 
 use crate::layout::{CHANNELS, MAX_NODES};
 
-/// Why an operation on a device failed. What was to be sent is still the caller's.
+/// Error of an operation on a device. On error no message was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum XipxError {
-    /// The time is over.
+    /// The timeout expired.
     #[error("{what} within {timeout:?}")]
     TimedOut {
         /// What did not happen.
         what: String,
-        /// For how long it was waited for.
+        /// Timeout of the operation.
         timeout: Duration,
     },
     /// The job has no such node.
@@ -58,9 +58,9 @@ pub enum XipxError {
          devices with longer ones (--fifo)"
     )]
     TooLong {
-        /// Its length.
+        /// Length of the message.
         length_bytes: usize,
-        /// The longest that fits.
+        /// Maximum length.
         most_bytes: usize,
     },
     /// The device of a node has ended.
@@ -71,7 +71,7 @@ pub enum XipxError {
         /// Its name.
         name: String,
     },
-    /// A node has written what no message device writes; nothing more is taken from it.
+    /// A node violated the protocol; nothing more is taken from it.
     #[error("node {node} ({name}) breaks the protocol of message devices: {broken}")]
     Broken {
         /// The number of the node.
@@ -84,13 +84,13 @@ pub enum XipxError {
     /// The devices of a job cannot start.
     #[error("the message devices cannot start: {why}")]
     Refused {
-        /// What is wrong, in words.
+        /// Explanation of the problem.
         why: String,
     },
-    /// The device that a program has opened by a socket refused something.
+    /// The device that a program opened through a socket returned an error.
     #[error("{why}")]
     Answered {
-        /// The error of the device, in its words.
+        /// Text of the device's error.
         why: String,
     },
     /// The nodes have no memory in common.
@@ -102,9 +102,9 @@ pub enum XipxError {
     /// The socket of a node's device failed.
     #[error("cannot {operation}: {source}")]
     Socket {
-        /// What was done.
+        /// The operation that failed.
         operation: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
 }

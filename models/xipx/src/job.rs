@@ -1,8 +1,8 @@
-//! How the nodes of a job come by one memory, and by channels that interrupt them.
+//! Setup of a job's shared memory and of the channels that carry interrupts.
 //!
-//! There are two channels between any two nodes, one for the interrupts of each. Every node says by the one
-//! that it interrupts with how long its FIFOs are. Then node 0 makes a region that all of them reach, grants
-//! it to each, and says so by the same channels. They stay: a channel ends with its node.
+//! There are two channels between any two nodes, one for the interrupts of each. Every node sends the length
+//! of its FIFOs over the channel that it interrupts with. Then node 0 creates a region that all of them can
+//! map, and sends each a capability over the same channels. They stay open: a channel ends with its node.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use tombolo_placement::Kernels;
 use crate::error::XipxError;
 use crate::layout::{DEFAULT_FIFO_BYTES, Layout, MAX_NODES};
 
-/// How long nodes wait for each other at the start: emulated ones are slow to start programs.
+/// Startup timeout for other nodes: emulated nodes are slow to start programs.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The first number of a hello: another one is of another version.
+/// First number of a hello, which identifies the version of the format.
 const VERSION: u64 = 0x5849_5058_0000_0001;
 
-/// Slots of a channel that interrupts: there are at most two interrupts that were not taken.
+/// Slots of an interrupt channel: at most two interrupts are pending.
 const SLOTS: u32 = 16;
 
 const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
 
-/// How a node joins.
+/// Options of a node that joins a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
-    /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at
-    /// most. All nodes have the same.
+    /// Length of the FIFO from each node to each other, in bytes, a multiple of 128; a message takes at most
+    /// half of it. Must be the same on all nodes.
     pub fifo_bytes: usize,
-    /// Node 0: the window in which the memory lies, by its name or that of its node; without one the first
-    /// that all nodes reach, and none if they run on one kernel.
+    /// Node 0 only: the window for the memory, by its name or that of its node. By default the first one
+    /// that all nodes can map; no window if they run on one kernel.
     pub window: Option<String>,
     /// How long an operation polls before it sleeps.
     pub spin: Duration,
@@ -53,22 +53,22 @@ pub(crate) enum Memory {
 
 /// The channels to another node.
 pub(crate) struct Bells {
-    /// Interrupts it.
+    /// Carries interrupts to the other node.
     pub(crate) out: Channel,
-    /// Brings its interrupts.
+    /// Carries interrupts from it.
     pub(crate) back: Channel,
 }
 
-/// What a node has when it has joined.
+/// A node that has joined its job.
 pub(crate) struct Joined {
     pub(crate) layout: Layout,
     pub(crate) own: u16,
     pub(crate) memory: Memory,
-    /// By the number of the node; none to the own one.
+    /// Channels by node number; `None` for this node.
     pub(crate) bells: Vec<Option<Bells>>,
     /// The names of the nodes.
     pub(crate) names: Vec<String>,
-    /// What node 0 made, to be kept.
+    /// The region at node 0, kept alive while the node runs.
     pub(crate) region: Option<Region>,
 }
 
@@ -127,7 +127,7 @@ fn ring(domain: &Domain, job: &tombolo::Job, other: u32) -> Result<Bells, XipxEr
     }
 }
 
-/// Takes the hello of every other node.
+/// Receives and checks the hello of every other node.
 fn gather(bells: &mut [Option<Bells>], names: &[String], fifo_bytes: u64) -> Result<(), XipxError> {
     for (node, bells) in bells.iter_mut().enumerate() {
         let Some(bells) = bells else { continue };
@@ -146,7 +146,7 @@ fn gather(bells: &mut [Option<Bells>], names: &[String], fifo_bytes: u64) -> Res
     Ok(())
 }
 
-/// Makes the memory where all nodes reach it.
+/// Creates the memory in a place that all nodes can map.
 fn make(
     domain: &Domain,
     names: &[String],
@@ -167,7 +167,7 @@ fn make(
     Ok((region.map_with(Rights::READ_WRITE, MAP)?, region))
 }
 
-/// Tells all other nodes of the memory, or why there is none.
+/// Sends all other nodes a capability for the memory, or the reason why there is none.
 fn tell(
     bells: &mut [Option<Bells>],
     made: Result<(Mapping, Region), XipxError>,
@@ -176,7 +176,7 @@ fn tell(
         Ok(made) => made,
         Err(error) => {
             let refusal = Words::Refusal(error.to_string()).to_bytes();
-            // One that has ended needs no answer.
+            // Errors are ignored: a node that has ended needs no reply.
             bells.iter_mut().flatten().for_each(|bells| drop(bells.out.send(&refusal)));
             return Err(error);
         }
@@ -188,7 +188,7 @@ fn tell(
     Ok((mapping, Some(region)))
 }
 
-/// What every other node does.
+/// Waits for node 0's memory and maps it; called by the other nodes.
 fn follow(domain: &Domain, bells: &mut [Option<Bells>]) -> Result<Mapping, XipxError> {
     let first = bells.first_mut().and_then(Option::as_mut);
     let first = first.ok_or_else(|| XipxError::refused("there is no node 0"))?;
@@ -201,7 +201,7 @@ fn follow(domain: &Domain, bells: &mut [Option<Bells>]) -> Result<Mapping, XipxE
     }
 }
 
-/// What nodes say to each other before the memory is there.
+/// Messages between nodes before the memory is mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Words {
     Hello { fifo_bytes: u64 },
@@ -216,12 +216,12 @@ impl Words {
             Words::Welcome { capability } => (&[2, *capability], ""),
             Words::Refusal(why) => (&[3], why),
         };
-        // Far below what a channel carries.
+        // Far below the maximum message length of a channel.
         let text = text.bytes().take(320);
         numbers.iter().copied().flat_map(u64::to_le_bytes).chain(text).collect()
     }
 
-    /// `None` for what is of another version.
+    /// Decodes a message; `None` if it is not one of this version.
     fn from_bytes(bytes: &[u8]) -> Option<Words> {
         let (words, rest) = bytes.as_chunks::<8>();
         let numbers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,19 +1,18 @@
-//! Where in the memory everything lies: `docs/specs/xipx.md`.
+//! Layout of a job's memory, as specified in `docs/specs/xipx.md`.
 
 use tombolo_base::LINE_BYTES;
 use tombolo_notification::payload;
 
-/// The channels of a node, numbered from 0.
+/// Number of channels of a node, numbered from 0.
 pub const CHANNELS: u16 = 256;
 
-/// The most nodes of a job.
+/// Maximum number of nodes of a job.
 pub const MAX_NODES: usize = 256;
 
-/// The FIFO from each node to each other, in bytes, unless a program says otherwise: messages of up to
-/// 8,176 bytes.
+/// Default length of the FIFO from each node to each other, in bytes: allows messages of up to 8,176 bytes.
 pub const DEFAULT_FIFO_BYTES: usize = 16 << 10;
 
-/// The layout of a job's memory: an area for each node, where it receives.
+/// The layout of a job's memory: a receive area for each node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     nodes: usize,
@@ -21,47 +20,48 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of `nodes` nodes, with FIFOs of `fifo_bytes`; `None` if either is out of its range.
+    /// Creates a layout for `nodes` nodes, with FIFOs of `fifo_bytes`; `None` if either is out of range.
     #[must_use]
     pub fn new(nodes: usize, fifo_bytes: usize) -> Option<Layout> {
         let fifo = payload::Layout::new(fifo_bytes)?;
         (1..=MAX_NODES).contains(&nodes).then_some(Layout { nodes, fifo })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn nodes(self) -> usize {
         self.nodes
     }
 
-    /// The layout of each FIFO.
+    /// Returns the layout of each FIFO.
     #[must_use]
     pub fn fifo(self) -> payload::Layout {
         self.fifo
     }
 
-    /// The memory of a whole job, in bytes.
+    /// Returns the length of the whole memory, in bytes.
     #[must_use]
     pub fn total_bytes(self) -> usize {
         self.nodes * self.area_bytes()
     }
 
-    /// The line by which a node says that it sleeps.
+    /// Returns the offset of the line with which a node announces that it sleeps.
     #[must_use]
     pub fn sleep(self, node: usize) -> usize {
         node * self.area_bytes()
     }
 
-    /// What a node's devices have taken from another: a word for each channel.
+    /// Returns the offset of the table of what the receiver's devices have taken from the sender: a word for
+    /// each channel.
     #[must_use]
     pub fn devices(self, receiver: usize, sender: usize) -> usize {
         self.sleep(receiver) + LINE_BYTES + sender * self.part_bytes()
     }
 
-    /// The length of that, in bytes.
+    /// Length of that table, in bytes.
     pub const DEVICES_BYTES: usize = CHANNELS as usize * 8;
 
-    /// The FIFO by which a node receives from another.
+    /// Returns the offset of the FIFO in which `receiver` receives from `sender`.
     #[must_use]
     pub fn fifo_at(self, receiver: usize, sender: usize) -> usize {
         self.devices(receiver, sender) + Self::DEVICES_BYTES

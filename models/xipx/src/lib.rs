@@ -2,10 +2,10 @@
 //! Framework for the Intel SCC*, MARC 2012): messages between programs on the nodes of a machine, over
 //! memory that all nodes map, coherent or not.
 //!
-//! The buffer of a node is a FIFO. A message is written there with its source, the channel that it is for
-//! and its length, and an interrupt tells the node. A handler copies it into the buffer of the device that
-//! is open on the channel, and signals the device's owner. Unlike RCCE nothing is collective: any program
-//! sends to any other, and several programs at a time use the devices of one node.
+//! The buffer of a node is a FIFO. A message is written there with its source, target channel and length, and
+//! an interrupt notifies the node. A handler copies it into the buffer of the device that is open on the
+//! channel, and signals the device's owner. Unlike in RCCE nothing is collective: any program can send to any
+//! other, and several programs at a time can use the devices of one node.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -24,8 +24,8 @@
 //! ```
 //!
 //! - [`Node`] is the device of a node, in one program; [`Device`] is one of its channels.
-//! - [`Server`] offers the devices of a node to other programs, by a socket; [`Client`] is one of these.
-//! - [`engine`]: what is done with the memory, without I/O. [`layout`]: where everything lies in it.
+//! - [`Server`] offers the devices of a node to other programs through a socket; [`Client`] uses it.
+//! - [`engine`]: operations on the memory, without I/O. [`layout`]: layout of the memory.
 #![forbid(unsafe_code)]
 
 pub mod engine;

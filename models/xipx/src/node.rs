@@ -1,4 +1,4 @@
-//! A node's device: the buffer of the node, its handler, and the devices that are open.
+//! Message device of a node: its buffer, its handler, and the open devices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,19 @@ use crate::error::XipxError;
 use crate::job::{Bells, JoinOptions, Joined, Memory, join};
 use crate::layout::{CHANNELS, Layout};
 
-/// How often the handler looks while messages are taken without it.
+/// Poll interval of the handler while other threads poll for messages.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How long the handler sleeps if it is not interrupted.
+/// Maximum sleep of the handler without an interrupt.
 const SLEEP: Duration = Duration::from_secs(60);
 
-/// How long a wait for room sleeps at a time, after it has polled.
+/// Length of each sleep of a wait for room, after polling.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The part of a node in the message devices of its job.
+/// A node of a job with message devices.
 ///
-/// It receives for all devices that are open on the node, whether their owners wait or not. Devices keep it
-/// alive.
+/// It receives for all devices that are open on the node, whether their owners wait or not. Open devices keep
+/// it alive.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
@@ -51,15 +51,15 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.port.stop();
         if let Some(handler) = self.handler.take() {
-            // A handler that panicked has nothing left to do.
+            // A panic of the handler needs no further handling.
             let _ = handler.join();
         }
     }
 }
 
 impl Node {
-    /// Joins the job that this program was started in. All of its ranks do; their numbers are those of
-    /// nodes.
+    /// Joins the job that this program was started in. All of its ranks must do so; rank numbers become node
+    /// numbers.
     ///
     /// # Errors
     /// [`XipxError::Refused`], [`XipxError::NoWindow`], [`XipxError::Domain`].
@@ -75,38 +75,38 @@ impl Node {
         Ok(Node(Arc::new(Inner { port, names, own, layout, handler: Some(handler), _region: region })))
     }
 
-    /// The number of this node.
+    /// Returns the number of this node.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.0.own
     }
 
-    /// The names of all nodes, by their numbers. A node of the machine has several numbers if several ranks
+    /// Returns the names of all nodes, by number. A node of the machine has several numbers if several ranks
     /// of the job run on it.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.0.names
     }
 
-    /// The longest message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.0.layout.fifo().max_payload_bytes()
     }
 
-    /// What this node has counted.
+    /// Returns the message counters of this node.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.port.counters()
     }
 
-    /// Waits until node 0 has ended, with which the memory of all ends. False if the time is over before.
+    /// Waits until node 0 has ended, which owns the memory. Returns false on timeout.
     #[must_use]
     pub fn wait_ended(&self, timeout: Duration) -> bool {
         self.0.port.wait_ended(timeout)
     }
 
-    /// Opens a device on a channel, or with `None` on the lowest that is free.
+    /// Opens a device on a channel, or on the lowest free one if `channel` is `None`.
     ///
     /// # Errors
     /// [`XipxError::ChannelInUse`], [`XipxError::NoSuchChannel`].
@@ -124,8 +124,8 @@ impl Node {
     }
 }
 
-/// An open device: a channel of this node, by which it sends to and receives from channels of all nodes.
-/// It may be used by several threads. Closed when dropped.
+/// An open device: a channel of this node that sends to and receives from channels of all nodes. Several
+/// threads may use it. Closed when dropped.
 #[derive(Debug)]
 pub struct Device {
     node: Node,
@@ -140,50 +140,51 @@ impl Drop for Device {
 }
 
 impl Device {
-    /// The number of its channel.
+    /// Returns the number of its channel.
     #[must_use]
     pub fn channel(&self) -> u16 {
         self.channel
     }
 
-    /// The node that it is of.
+    /// Returns the node that it belongs to.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Closes it now: a thread that waits for a message gets [`XipxError::NotOpen`].
+    /// Closes the device: a thread that waits for a message gets [`XipxError::NotOpen`].
     pub fn close(&self) {
         self.node.0.port.close(self.channel, &self.owner);
     }
 
-    /// Sends a message. It has been sent when it lies in the buffer of the other node and the device that is
-    /// open there has room for it; messages between two channels arrive in order.
+    /// Sends a message. It counts as sent when it is in the buffer of the other node and the open device
+    /// there has room for it. Messages between two channels arrive in order.
     ///
     /// # Errors
-    /// [`XipxError::TimedOut`]: there was no room within `timeout`. [`XipxError::NotOpen`],
+    /// [`XipxError::TimedOut`] if there was no room within `timeout`. [`XipxError::NotOpen`],
     /// [`XipxError::NodeEnded`], [`XipxError::TooLong`], [`XipxError::NoSuchNode`],
     /// [`XipxError::NoSuchChannel`], [`XipxError::Broken`].
     pub fn send(&self, to: Address, message: &[u8], timeout: Duration) -> Result<(), XipxError> {
         self.node.0.port.send(self.channel, to, message, timeout)
     }
 
-    /// Receives the next message, of any node and channel.
+    /// Receives the next message, from any node and channel.
     ///
     /// # Errors
-    /// [`XipxError::TimedOut`]: none came within `timeout`. [`XipxError::NodeEnded`]: node 0 has ended.
+    /// [`XipxError::TimedOut`] if none arrived within `timeout`. [`XipxError::NodeEnded`] if node 0 has
+    /// ended.
     pub fn receive(&self, timeout: Duration) -> Result<Message, XipxError> {
         let mut message = Message::default();
         self.receive_into(&mut message, None, timeout)?;
         Ok(message)
     }
 
-    /// As [`receive`](Self::receive), into a message whose buffer is used again. With `peer` the wait ends
-    /// when that node has ended, too.
+    /// Like [`receive`](Self::receive), into a message whose buffer is reused. With `peer` the wait also
+    /// fails when that node has ended.
     ///
     /// # Errors
     /// As [`receive`](Self::receive); [`XipxError::NodeEnded`] and [`XipxError::Broken`] also for `peer`.
-    /// What has come from it is received first.
+    /// Messages that have arrived from it are received first.
     pub fn receive_into(
         &self,
         message: &mut Message,
@@ -194,7 +195,7 @@ impl Device {
     }
 }
 
-/// What a node does, whatever its memory.
+/// Operations of a node, independent of the kind of memory.
 trait Port: Send + Sync {
     fn open(&self, channel: Option<u16>, owner: &Arc<Condvar>) -> Result<u16, u16>;
     fn close(&self, channel: u16, owner: &Arc<Condvar>);
@@ -214,22 +215,22 @@ trait Port: Send + Sync {
 
 struct Out<C: CacheMaintenance> {
     outbox: Outbox<C>,
-    /// None to this node itself.
+    /// Interrupt channel; `None` for this node itself.
     bell: Option<Channel>,
 }
 
 struct In<C: CacheMaintenance> {
     inbox: Inbox<C>,
     owners: BTreeMap<u16, Arc<Condvar>>,
-    /// Threads that poll, and whether one has since the handler looked.
+    /// Number of polling threads, and whether one has polled since the handler's last check.
     pollers: usize,
     was_polled: bool,
-    /// The handler sleeps until it is interrupted.
+    /// Whether the handler sleeps until it is interrupted.
     handler_sleeps: bool,
 }
 
 impl<C: CacheMaintenance> In<C> {
-    /// The handler: delivers what has come, and signals the owners.
+    /// Delivers arrived messages, and signals the owners of the devices.
     fn deliver(&mut self) {
         let In { inbox, owners, .. } = self;
         inbox.deliver(|channel| {
@@ -239,7 +240,7 @@ impl<C: CacheMaintenance> In<C> {
         });
     }
 
-    /// Whether a device is still open that had a channel.
+    /// Returns whether the channel is still open by the same owner.
     fn is_open(&self, channel: u16, owner: &Condvar) -> bool {
         self.owners.get(&channel).is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), owner))
     }
@@ -248,7 +249,7 @@ impl<C: CacheMaintenance> In<C> {
         self.is_open(channel, owner) && self.inbox.take(channel, message)
     }
 
-    /// Lets this node be interrupted, and delivers what came before that was seen.
+    /// Enables interrupts, and delivers messages that arrived before senders could see that.
     fn arm(&mut self) {
         self.inbox.arm();
         self.deliver();
@@ -260,7 +261,7 @@ struct Shared<C: CacheMaintenance> {
     names: Vec<String>,
     outs: Vec<Mutex<Out<C>>>,
     inbox: Mutex<In<C>>,
-    /// Nodes that have ended, and what tells of one more.
+    /// Flags of ended nodes, and the condition variable signaled on changes.
     ended: Vec<AtomicBool>,
     ends: Condvar,
     waker: Waker,
@@ -269,11 +270,11 @@ struct Shared<C: CacheMaintenance> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic leaves half done is a message at most.
+    // A panic can at most lose a message.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Channels that interrupt others, and a set of those that interrupt this node, with the numbers of nodes.
+/// Names of the nodes, channels that interrupt others, and the wait set of channels that interrupt this node.
 type Parts = (Vec<String>, Vec<Option<Channel>>, WaitSet<Back>);
 
 struct Back {
@@ -295,7 +296,7 @@ impl tombolo::Waited for Back {
 
 fn split(bells: Vec<Option<Bells>>) -> Result<(Vec<Option<Channel>>, WaitSet<Back>), XipxError> {
     let mut set = WaitSet::new()?;
-    // Polling is what those do who wait for messages.
+    // No spinning here: threads that wait for messages poll.
     set.set_spin_ns(0);
     let mut outs = Vec::new();
     for (node, bells) in (0..).zip(bells) {
@@ -344,7 +345,7 @@ fn start<C: CacheMaintenance>(
 }
 
 impl<C: CacheMaintenance> Shared<C> {
-    /// The thread of the handler: sleeps until a node interrupts this one, or ends.
+    /// Runs the handler thread, which sleeps until a node interrupts this one or ends.
     fn handle(&self, mut set: WaitSet<Back>) {
         let mut bytes = Vec::new();
         while !self.stopped.load(Ordering::Acquire) {
@@ -352,7 +353,7 @@ impl<C: CacheMaintenance> Shared<C> {
             match set.wait(sleep) {
                 Ok(Ready::Channel(token)) => {
                     let Some(back) = set.get_mut(token) else { continue };
-                    // Interrupts say nothing.
+                    // Interrupt messages are empty.
                     let ended = loop {
                         match back.channel.try_recv_into(&mut bytes) {
                             Ok(Some(_)) => {}
@@ -366,13 +367,13 @@ impl<C: CacheMaintenance> Shared<C> {
                     }
                 }
                 Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
-                // The monitor has ended, and with it the node.
+                // The monitor has ended, which ends the node.
                 Err(_) => return (0..self.ended.len() as u16).for_each(|node| self.end(node)),
             }
         }
     }
 
-    /// Delivers what has come. Returns how long the handler may sleep.
+    /// Delivers arrived messages. Returns how long the handler may sleep.
     fn look(&self) -> Duration {
         let mut inbox = lock(&self.inbox);
         inbox.deliver();
@@ -384,7 +385,7 @@ impl<C: CacheMaintenance> Shared<C> {
         if polled { TICK } else { SLEEP }
     }
 
-    /// Notes that a node has ended, and wakes all who may wait for it.
+    /// Notes that a node has ended, and wakes all threads that may wait for it.
     fn end(&self, node: u16) {
         self.ended[usize::from(node)].store(true, Ordering::Release);
         let inbox = lock(&self.inbox);
@@ -396,7 +397,7 @@ impl<C: CacheMaintenance> Shared<C> {
         self.names[usize::from(node)].clone()
     }
 
-    /// Whether node 0, which owns the memory, or a peer has ended.
+    /// Returns an error if node 0, which owns the memory, or the peer has ended.
     fn check(&self, peer: Option<u16>) -> Result<(), XipxError> {
         for node in [0].into_iter().chain(peer) {
             if self.ended[usize::from(node)].load(Ordering::Acquire) {
@@ -409,7 +410,7 @@ impl<C: CacheMaintenance> Shared<C> {
     /// Interrupts a node.
     fn interrupt(&self, out: &mut Out<C>) {
         match &mut out.bell {
-            // If it is full, an interrupt is pending; if the node has ended, its channel tells the handler.
+            // If the channel is full, an interrupt is pending; if the node has ended, the handler notices.
             Some(bell) => drop(bell.try_send(&[])),
             None => self.waker.wake(),
         }
@@ -426,7 +427,7 @@ impl<C: CacheMaintenance> Shared<C> {
         }
     }
 
-    /// Takes a message, polling for it for a while. False: none came.
+    /// Polls for a message until `until`. Returns whether it took one.
     fn poll(&self, (channel, owner): (u16, &Condvar), message: &mut Message, until: Instant) -> bool {
         let yields_from = until.checked_sub(self.spin - self.spin / 4).unwrap_or(until);
         let mut inbox = lock(&self.inbox);
@@ -446,7 +447,7 @@ impl<C: CacheMaintenance> Shared<C> {
             }
             drop(inbox);
             if now > yields_from {
-                // The sender may wait for this very processor.
+                // The sender may be waiting for this processor.
                 std::thread::yield_now();
             } else {
                 tombolo_base::sync::spin_hint();
@@ -459,7 +460,7 @@ impl<C: CacheMaintenance> Shared<C> {
             return inbox.take(channel, owner, message);
         }
         if found && inbox.handler_sleeps {
-            // No thread polls now, and this node is not interrupted: the handler looks again in a while.
+            // No thread polls now, and interrupts are off: wake the handler so that it takes over.
             inbox.handler_sleeps = false;
             self.waker.wake();
         }
@@ -544,8 +545,7 @@ impl<C: CacheMaintenance> Port for Shared<C> {
                 return Ok(());
             }
             let mut inbox = lock(&self.inbox);
-            // The handler delivers and signals while it holds the lock, so that nothing is missed from here
-            // on.
+            // The handler delivers and signals under the lock, so no wake-up is missed from here on.
             if inbox.take(channel, owner, message) {
                 return Ok(());
             }
@@ -556,7 +556,7 @@ impl<C: CacheMaintenance> Port for Shared<C> {
                 return Err(XipxError::Broken { node, name: self.name(node), broken });
             }
             if let Err(ended) = self.check(peer) {
-                // What it wrote before it ended is there.
+                // Messages that it sent before it ended are in the FIFO.
                 inbox.deliver();
                 return if inbox.take(channel, owner, message) { Ok(()) } else { Err(ended) };
             }

@@ -21,7 +21,7 @@ impl InFlight {
     #[must_use]
     pub fn between(from: Option<&EndSample>, to: Option<&EndSample>, moves: bool) -> Option<InFlight> {
         let ring = from.filter(|from| from.slots != 0);
-        // At most the capacity of the ring, whatever the ends report.
+        // At most the capacity of the ring, regardless of what the ends report.
         let most = ring.map_or(u64::MAX, |from| from.slots.into());
         match (from, to) {
             (Some(from), Some(to)) if !moves => {

@@ -125,7 +125,7 @@ fn an_answer_belongs_to_a_call_that_is_answered_so() {
     refused(Request::CONNECT, Reply::Done);
     refused(99, Reply::Done);
     assert_eq!(request(Request::KILL, 0), 0, "call number 0 asks for no answer");
-    // A one-way message has no number, whatever its sender sets.
+    // A one-way message has no number, regardless of what its sender sets.
     let taken = ClientMessage { request: 5, body: Request::Accepted { count: 1 } };
     assert_eq!(ClientMessage::from_bytes(&taken.to_bytes().unwrap()).unwrap().request, 0);
 }

@@ -20,7 +20,7 @@ pub const fn max_bytes(page_bytes: usize) -> usize {
 
 /// Appends the difference between `before` and `now`, which have equal length. Returns whether they differ.
 ///
-/// Of pages longer than 4 MiB only the first 65,536 lines are compared.
+/// Compares only the first 65,536 lines of pages longer than 4 MiB.
 pub fn write(before: &[u8], now: &[u8], target: &mut Vec<u8>) -> bool {
     let start = target.len();
     let lines = before.chunks(LINE_BYTES).zip(now.chunks(LINE_BYTES));

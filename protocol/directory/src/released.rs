@@ -56,7 +56,7 @@ pub struct Member {
     pub memory: Memory<Cells>,
     /// Operation that the program waits for.
     pub waits: Option<Waits>,
-    /// By page and cell, the minimum that the program must see.
+    /// By page and cell, the minimum number that the program must see.
     sees: Vec<Cells>,
 }
 

@@ -206,17 +206,17 @@ impl World {
         }
     }
 
-    /// The links with something on its way, as pairs of sender and receiver.
+    /// Returns the links with items in transit, as pairs of sender and receiver.
     pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
         self.links.loaded()
     }
 
-    /// The links on which the last message of a dead rank is on its way.
+    /// Returns the links on which the last message of a dead rank is in transit.
     pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> {
         self.links.losable(|rank| self.members[rank].is_some())
     }
 
-    /// The program of a rank accesses a page.
+    /// Starts an access of a rank's program to a page.
     pub fn access(&mut self, rank: usize, page: u32, access: Access) {
         if let Some(member) = &mut self.members[rank] {
             member.waits = Some((page, access));
@@ -224,7 +224,7 @@ impl World {
         self.proceed(rank, 0);
     }
 
-    /// The program of a rank goes on as far as it can.
+    /// Runs the program of a rank as far as possible.
     fn proceed(&mut self, rank: usize, now_ns: u64) {
         let Some(member) = &mut self.members[rank] else { return };
         if let Some((page, access)) = member.waits {
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// The next of what is on its way between two arrives.
+    /// Delivers the next item in transit between two ranks.
     pub fn deliver(&mut self, from: usize, to: usize, now_ns: u64) {
         let Some(carried) = self.links.of_mut(from, to).pop_front() else { return };
         let Some(member) = &mut self.members[to] else { return };
@@ -284,7 +284,7 @@ impl World {
         self.proceed_if_ready(to, now_ns);
     }
 
-    /// Time passes at a rank.
+    /// Advances the time at a rank.
     pub fn tick(&mut self, rank: usize, now_ns: u64) {
         if let Some(Member { node, memory, .. }) = &mut self.members[rank]
             && node.tick(memory, now_ns).is_err()
@@ -294,11 +294,12 @@ impl World {
         self.proceed_if_ready(rank, now_ns);
     }
 
-    /// The program is only woken when the protocol does not wait for its page any more.
+    /// Wakes the program only when the protocol no longer waits for its page.
     fn proceed_if_ready(&mut self, rank: usize, now_ns: u64) {
         let ready = self.members[rank].as_ref().and_then(|member| {
             let (page, access) = member.waits?;
-            // What it waited for was granted, though it may have been recalled since, or is lost.
+            // The requested access was granted, although it may have been recalled since, or the page is
+            // lost.
             Some(member.node.want(page) < access)
         });
         if ready == Some(true) {
@@ -309,18 +310,18 @@ impl World {
         }
     }
 
-    /// A rank dies, at this moment.
+    /// Kills a rank at this moment.
     pub fn kill(&mut self, rank: usize) {
         self.members[rank] = None;
         self.links.end(rank, |other| self.members[other].is_some());
     }
 
-    /// The last message that a dead rank sent to another is lost.
+    /// Loses the last message that a dead rank sent to another.
     pub fn lose(&mut self, from: usize, to: usize) {
         self.links.lose(from, to);
     }
 
-    /// Whether nothing is on its way, and no recall waits.
+    /// Whether there are no items in transit and no delayed recalls.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let waits = |member: &Member| member.node.due_ns().is_some();
@@ -333,7 +334,7 @@ impl World {
         self.members.iter().flatten().any(|member| member.waits.is_some())
     }
 
-    /// Looks whether memory is coherent.
+    /// Checks that memory is coherent.
     fn check(&mut self) {
         for page in 0..self.latest.len() {
             let (mut writers, mut readers) = (0, 0);
@@ -360,8 +361,8 @@ impl World {
         }
     }
 
-    /// The most messages on a link: for each page a request for reading and one for writing, a recall, an
-    /// answer, and grants; reports of each death.
+    /// Returns the maximum number of messages on a link: for each page a request for reading and one for
+    /// writing, a recall, an answer, and grants, and reports of each death.
     fn most(&self) -> usize {
         self.latest.len() * (6 + self.members.len()) + 2 * self.members.len()
     }

@@ -2,8 +2,8 @@
 //!
 //! A server keeps its hubs in tables in its own memory. A step is one operation on a table: a load is a
 //! look-up or a visit to one entry, a store is an insertion or a removal. The time of a step grows with the
-//! logarithm of the number of entries, see [`depth`]. The bounds hold whatever clients do. The rings of the
-//! channel between client and server have bounds of their own.
+//! logarithm of the number of entries, see [`depth`]. The bounds hold for any behavior of clients. The rings
+//! of the channel between client and server have bounds of their own.
 //!
 //! | request | grows with |
 //! |---|---|

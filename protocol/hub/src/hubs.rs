@@ -238,7 +238,7 @@ impl Hubs {
     /// Ends requests whose deadline passed, and offers that were not claimed in time.
     pub fn tick(&mut self, now: Nanos) {
         let mut touched: BTreeSet<u32> = BTreeSet::new();
-        // Each due entry is processed once, whatever its result.
+        // Each due entry is processed once, regardless of the result.
         while let Some((_, number, key)) = self.deadlines.first().copied().filter(|(at, _, _)| *at <= now) {
             self.deadlines.pop_first();
             let arrival = self.arrival();

@@ -22,7 +22,7 @@ const GLANCES: u32 = 64;
 /// Placeholder deadline of a call whose answer is polled for before the clock is read.
 const AT_ONCE: u64 = u64::MAX;
 
-/// Maximum number of messages processed at once, whatever the peer sends.
+/// Maximum number of messages processed at once, regardless of the peer.
 const MAX_POLLED: usize = 1024;
 
 /// Reason why a call has no results. `D` is the error that the interface declares for it.

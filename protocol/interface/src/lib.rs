@@ -1,6 +1,6 @@
 //! Runtime library of generated stubs: the wire format of typed messages, clients and servers.
 //!
-//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and allocate only for [`owned`]
+//! `no_std`. Encoding and decoding never panic on any input of a peer, and allocate only for [`owned`]
 //! values. Clients and servers allocate when they are created, and when an answer arrives that is not awaited
 //! yet. Time and bytes come from a [`Port`]. The format is specified in `docs/specs/interface.md`.
 #![no_std]

@@ -106,7 +106,7 @@ impl FromStr for Curve {
 /// Way in which a location can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reach {
-    /// With instructions of this process.
+    /// By instructions of this process.
     Mapped,
     /// Through the kernel, in another process.
     Process,

@@ -66,7 +66,7 @@ impl EitherMemory {
     /// Creates the ring counter of `side`.
     ///
     /// # Errors
-    /// As [`RingCounter::new`].
+    /// Same as [`RingCounter::new`].
     pub fn rings(&self, side: Side) -> Result<EitherRings, OutOfRange> {
         Ok(match self {
             Either::Coherent(memory) => Either::Coherent(RingCounter::new(memory, side)?),
@@ -77,7 +77,7 @@ impl EitherMemory {
     /// Starts to open a channel, as [`Opening::start`] does.
     ///
     /// # Errors
-    /// As [`Opening::start`].
+    /// Same as [`Opening::start`].
     pub fn open(
         &self,
         side: Side,
@@ -114,7 +114,7 @@ impl EitherOpening {
     /// Same as [`Opening::step`].
     ///
     /// # Errors
-    /// As [`Opening::step`].
+    /// Same as [`Opening::step`].
     pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
         of!(self, opening => opening.step(signals))
     }
@@ -122,7 +122,7 @@ impl EitherOpening {
     /// Same as [`Opening::wait`].
     ///
     /// # Errors
-    /// As [`Opening::wait`].
+    /// Same as [`Opening::wait`].
     pub fn wait<S: Park>(&mut self, signals: &mut S, until_ns: u64) -> Result<Agreed, OpenError<S::Error>> {
         of!(self, opening => opening.wait(signals, until_ns))
     }
@@ -130,7 +130,7 @@ impl EitherOpening {
     /// Same as [`Opening::end`].
     ///
     /// # Errors
-    /// As [`Opening::end`].
+    /// Same as [`Opening::end`].
     pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<EitherEnd<S>, AttachError> {
         Ok(match self {
             Either::Coherent(opening) => Either::Coherent(opening.end(agreed, signals)?),

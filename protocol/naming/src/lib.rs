@@ -9,7 +9,7 @@
 //! **Invariant:** everything that a session holds is released when the session is closed, and a session is
 //! closed only on evidence that it ended.
 //!
-//! **Invariant:** every request takes a bounded number of steps ([`Limits`]), whatever its pattern.
+//! **Invariant:** every request takes a bounded number of steps ([`Limits`]), for any pattern.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

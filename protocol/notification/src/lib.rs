@@ -18,7 +18,7 @@
 //!
 //! Everything here is built from [`tombolo_onesided`], and so works on coherent and incoherent memory.
 //! `tombolo_ring::doorbell` provides sleep and wake-up of the receiver, with one sleep line for the whole
-//! buffer, whatever its form.
+//! buffer, in any form.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

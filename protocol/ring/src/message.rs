@@ -126,7 +126,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
     /// Copies a message that lies in one 64-byte slot to the start of `target`. The rest of `target` then
     /// holds bytes of earlier messages. Returns false and copies nothing if the message has another layout.
     ///
-    /// The copy has a constant length, whatever the length of the message, and thus no branches.
+    /// The copy has a constant length, independent of the length of the message, and thus no branches.
     #[inline(always)]
     #[must_use = "the message may not have been copied"]
     pub fn copy_slot_to(self, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {

@@ -552,7 +552,7 @@ impl<C: CacheMaintenance> Producer<C> {
     /// Whether a single-slot message would be refused for lack of room. Looks for room if none is known.
     ///
     /// # Errors
-    /// As [`free_slots`](Self::free_slots).
+    /// Same as [`free_slots`](Self::free_slots).
     pub fn is_full(&mut self) -> Result<bool, SendError> {
         Ok(self.free_slots()? == 0)
     }

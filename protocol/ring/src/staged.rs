@@ -152,7 +152,7 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
     /// slots, up to 14 numbers go directly from registers to the slots unless the array is in memory.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Same as [`push`](Self::push).
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, words: [u64; N]) -> Result<(), SendError> {
         if self.producer.position != self.start.position && self.producer.put_words(&words, Relaxed) {

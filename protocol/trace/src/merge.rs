@@ -24,7 +24,7 @@ use crate::file::Recording;
 
 pub use offset::ClockOffset;
 
-/// Upper limit of times: about 73 years. Keeps sums from overflowing, whatever a file contains.
+/// Upper limit of times: about 73 years. Keeps sums from overflowing for any file content.
 const MAX_NS: u64 = 1 << 61;
 
 /// Event on the timeline.

@@ -4,11 +4,20 @@
 //! use tombolo::Domain;
 //! use tombolo_group::{Event, Group, GroupError, GroupOptions};
 //!
-//! fn main() -> Result<(), GroupError> { let domain = Domain::attach()?; let mut group =
-//! Group::join(&domain, "sensors", &GroupOptions::default())?; group.broadcast(b"ready")?; loop { match
-//! group.recv()? { Event::Message { from, data } => println!("{from}: {}", String::from_utf8_lossy(&data)),
-//! Event::Joined(member) => println!("{member} has joined"), Event::Left { member, died } =>
-//! println!("{member} has {}", if died { "died" } else { "left" }), } } }
+//! fn main() -> Result<(), GroupError> {
+//!     let domain = Domain::attach()?;
+//!     let mut group = Group::join(&domain, "sensors", &GroupOptions::default())?;
+//!     group.broadcast(b"ready")?;
+//!     loop {
+//!         match group.recv()? {
+//!             Event::Message { from, data } => println!("{from}: {}", String::from_utf8_lossy(&data)),
+//!             Event::Joined(member) => println!("{member} has joined"),
+//!             Event::Left { member, died } => {
+//!                 println!("{member} has {}", if died { "died" } else { "left" });
+//!             }
+//!         }
+//!     }
+//! }
 //! ```
 //!
 //! Members can be on any nodes with any instruction sets: there is a channel between each pair of members,

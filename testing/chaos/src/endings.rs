@@ -1,4 +1,5 @@
-//! When the processes that were killed were gone: what of a late death is the kernel's, and what is ours.
+//! Times at which killed processes had ended, to separate the kernel's share of a late death report from the
+//! machine's.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -9,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::monotonic_ns;
 
-/// When each process ended, by the id of its domain.
+/// Time at which each process ended, by domain id.
 type Gone = Arc<Mutex<HashMap<String, i64>>>;
 
 /// Records the ends of processes, each on a thread that does nothing else, as early as the kernel reports
@@ -20,7 +21,7 @@ pub(crate) struct Endings {
 }
 
 impl Endings {
-    /// Watches a process of this kernel that is about to be killed, and with which all of these die.
+    /// Watches a process of this kernel that is about to be killed. All domains in `who` die with it.
     pub(crate) fn watch(&self, who: Vec<String>, pid: i32) {
         let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
         else {
@@ -30,7 +31,7 @@ impl Endings {
         std::thread::spawn(move || note(&process, who, &gone_ns));
     }
 
-    /// When the process of a domain ended, if that was observed.
+    /// Returns when the process of a domain ended, if that was observed.
     pub(crate) fn gone_ns(&self, who: &str) -> Option<i64> {
         self.gone_ns.lock().unwrap_or_else(PoisonError::into_inner).get(who).copied()
     }

@@ -1,16 +1,16 @@
-//! Whether a quantity stays as it is while it goes up and down.
+//! Trend test: whether a noisy quantity grows.
 
-/// Share of the points that are left out at the start: caches fill, allocators find their size.
+/// Share of the points skipped at the start, while caches fill and allocators reach their steady size.
 const WARM_UP: f64 = 0.25;
 
-/// Fewer points say nothing.
+/// Minimum number of points for a trend.
 const MIN_POINTS: usize = 12;
 
-/// A quantity, by the number of kills so far.
+/// Samples of a quantity by number of kills so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series(Vec<(f64, f64)>);
 
-/// The trend of a line through the points.
+/// Trend of a least-squares line through the points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Trend {
     /// The mean.
@@ -22,7 +22,7 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Whether it grew by more than `allowance`, and not by chance.
+    /// Returns whether it grew significantly by more than `allowance`.
     pub(crate) fn grows(self, allowance: f64) -> bool {
         self.growth - self.doubt > 0.0 && self.growth > allowance
     }
@@ -33,12 +33,12 @@ impl Series {
         self.0.push((kills as f64, value));
     }
 
-    /// At most `most` of the points, spread evenly.
+    /// Returns at most `most` of the points, evenly spaced.
     pub(crate) fn thinned(&self, most: usize) -> Vec<(f64, f64)> {
         self.0.iter().copied().step_by(self.0.len().div_ceil(most).max(1)).collect()
     }
 
-    /// The line of least squares after the warm-up; none of too few points.
+    /// Returns the trend after the warm-up; `None` with fewer than [`MIN_POINTS`].
     pub(crate) fn trend(&self) -> Option<Trend> {
         let points = &self.0[(self.0.len() as f64 * WARM_UP) as usize..];
         if points.len() < MIN_POINTS {

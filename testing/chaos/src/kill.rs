@@ -1,4 +1,4 @@
-//! What is killed, how, and what has to hold afterwards.
+//! Kill targets, how each is killed, and the invariants checked afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// How often it is chosen, per thousand; slow ones are rare.
+    /// Returns its weight in the random choice, per thousand; slow targets are rare.
     fn weight(self) -> u64 {
         match self {
             Target::Domain => 810,
@@ -93,10 +93,10 @@ impl Target {
 /// The longest time for which a process is stopped.
 const MAX_STOP_MS: u64 = 300;
 
-/// What a relay is called among domains.
+/// Program name of a relay in the list of domains.
 const RELAY_PROGRAM: &str = "relay";
 
-/// The command of the domains of a half-way `tombolo run`.
+/// Command whose `tombolo run` is killed half-way.
 const SLEEP: [&str; 2] = ["sleep", "1003"];
 
 impl Chaos {
@@ -130,7 +130,7 @@ impl Chaos {
         kinds[0]
     }
 
-    /// Kills one, and checks the invariants.
+    /// Kills one target and checks the invariants.
     pub(crate) fn kill(&mut self, kind: Target) -> Result<(), Failure> {
         match kind {
             Target::Domain => self.kill_domain(),
@@ -158,7 +158,7 @@ impl Chaos {
         match pid.and_then(Pid::from_raw) {
             Some(pid) if !in_vm => {
                 self.population.will_die(&[place], Cause::Domain, control);
-                // Our own, and not reaped while it is not known to have ended.
+                // One of our domains, not reaped before its end is known: the process id is not reused.
                 kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
             }
             // Too young to have said its number, or in another kernel: its monitor does it.
@@ -244,7 +244,7 @@ impl Chaos {
         up.signal(signal);
         let finished = up.finish();
         if finished.status == 0 {
-            // It was quicker.
+            // The command finished before it was killed.
             machine.tombolo(["down"]).ok();
         } else if signal == Signal::KILL {
             // Between the report that the machine is up and the end of the command the machine may be up or
@@ -265,7 +265,7 @@ impl Chaos {
         self.population.relay_died(&self.domain, &relayed)
     }
 
-    /// Kills what a node is, and starts it again.
+    /// Kills the process that a node runs in, and restarts the node.
     fn kill_node(&mut self, kind: NodeKind, cause: Cause) -> Result<(), Failure> {
         let nodes: Vec<String> =
             self.kinds_of_nodes.iter().filter(|(_, of)| *of == kind).map(|(node, _)| node.clone()).collect();
@@ -292,7 +292,7 @@ impl Chaos {
         places.into_iter().try_for_each(|place| self.fill(place))
     }
 
-    /// Kills the root, or its keeper: all of the machine goes, nothing is left, and it can come up again.
+    /// Kills the root or its keeper. The whole machine has to go down without leftovers and boot again.
     fn kill_machine(&mut self, keeper: bool) -> Result<(), Failure> {
         let root = self.root_pid()?;
         let pid = if keeper { parent_of(root).ok_or("the root has no keeper")? } else { root };

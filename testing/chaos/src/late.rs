@@ -1,4 +1,4 @@
-//! How long each death stayed unknown, and whose fault that was.
+//! Latency of each death report, and whether a late one is a failure.
 
 use std::collections::BTreeMap;
 
@@ -44,12 +44,12 @@ const LATEST: usize = 5;
 /// A death, as one survivor saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// From the kill to the error in the survivor's hands.
+    /// Time from the kill until the survivor received the error.
     pub(crate) latency_ns: i64,
-    /// From the kill to when a thread knew that only waited for the process that was killed; none if it does
-    /// not know yet, or none waited.
+    /// Time from the kill until a dedicated thread saw the process end; `None` if it has not yet, or no
+    /// thread watches it.
     pub(crate) gone_after_ns: Option<i64>,
-    /// How long the survivor was ready to run without a processor, as the scheduler counts it.
+    /// Time for which the survivor was runnable but not running, as accounted by the scheduler.
     pub(crate) starved_ns: i64,
     pub(crate) cause: Cause,
     pub(crate) survivor: String,
@@ -60,7 +60,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     InTime,
-    /// The control was late as well, or the survivor had no processor.
+    /// The watching thread was late as well, or the survivor was not scheduled.
     Excused,
     Late,
 }
@@ -107,7 +107,7 @@ struct OfCause {
 /// All deaths that survivors reported.
 #[derive(Clone)]
 pub(crate) struct Deaths {
-    /// Later than that is late; zero judges nothing.
+    /// Latency above which a death report is late; zero disables the check.
     limit_ns: i64,
     by_cause: BTreeMap<Cause, OfCause>,
     /// Latest first.
@@ -143,7 +143,7 @@ impl Deaths {
         self.latest.truncate(LATEST);
     }
 
-    /// Deaths that were reported late, without a cause outside.
+    /// Describes death reports that were late without an external cause.
     pub(crate) fn failure(&self) -> Option<String> {
         let late = self.late.as_ref()?;
         let count: u64 = self.by_cause.values().map(|row| row.late).sum();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::monotonic_ns;
 
-/// How long after it continues a process may still catch up with what it missed.
+/// Time that a continued process may take to catch up.
 const CATCHING_UP_NS: i64 = 200_000_000;
 
 /// The role of a process in a machine.
@@ -37,7 +37,7 @@ impl Class {
     }
 }
 
-/// When something was stopped, from and until when; no end as long as it is.
+/// Interval during which a process was stopped; no end while it still is.
 #[derive(Clone, Copy, Debug)]
 struct Stop {
     from_ns: i64,
@@ -48,7 +48,7 @@ struct Stop {
 #[derive(Default)]
 pub(crate) struct Pauses {
     stops: Arc<Mutex<Vec<Stop>>>,
-    /// Threads that each let one process continue when it is time.
+    /// Threads that each continue one stopped process when its time is up.
     wakers: Vec<JoinHandle<()>>,
 }
 
@@ -74,7 +74,7 @@ impl Pauses {
         }));
     }
 
-    /// Whether something was stopped, or had just been, at any time between these two.
+    /// Returns whether any process was stopped, or catching up, between the two times.
     pub(crate) fn touch(&self, from_ns: i64, until_ns: i64) -> bool {
         let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         stops.iter().any(|stop| {
@@ -91,7 +91,7 @@ impl Pauses {
     }
 }
 
-/// A process that is stopped while this lives.
+/// Guard of a stopped process: continues it when dropped.
 struct Stopped(OwnedFd);
 
 impl Stopped {

@@ -1,4 +1,4 @@
-//! The domains that keep the machine busy: what they say, and whether it fits to what was done to them.
+//! The domains that keep the machine busy: parses their output and checks it against the kills.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,29 +13,29 @@ use crate::late::{Cause, Deaths, Seen};
 use crate::monotonic_ns;
 use crate::pause::Pauses;
 
-/// A failure, in words.
+/// Description of a failure.
 pub(crate) type Failure = String;
 
-/// How long one look for news lasts at most.
+/// Maximum time of one poll for output.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One place in the population, taken by one domain after the other.
+/// A place in the population, held by one domain at a time.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) node: String,
     peers: Vec<String>,
-    /// The domain that has the place now.
+    /// Domain that holds the place now.
     pub(crate) child: Option<Child>,
     /// Its process, on this kernel.
     pub(crate) pid: Option<i32>,
-    /// Its channels, by number, and the domains at their other ends.
+    /// Peers of its open channels, by channel number.
     open: HashMap<u64, String>,
     messages: u64,
     last_sign: Instant,
     last_words: String,
 }
 
-/// Everything that children have written.
+/// Output of children that is not parsed yet.
 type Said = Arc<Mutex<VecDeque<(DomainId, Vec<u8>)>>>;
 
 /// All members.
@@ -43,13 +43,13 @@ pub(crate) struct Population {
     pub(crate) members: Vec<Member>,
     said: Said,
     partial: HashMap<DomainId, Vec<u8>>,
-    /// The killed domains, when and how.
+    /// Time and cause of each kill, by domain.
     killed: HashMap<String, (i64, Cause)>,
-    /// Killed, and not yet known to have ended.
+    /// Killed domains not yet known to have ended.
     dying: HashSet<DomainId>,
     dropped: HashSet<u64>,
     closed: HashSet<u64>,
-    /// Nodes with kernels of their own; what goes from one to another is relayed.
+    /// Nodes with kernels of their own; channels between two of them are relayed.
     pub(crate) in_vms: HashSet<String>,
     /// Whether a relay was killed.
     relay_killed: bool,
@@ -105,7 +105,7 @@ impl Population {
         }
     }
 
-    /// Listens to what the children of this domain say.
+    /// Queues all output of the children of this domain.
     pub(crate) fn listen(&mut self, domain: &Domain) {
         let said = Arc::clone(&self.said);
         domain.on_output(move |child, _: Stream, bytes| {
@@ -138,7 +138,7 @@ impl Population {
         Ok(())
     }
 
-    /// The machine is gone, and everybody with it.
+    /// Forgets all members, after the machine has gone down.
     pub(crate) fn forget_all(&mut self) {
         for member in &mut self.members {
             (member.child, member.pid) = (None, None);
@@ -218,7 +218,7 @@ impl Population {
         self.members.iter().position(|member| member.child.as_ref().is_some_and(|child| child.id() == id))
     }
 
-    /// Takes in what comes within `time`.
+    /// Handles the output that arrives within `time`.
     pub(crate) fn attend(&mut self, domain: &Domain, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         loop {

@@ -14,7 +14,7 @@ use tombolo_e2e::Machine;
 /// The time that one step may take before its state is printed: half of what ends the run.
 const SUSPICIOUS: Duration = Duration::from_secs(60);
 
-/// How long the machine has to say how it is.
+/// Timeout of the status query to the machine.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A machine, seen from outside.
@@ -30,8 +30,8 @@ impl Scene {
         Scene { name: machine.name().to_owned(), program }
     }
 
-    /// Every thread of every process of the machine and of this program, with what it waits for in the
-    /// kernel, and what the machine says of itself.
+    /// Describes every thread of the machine and of this program, with the kernel function it blocks in, and
+    /// the machine's own status.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("--- machine {}:\n", self.name);
         for words in [&["status"][..], &["ps"], &["names"], &["channels", "--all"]] {
@@ -68,7 +68,7 @@ impl Scene {
     }
 }
 
-/// A process and its threads. What cannot be read is left out: it may be gone by now.
+/// Describes a process and its threads. Omits what cannot be read: the process may have ended.
 fn describe_process(pid: i32) -> String {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
@@ -88,7 +88,7 @@ fn describe_process(pid: i32) -> String {
             number.to_string_lossy(),
             call.trim_end()
         );
-        // Readable to root only.
+        // Readable by the superuser only.
         for line in read(task.join("stack")).lines() {
             let _ = writeln!(text, "    {line}");
         }
@@ -114,7 +114,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches from now on.
+    /// Starts the watchdog thread.
     pub(crate) fn start(scene: Scene) -> Watchdog {
         let doing = Arc::new(Mutex::new((Instant::now(), "starting".to_owned())));
         let watched = Arc::clone(&doing);
@@ -133,7 +133,7 @@ impl Watchdog {
         Watchdog { doing, thread: Some((stop, std::thread::spawn(watch))) }
     }
 
-    /// Something else is being done now.
+    /// Records the start of a new step, which resets the timer.
     pub(crate) fn now(&self, what: String) {
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), what);
     }

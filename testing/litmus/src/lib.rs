@@ -26,13 +26,13 @@ use tombolo_base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use tombolo_base::sync::{AtomicU64, Ordering, fence, load_pair, spin_hint, store_both};
 use tombolo_base::{CacheMaintenance, Coherent, LINE_BYTES, OutOfRange, SharedMemory};
 
-/// Words of a line that one side writes.
+/// Number of words in a cache line.
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Lines that the tests use.
+/// Number of cache lines that the tests use.
 const LINES: usize = 12;
 
-/// Memory that the tests take, in bytes.
+/// Size of the memory under test, in bytes.
 pub const MEMORY_BYTES: usize = LINES * LINE_BYTES;
 
 /// Words of a payload in the test of publication.
@@ -45,13 +45,13 @@ const WIDTHS: [usize; 3] = [4, 8, 16];
 /// stores of 16 bytes are whole. Those of 8 are tested by publication, too.
 const LEAST_CHANGES: u64 = 1000;
 
-/// A word that ends a test early.
+/// Word value that ends a test early.
 const STOP: u64 = u64::MAX;
 
 /// One of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The one that ends a test whose time is over.
+    /// The side that ends a test when its time is up.
     First,
     /// The other.
     Second,
@@ -69,17 +69,17 @@ impl Part {
 /// What a side does while it waits for the other, and when it has waited too long. On a busy host the other
 /// may not even be running.
 pub trait Patience {
-    /// Called after many polls in vain. False gives up: the other side is gone.
+    /// Called after many unsuccessful polls. Returns false to give up on the other side.
     fn still(&mut self) -> bool;
 
-    /// The next test begins.
+    /// Called when the next test begins.
     fn begins(&mut self);
 
-    /// Whether the time of this test is over. Only the first side is asked.
+    /// Returns whether the time of this test is up. Called on the first side only.
     fn time_is_up(&mut self) -> bool;
 }
 
-/// The other side did not come along.
+/// Error of a test whose other side did not respond in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alone;
 

@@ -1,5 +1,5 @@
-//! What the suite on the host and a remote peer say to each other: an order, and its answer, over a channel
-//! that is not the one under test.
+//! Protocol between the suite on the host and a remote peer: orders and their answers, on a control channel
+//! separate from the one under test.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -15,10 +15,10 @@ use tombolo_ring::{SlotSize, Variant};
 
 use bytes::{Reader, Writer};
 
-/// Slots of a control channel, each way.
+/// Number of slots of a control channel, per direction.
 pub const CONTROL_SLOTS: u32 = 512;
 
-/// Bytes of such a slot.
+/// Size of such a slot, in bytes.
 pub const CONTROL_SLOT_BYTES: usize = 128;
 
 /// The longest message under test that fits an order or an answer, in bytes.
@@ -27,13 +27,13 @@ pub const MAX_CARRIED_BYTES: usize = CONTROL_SLOTS as usize * (CONTROL_SLOT_BYTE
 /// The shape of a control channel.
 ///
 /// # Panics
-/// Never: it is a possible one.
+/// Never: the configuration is valid.
 #[must_use]
 pub fn control_config() -> ChannelConfig {
     ChannelConfig::new(SlotSize::B128, CONTROL_SLOTS, Variant::EpochCredit).expect("a possible shape")
 }
 
-/// The bytes are no order, or no answer.
+/// Error of bytes that do not decode to an order or an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
@@ -48,9 +48,9 @@ impl core::error::Error for Malformed {}
 /// The event that ends a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
-    /// A message, or the end.
+    /// A message, or the end of the channel.
     Message,
-    /// Room for the message that last found none.
+    /// Room for the last message that did not fit.
     Room,
     /// Either.
     Both,
@@ -61,7 +61,7 @@ const AWAITED: [Awaited; 3] = [Awaited::Message, Awaited::Room, Awaited::Both];
 /// How a remote peer opens its side of the channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
-    /// It takes up the name and accepts; otherwise it connects.
+    /// Whether it exports the name and accepts; otherwise it connects.
     pub accepts: bool,
     /// The name.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct Opening {
     pub config: ChannelConfig,
     /// The hash of the interface.
     pub interface_hash: u64,
-    /// How long it may take, in nanoseconds.
+    /// Timeout in nanoseconds.
     pub timeout_ns: u64,
 }
 
@@ -84,13 +84,14 @@ pub enum Order<'a> {
     SendZeros(u64),
     /// Try to receive.
     Recv,
-    /// Whether there is something to receive.
+    /// Report whether there is something to receive.
     Readable,
     /// Announce a sleep.
     Announce(Awaited),
-    /// The last look before a sleep. If one was announced and nothing is there, sleep, and say so when rung.
+    /// Poll once more before a sleep. If one was announced and nothing is pending, sleep, and report the
+    /// wake-up.
     MaySleep(Awaited),
-    /// Take back the announcement; true if it was rung.
+    /// Cancel the announcement; true if the doorbell rang.
     Awake(bool),
     /// Close it.
     Close,
@@ -105,7 +106,7 @@ pub struct Counts {
     pub numbers: [u64; 6],
 }
 
-/// Why a remote peer could not follow an order.
+/// Reason why a remote peer could not execute an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// No room.
@@ -116,7 +117,7 @@ pub enum Failure {
     Closed,
     /// The peer died.
     PeerDied,
-    /// Too long, and the longest there is.
+    /// Message too long: its length and the maximum length.
     TooLong(u64, u64),
     /// The peer broke the protocol.
     Violation(String),
@@ -129,7 +130,7 @@ pub enum Failure {
 pub enum Answer<'a> {
     /// It is done. A number: the longest message of a channel that was opened; whether it is so.
     Done(u64),
-    /// A message was received.
+    /// Bytes of a received message.
     Message(&'a [u8]),
     /// It could not be done.
     Failed(Failure),

@@ -1,4 +1,4 @@
-//! The hands of the real agent: sockets, processes and programs that are simulated.
+//! Executes the actions of the real agent core on simulated sockets, processes and programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::shared::{Birth, Event, Shared};
 use crate::window::WindowPlace;
 
-/// Messages of a client that are read in a turn.
+/// Maximum number of messages read of one client per turn.
 const BURST: usize = 16;
 
 /// The length of every file.
 const FILE_BYTES: u64 = 32 * 1024;
 
-/// Packets that fit into a pipe.
+/// Capacity of a pipe, in packets.
 pub const PIPE_PACKETS: usize = 8;
 
 struct Child {
@@ -30,7 +30,7 @@ struct Child {
     side: Option<Side>,
 }
 
-/// A side stream: one socket, which each way ends by itself.
+/// A side stream: one socket whose two directions are shut down independently.
 struct Side {
     end: SocketEnd,
     reads: bool,
@@ -70,12 +70,12 @@ pub struct SimAgent {
     programs: BTreeSet<[u8; 32]>,
     lifelines: BTreeMap<ChannelId, SocketEnd>,
     pairs: BTreeMap<ChannelId, SocketEnd>,
-    /// Regions whose memory it keeps, and whether that can be written.
+    /// Regions whose memory it holds, and whether that is writable.
     regions: BTreeMap<RegionId, bool>,
 }
 
 impl SimAgent {
-    /// An agent that listens.
+    /// Creates an agent and its listening socket.
     #[must_use]
     pub fn new(shared: &mut Shared, node: u16, window: Option<WindowPlace>) -> Self {
         shared.listeners.insert(node, Default::default());
@@ -96,12 +96,12 @@ impl SimAgent {
         if self.node == 0 { Actor::Root } else { Actor::Node(self.node) }
     }
 
-    /// The next report to the root.
+    /// Returns the next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<Fd>> {
         self.core.next_report()
     }
 
-    /// Processes that it started.
+    /// Returns the ids of the processes that it started.
     #[must_use]
     pub fn pids(&self) -> Vec<i32> {
         self.children.values().map(|child| child.pid).collect()
@@ -125,7 +125,7 @@ impl SimAgent {
         (!left.is_empty()).then(|| left.join(", ")).or_else(|| left_in(&self.core.held(), clients))
     }
 
-    /// Takes in an order.
+    /// Executes an order of the root.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -135,7 +135,7 @@ impl SimAgent {
         outcome
     }
 
-    /// Looks at everything that it waits for, in any order.
+    /// Polls all event sources, in random order.
     pub fn look(&mut self, shared: &mut Shared) {
         self.core.tick(shared.now);
         self.perform(shared);
@@ -182,7 +182,7 @@ impl SimAgent {
                 }
                 self.perform(shared);
             }
-            // More may be there than is read at a time.
+            // More messages may be pending than one turn reads.
             if self.clients.get(&connection).is_some_and(|end| end.waiting() > 0) {
                 shared.wake(self.actor());
             }
@@ -237,7 +237,7 @@ impl SimAgent {
         let Some(end) = end else { return false };
         match end.receive() {
             Some((bytes, _)) => {
-                // There is room for more.
+                // The pipe has room again.
                 end.ring();
                 self.core.output_read(domain, stream, bytes);
             }
@@ -302,7 +302,7 @@ impl SimAgent {
                 Action::LetGo { channel } => {
                     self.lifelines.remove(&channel);
                 }
-                // What domains trace is not simulated: no page is there.
+                // Tracing is not simulated: domains have no trace page.
                 Action::ReadTrace { ticket, .. } => self.core.trace_read(ticket, None),
                 Action::Trace { .. } | Action::ForgetTrace { .. } => {}
                 Action::MakeRegion { region, length_bytes, source } => {

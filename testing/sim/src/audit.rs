@@ -1,7 +1,6 @@
-//! What must hold of the root, whatever happens: a model of its own, fed with everything that goes into the
-//! root's core and comes out of it.
+//! Invariants of the root: an independent model, fed with all inputs and effects of the root's core.
 //!
-//! It knows less than the core and decides nothing, so that a mistake there does not repeat itself here.
+//! It knows less than the core and makes no decisions, so that it does not repeat the core's bugs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +15,7 @@ use tombolo_naming::{Answer, Operation, Scope};
 
 use crate::rights::RightsModel;
 
-/// A client as its requests and the answers show it.
+/// State of a client, derived from its requests and the answers.
 #[derive(Debug, Default)]
 struct ClientModel {
     domain: Option<DomainId>,
@@ -26,7 +25,7 @@ struct ClientModel {
 
 #[derive(Debug)]
 struct DomainModel {
-    /// Whether the machine started it.
+    /// Whether it was started by the machine.
     is_started: bool,
     /// The connection of the client that asked for it, as long as it exists.
     parent: Option<Client>,
@@ -54,16 +53,16 @@ enum Due {
     Output(DomainId, u8, Vec<u8>),
 }
 
-/// A range of a window that is lent.
+/// A range of a window that is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lent {
     offset_bytes: u64,
     length_bytes: u64,
-    /// To a program on its way; otherwise to a channel.
+    /// Hash of the program being transferred; `None` if a channel uses the range.
     program: Option<[u8; 32]>,
 }
 
-/// The model of what must happen.
+/// The model of the root.
 #[derive(Debug, Default)]
 pub struct Audit {
     clients: BTreeMap<Client, ClientModel>,
@@ -73,7 +72,7 @@ pub struct Audit {
     names: BTreeMap<String, (Client, DomainId, u32)>,
     channels: BTreeMap<ChannelId, ChannelModel>,
     newest_channel: u64,
-    /// Locks of the machine that are held, by whom and with which token.
+    /// Machine-scope locks that are held: owner and token.
     locks: BTreeMap<String, (Client, u64)>,
     newest_tokens: BTreeMap<String, u64>,
     lent: BTreeMap<u16, Vec<Lent>>,
@@ -85,7 +84,7 @@ pub struct Audit {
     /// Regions and capabilities.
     pub rights: RightsModel,
     due: Vec<Due>,
-    /// What is due when all of these domains have ended.
+    /// Effects due once all of these domains have ended.
     held: Vec<(Client, DomainId, BTreeSet<DomainId>)>,
     current: Option<(Client, u32)>,
     failure: Option<String>,
@@ -100,13 +99,13 @@ impl Audit {
         Audit { windowed, rights, ..Audit::default() }
     }
 
-    /// The first thing that did not hold.
+    /// Returns the first violated invariant.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Notes that something does not hold.
+    /// Records the violation of an invariant.
     pub fn fail(&mut self, what: impl Into<String>) {
         self.failure.get_or_insert(what.into());
     }
@@ -117,7 +116,7 @@ impl Audit {
         }
     }
 
-    /// Before the core is told of a report.
+    /// Updates the model before the core handles a report.
     pub fn before_report(&mut self, node: u16, report: &Report) {
         match report {
             Report::Joined { connection, domain, .. } => {
@@ -168,7 +167,7 @@ impl Audit {
         self.hear_rights();
     }
 
-    /// Takes over what the model of regions and capabilities found.
+    /// Records a failure found by the model of regions and capabilities.
     fn hear_rights(&mut self) {
         for (client, request) in self.rights.take_due() {
             self.answer_due(client, request);
@@ -187,7 +186,7 @@ impl Audit {
             return self.client_gone(client);
         };
         if model.domain.is_some_and(|domain| !self.domains.contains_key(&domain)) {
-            // The last request of a dead domain: there is no connection for an answer.
+            // The last request of a dead domain: there is no connection to answer on.
             return;
         }
         if let Request::Withdraw { listener } = body {
@@ -218,7 +217,7 @@ impl Audit {
         self.locks.retain(|_, (by, _)| *by != client);
         self.rights.client_gone(client);
         for child in self.domains.values_mut() {
-            // Another connection may be called the same later.
+            // A later connection may reuse the number.
             child.parent.take_if(|parent| *parent == client);
         }
         self.held.retain(|(told, ..)| *told != client);
@@ -280,7 +279,7 @@ impl Audit {
         }
     }
 
-    /// Before the core is told that a node is lost.
+    /// Updates the model before the core learns that a node is lost.
     pub fn before_node_lost(&mut self, node: u16) {
         if !self.down.insert(node) {
             return;
@@ -302,7 +301,7 @@ impl Audit {
         self.due.retain(|due| !matches!(due, Due::HangUp(of, _) if *of == node));
     }
 
-    /// Something came out of the core.
+    /// Checks an effect of the core against the model.
     pub fn effect(&mut self, effect: &Effect) {
         match effect {
             Effect::Order { node, order, .. } => self.order(node.0, order),
@@ -585,14 +584,14 @@ impl Audit {
         self.require(free, || format!("doorbell {vector:?} of node {window} is lent twice"));
     }
 
-    /// After the core was asked something: everything that was due has come out.
+    /// Checks, after the core handled an input, that it emitted all effects that were due.
     pub fn settled(&mut self) {
         self.current = None;
         self.rights.settled();
         self.hear_rights();
         let due = std::mem::take(&mut self.due);
         let still_due = due.into_iter().find(|due| match due {
-            // Who has left meanwhile is told nothing.
+            // A client that has disconnected is told nothing.
             Due::Told(client, _) | Due::Answer(client, _) => self.clients.contains_key(client),
             Due::HangUp(node, _) => !self.down.contains(node),
             Due::Dismissed(_) | Due::Output(..) => true,
@@ -602,7 +601,7 @@ impl Audit {
         }
     }
 
-    /// Requests of live clients that wait for their answer.
+    /// Returns the requests of live clients that are not answered yet.
     #[must_use]
     pub fn unanswered(&self) -> Vec<(Client, u32, &Request)> {
         let of = |(client, model): (&Client, &'_ ClientModel)| {
@@ -624,7 +623,7 @@ impl Audit {
         self.rights.unkilled(of_machine)
     }
 
-    /// What is left after all domains except `clients` clients have ended.
+    /// Describes what is left after all domains except `clients` clients have ended.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let counts = [

@@ -1,14 +1,14 @@
-//! What a seed draws before anything happens: the machine, how much goes on, which faults and how often.
+//! Parameters drawn from a seed before a run: the machine, the load, and the kinds and rates of faults.
 //!
-//! Even the probabilities are drawn, so that some seeds see one kind of fault in plenty, some many kinds and
-//! some none.
+//! The probabilities are drawn too (swarm testing), so that some seeds inject many faults of one kind, some
+//! many kinds, and some none.
 
 use std::fmt::Write;
 
 use tombolo_base::{Isa, Random};
 use tombolo_machine::Machine;
 
-/// Most nodes of a simulated machine.
+/// Maximum number of nodes of a simulated machine.
 pub const MAX_NODES: usize = 64;
 
 /// The emphasis of a run.
@@ -34,7 +34,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Its name as the command line has it.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,36 +50,36 @@ impl Scenario {
     }
 }
 
-/// What is to be simulated.
+/// Options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// The number of nodes; drawn if not given.
     pub nodes: Option<usize>,
-    /// The subject.
+    /// Emphasis of the run.
     pub scenario: Scenario,
 }
 
-/// A node to be.
+/// Parameters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodePlan {
-    /// A virtual machine behind a window; otherwise on the host's kernel.
+    /// Whether it is a virtual machine behind a window; otherwise it runs on the host's kernel.
     pub vm: bool,
-    /// The program that it runs.
+    /// Instruction set of its programs.
     pub isa: Isa,
-    /// Its domains are joined to the host's by a stream.
+    /// Whether its channels to the host use a stream.
     pub socket: bool,
-    /// Both sides of its window map the same memory.
+    /// Whether both sides of its window map the same memory.
     pub coherent: bool,
-    /// Doorbells of its window.
+    /// Number of doorbells of its window.
     pub doorbells: u16,
 }
 
 /// The weight of each operation among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Habits {
-    /// Take up a name.
+    /// Export a name.
     pub export: u64,
-    /// Give one back.
+    /// Withdraw a name.
     pub withdraw: u64,
     /// Open a channel.
     pub connect: u64,
@@ -97,36 +97,36 @@ pub struct Habits {
     pub close: u64,
     /// List names, domains or nodes.
     pub list: u64,
-    /// Take a lock, or give one back.
+    /// Acquire or release a lock.
     pub lock: u64,
     /// Look at a console.
     pub console: u64,
     /// Ask for a node's restart.
     pub restart: u64,
-    /// Do something with memory: what, [`MemoryHabits`] say.
+    /// Perform an operation on memory, chosen by [`MemoryHabits`].
     pub memory: u64,
     /// Assign pools, transfer buffers, use them.
     pub bulk: u64,
-    /// Say nonsense.
+    /// Send a malformed message.
     pub nonsense: u64,
-    /// Return.
+    /// Exit.
     pub exit: u64,
 }
 
 /// The weight of each operation on memory among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryHabits {
-    /// Make a region.
+    /// Create a region.
     pub create: u64,
-    /// Derive a right for oneself.
+    /// Derive a capability for itself.
     pub derive: u64,
-    /// Grant or give one, mostly over a channel.
+    /// Grant or give a capability, mostly over a channel.
     pub grant: u64,
-    /// To split memory into parts.
+    /// Split memory into parts.
     pub split: u64,
-    /// Take up what it was started with.
+    /// Accept the capabilities that it was started with.
     pub take_up: u64,
-    /// In how many of 1000 starts the program is given something.
+    /// Number of starts in 1000 at which the program is given capabilities.
     pub give_at_start: u64,
     /// Map.
     pub map: u64,
@@ -174,44 +174,44 @@ pub struct Faults {
     pub boot: u64,
     /// A doorbell rings twice.
     pub ring_twice: u64,
-    /// A doorbell falls together with the one before, which comes late.
+    /// A doorbell coalesces with the previous one, which arrives late.
     pub ring_late: u64,
-    /// Stores of a step arrive in many pieces.
+    /// The stores of a step arrive in many batches.
     pub torn: u64,
 }
 
 /// Everything that a seed draws.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Beside the host.
+    /// All nodes except the host.
     pub nodes: Vec<NodePlan>,
-    /// Things that processes do in all.
+    /// Total number of process actions.
     pub actions: u64,
-    /// Most processes at a time.
+    /// Maximum number of processes at a time.
     pub processes: usize,
-    /// Names that they choose from.
+    /// Number of names that processes choose from.
     pub names: u64,
-    /// Image files.
+    /// Number of image files.
     pub images: usize,
-    /// Time between what a process does, at most, in nanoseconds.
+    /// Maximum time between two actions of a process, in nanoseconds.
     pub pause_ns: u64,
-    /// Time until an actor that is woken acts, at most, in nanoseconds.
+    /// Maximum time from a wake-up to the actor's turn, in nanoseconds.
     pub turn_ns: u64,
-    /// Time until stores arrive, at most, in nanoseconds.
+    /// Maximum latency of a store on a link, in nanoseconds.
     pub link_ns: u64,
-    /// Time between two beats, at each of which the larger faults may happen, in nanoseconds.
+    /// Time between two beats, in nanoseconds; the larger faults are injected at beats.
     pub beat_ns: u64,
-    /// Channels of one listener that may wait to be accepted.
+    /// Maximum backlog of a listener.
     pub backlog: u64,
     /// The habits of processes.
     pub habits: Habits,
-    /// How they use memory.
+    /// Weights of the operations on memory.
     pub memory: MemoryHabits,
-    /// How soon they unmap it.
+    /// How soon programs unmap memory when told to.
     pub manners: Manners,
-    /// Time that a domain has to let go of it, in milliseconds.
+    /// Time that a domain has to unmap revoked memory, in milliseconds.
     pub revoke_ms: u32,
-    /// Regions, rights and mappings that a domain may have.
+    /// Limits per domain: regions, capabilities and mappings.
     pub may_have: [u64; 3],
     /// The fault.
     pub faults: Faults,
@@ -220,7 +220,7 @@ pub struct Plan {
 const ISAS: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
 
 impl Plan {
-    /// The plan that a seed draws.
+    /// Draws the plan of a run.
     #[must_use]
     pub fn draw(random: &mut Random, options: Options) -> Plan {
         let count = options.nodes.unwrap_or_else(|| match random.below(200) {
@@ -250,10 +250,10 @@ impl Plan {
         }
     }
 
-    /// The machine, as a machine file would describe it.
+    /// Returns the machine that a machine file would describe.
     ///
     /// # Panics
-    /// When the file is refused, which is a mistake of this program.
+    /// If the file is rejected, which is a bug of this program.
     #[must_use]
     pub fn machine(&self) -> Machine {
         let [regions, rights, mappings] = self.may_have;
@@ -384,7 +384,7 @@ impl Faults {
     }
 }
 
-/// The targets of an image.
+/// Returns the targets of an image.
 #[must_use]
 pub fn isas() -> [Isa; 4] {
     ISAS

@@ -1,5 +1,5 @@
-//! A program: it talks to its monitor and to others, does what its habits and chance say, and may die at any
-//! time.
+//! A simulated process: a client of its monitor and a peer of other domains. It chooses its actions at random
+//! by the weights of its habits, and may die at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,28 +24,28 @@ use crate::shared::{Birth, Shared};
 /// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It goes on.
+    /// It continues to run.
     Lives,
-    /// It returned.
+    /// It exited with a status.
     Exits(u8),
-    /// It was killed.
+    /// It was killed by a signal.
     Killed(u8),
 }
 
-/// Something to be asked and remembered until the answer.
+/// A request in flight, with what its reply handler needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Attach,
     Export(String),
     Spawn {
-        /// Its inputs.
+        /// Inputs that are still open.
         fed: Vec<u8>,
     },
     Lock {
         scope: Scope,
         name: String,
     },
-    /// A right for another domain, whose number a channel is to bring.
+    /// A capability for another domain; a message on the channel carries its id.
     Grant {
         channel: ChannelId,
     },
@@ -54,17 +54,17 @@ pub(crate) enum Asked {
         channel: ChannelId,
     },
     Delete(CapabilityId),
-    /// A bulk channel.
+    /// A request about a bulk channel.
     Bulk,
     Other,
 }
 
-/// Something that a process does of its own accord.
+/// An action that a process may choose in its turn.
 pub(crate) type Action = fn(&mut Process, &mut Shared);
 
 pub(crate) struct Child {
     pub(crate) domain: DomainId,
-    /// The inputs that it has.
+    /// Inputs that are still open.
     fed: Vec<u8>,
 }
 
@@ -78,14 +78,14 @@ fn is_bulk(name: &str) -> bool {
 /// A process in the simulation.
 pub struct Process {
     pub(crate) pid: i32,
-    /// Whose monitor it talks to.
+    /// Node whose monitor it is a client of.
     pub node: u16,
     life: Option<SocketEnd>,
     outputs: Vec<SocketEnd>,
     input: Option<SocketEnd>,
     side: Option<SocketEnd>,
     monitor: Option<SocketEnd>,
-    /// Written, not yet taken by a pipe; the last by the side stream.
+    /// Packets not yet accepted by the output pipes and, last, the side stream.
     unwritten: [Vec<Vec<u8>>; 3],
     asked: BTreeMap<u32, Asked>,
     next_request: u32,
@@ -93,9 +93,9 @@ pub struct Process {
     /// Its identity, once it is attached.
     pub(crate) domain: Option<DomainId>,
     names: Vec<(String, u32)>,
-    /// Listeners of bulk channels, also of names that were given back since.
+    /// Listeners of bulk channels, including those of names withdrawn since.
     bulk_listeners: BTreeSet<u32>,
-    /// Locks that it holds: of which scope, which, and the token.
+    /// Locks that it holds: scope, name and token.
     locks: Vec<(Scope, String, u64)>,
     pub(crate) children: Vec<Child>,
     pub(crate) conversations: Vec<Conversation>,
@@ -104,14 +104,14 @@ pub struct Process {
     /// Its state of bulk data.
     pools: Pools,
     next_action_at: u64,
-    /// It is killed before anything else happens.
+    /// Set to kill it before any other event.
     pub(crate) dies: bool,
-    /// Does nothing by itself; the simulation acts through it.
+    /// Set if it takes no actions itself: the simulation acts through it.
     pub idle: bool,
 }
 
 impl Process {
-    /// A process that begins.
+    /// Creates a process, which connects to its monitor and attaches.
     pub fn new(shared: &mut Shared, birth: Birth) -> Self {
         let actor = Actor::Process(birth.pid);
         let monitor = shared.connect(birth.node, birth.pid);
@@ -149,30 +149,30 @@ impl Process {
         Actor::Process(self.pid)
     }
 
-    /// Whether its monitor is gone without its having noticed.
+    /// Returns whether it has no monitor any more.
     pub(crate) fn is_alone(&self) -> bool {
         self.monitor.as_ref().is_none_or(SocketEnd::is_gone)
     }
 
-    /// Whether it waits for an answer.
+    /// Returns whether it has requests in flight.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// Whether it was started by a monitor.
+    /// Returns whether it was started by a monitor.
     #[must_use]
     pub fn is_child(&self) -> bool {
         self.life.is_some()
     }
 
-    /// Messages that it still has to send.
+    /// Returns the number of messages that it still has to send.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.conversations.iter().map(Conversation::unsent).sum()
     }
 
-    /// Whether it opened or accepted a channel that is still there.
+    /// Returns the channels that it has open.
     #[must_use]
     pub fn conversations(&self) -> &[Conversation] {
         &self.conversations
@@ -187,7 +187,7 @@ impl Process {
 
     pub(crate) fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
         if let Some(monitor) = &self.monitor {
-            // What a process asks for is short.
+            // Requests of a process are short enough to encode.
             let bytes = ClientMessage { request, body }.to_bytes().unwrap_or_default();
             monitor.send((bytes, fds));
         }
@@ -230,7 +230,7 @@ impl Process {
         shared.turn_within(self.actor(), delay_ns);
     }
 
-    /// Something happened, or it is time.
+    /// Runs one turn: handles pending messages and, when it is time, takes an action.
     pub fn turn(&mut self, shared: &mut Shared) -> Fate {
         let Some(monitor) = &self.monitor else { return Fate::Exits(1) };
         let mut answers = Vec::new();
@@ -295,7 +295,7 @@ impl Process {
         }
     }
 
-    /// Drops what was expected over a channel and has not arrived.
+    /// Makes the monitor forget grants whose messages can no longer arrive, as their channel has ended.
     fn channel_is_over(&mut self, conversation: &Conversation) {
         let forget = Request::CapabilityForget { channel: conversation.id(), granter: conversation.peer };
         self.say(0, forget, Vec::new());
@@ -367,7 +367,7 @@ impl Process {
                 }
                 self.conversations.push(conversation);
             }
-            // What came with the grant has been dropped, which shows the other side that it was not accepted.
+            // The grant's descriptors have been dropped, which shows the peer that it was not accepted.
             None => {
                 let side = usize::from(grant.side == tombolo_link::Side::B);
                 shared.channels.entry(grant.channel).or_default().let_go[side] = true;
@@ -472,7 +472,7 @@ impl Process {
             given: self.gifts(shared),
         };
         let image = shared.random.below(shared.images.len() as u64) as usize;
-        // Only on the host's kernel do descriptors travel to the root.
+        // Descriptors can be passed to the root on the host's kernel only.
         let passes = !own_image && !shared.random.chance(30);
         let fds = if passes && self.is_on_hosts_kernel(shared) { vec![Fd::Image(image)] } else { vec![] };
         self.ask(Request::Spawn { spawn }, Asked::Spawn { fed }, fds);
@@ -524,7 +524,7 @@ impl Process {
         }
     }
 
-    /// Does something with pools, mostly a few transfers.
+    /// Performs operations on pools, mostly a few transfers.
     fn act_bulk(&mut self, shared: &mut Shared) {
         if shared.random.chance(500) {
             let mut ends: Vec<_> = self.conversations.iter_mut().filter_map(Conversation::bulk_end).collect();
@@ -558,7 +558,7 @@ impl Process {
         });
     }
 
-    /// Mostly the machine's, sometimes a node's.
+    /// Draws a scope, mostly the machine's, sometimes a node's.
     fn scope(shared: &mut Shared) -> Scope {
         match shared.random.below(4) {
             0 => Scope::Own,
@@ -567,7 +567,7 @@ impl Process {
         }
     }
 
-    /// Takes a lock, or gives one back.
+    /// Acquires or releases a lock.
     fn act_lock(&mut self, shared: &mut Shared) {
         if !self.locks.is_empty() && shared.random.chance(600) {
             let index = shared.random.below(self.locks.len() as u64) as usize;
@@ -599,7 +599,7 @@ impl Process {
         }
     }
 
-    /// Ends. What it had open falls, in order only if it returned.
+    /// Ends the process and reports its fate. Its channels are closed in order only if it exited.
     pub fn end(mut self, shared: &mut Shared, fate: Fate) {
         shared.note(&[8, self.pid as u64], || format!("process {} ends: {fate:?}", self.pid));
         self.flush_outputs();

@@ -1,4 +1,4 @@
-//! The root: the real core, the real agent of the host, and what it takes to do what they decide.
+//! The root: the real core and the host's real agent, with simulated execution of their effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -16,18 +16,18 @@ use crate::line::MonitorLine;
 use crate::shared::{Event, Shared};
 use crate::window::{Shore, WindowPlace};
 
-/// Orders and reports served before others get their turn.
+/// Maximum number of orders and reports handled in one turn.
 const BURST: usize = 256;
 
-/// Reports of one node that are handled in a row.
+/// Maximum number of consecutive reports handled of one node.
 const REPORTS_IN_A_ROW: usize = 32;
 
-/// A node as the root has it.
+/// The root's state of a node.
 struct RootNode {
     generation: u16,
     line: MonitorLine,
     window: Option<u64>,
-    /// It has ended, and this is what the root finds.
+    /// Cause of its end, once it has ended.
     ended: Option<String>,
 }
 
@@ -40,16 +40,16 @@ pub struct Root {
     nodes: BTreeMap<u16, RootNode>,
     pairs: BTreeMap<ChannelId, SocketEnd>,
     programs: BTreeSet<[u8; 32]>,
-    /// The file that came with the request that is served, and whether it can be written.
+    /// File passed with the request being served, and whether it is writable.
     offered: Option<bool>,
-    /// How far its clock is from the time.
+    /// Offset of its clock from virtual time, in nanoseconds.
     clock_offset_ns: i64,
-    /// Ends of lines that nodes will take up when they run.
+    /// Far ends of lines, which nodes take when they start.
     pub far_ends: BTreeMap<(u16, u16), SocketEnd>,
 }
 
 impl Root {
-    /// A root whose machine is about to start.
+    /// Creates the root of a machine that has not booted yet.
     pub fn new(shared: &mut Shared, machine: Machine) -> Self {
         let core = Core::new(machine.clone(), 0);
         let agent = SimAgent::new(shared, 0, None);
@@ -70,24 +70,24 @@ impl Root {
         shared.now.saturating_add_signed(self.clock_offset_ns)
     }
 
-    /// Makes the clock of the root jump.
+    /// Moves the clock of the root by an offset.
     pub fn jump(&mut self, by_ns: i64) {
         self.clock_offset_ns += by_ns;
     }
 
-    /// The window of a node that runs.
+    /// Returns the window of a running node.
     #[must_use]
     pub fn window(&self, node: u16) -> Option<u64> {
         self.nodes.get(&node).and_then(|node| node.window)
     }
 
-    /// The generation of a node that runs, as far as the root knows.
+    /// Returns the generation of a running node, as known to the root.
     #[must_use]
     pub fn generation(&self, node: u16) -> Option<u16> {
         self.nodes.get(&node).map(|node| node.generation)
     }
 
-    /// What the host's agent and the root hold although no domain uses it.
+    /// Describes resources that the host's agent and the root still hold although no domain uses them.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let pairs = (!self.pairs.is_empty()).then(|| format!("{} pairs of the root", self.pairs.len()));
@@ -101,7 +101,7 @@ impl Root {
         self.turn(shared);
     }
 
-    /// A node has ended. Its earlier reports are still handled.
+    /// Records that a node ended. Its earlier reports are still handled.
     pub fn node_ended(&mut self, shared: &mut Shared, node: u16, generation: u16, cause: String) {
         if let Some(record) = self.nodes.get_mut(&node)
             && record.generation == generation
@@ -167,7 +167,7 @@ impl Root {
         self.perform_all(shared);
     }
 
-    /// Takes in what a node's agent reports; whether there was anything.
+    /// Handles the reports of a node's agent; returns whether there were any.
     fn hear(&mut self, shared: &mut Shared, node: u16) -> bool {
         let mut worked = false;
         for _ in 0..REPORTS_IN_A_ROW {
@@ -204,7 +204,7 @@ impl Root {
         }
     }
 
-    /// A node printed something.
+    /// Passes console output of a node to the core.
     pub fn console_output(&mut self, shared: &mut Shared, node: u16, bytes: &[u8]) {
         self.core.console_output(NodeId(node), bytes);
         self.perform_all(shared);
@@ -367,7 +367,7 @@ impl Root {
         self.nodes.insert(node, RootNode { generation: number, line, window, ended: None });
         let delay_ns = shared.random.magnitude(100_000, 500_000_000);
         if shared.healed || !shared.random.chance(shared.plan.faults.boot / 3) {
-            // Otherwise it hangs, and is given up.
+            // Otherwise it hangs, and the root times out.
             shared.after(delay_ns, Event::Boot { node, generation: number });
         }
     }

@@ -1,5 +1,5 @@
-//! What everybody in a simulated machine has in common: time, chance, windows, sockets, and what is to happen
-//! next.
+//! State shared by all parties of a simulated machine: virtual time, random numbers, windows, sockets and the
+//! event queue.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -15,13 +15,13 @@ use crate::descriptor::{Actor, SocketEnd, Wakes};
 use crate::plan::Plan;
 use crate::window::{Shore, WindowPlace, Windows};
 
-/// Events that are remembered for the report of a failure.
+/// Number of recent events kept for a failure report.
 const REMEMBERED: usize = 60;
 
-/// Stores that arrive at a time where nothing goes wrong.
+/// Maximum number of stores that arrive at once when no faults are injected.
 const BURST: usize = 4096;
 
-/// Something that is to happen.
+/// A scheduled event of the simulation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
     /// A party acts.
@@ -39,46 +39,46 @@ pub enum Event {
     Boot {
         /// The node.
         node: u16,
-        /// In which generation.
+        /// Generation of the node.
         generation: u16,
     },
-    /// A node ends, by whatever.
+    /// A node ends, for any cause.
     Die {
         /// The node.
         node: u16,
         /// In which generation.
         generation: u16,
-        /// The cause that the root learns.
+        /// Cause that the root is given.
         cause: String,
     },
-    /// The larger faults may happen.
+    /// The larger faults may be injected.
     Beat,
     /// A program is started on a node.
     Newcomer,
-    /// A link works again.
+    /// A cut direction of a link is restored.
     Mend {
         /// The node.
         node: u16,
-        /// Towards it.
+        /// Whether the direction towards the node.
         to_node: bool,
     },
-    /// A node is as fast as ever.
+    /// A slowed node returns to full speed.
     Hasten {
         /// The node.
         node: u16,
     },
 }
 
-/// A process to be.
+/// Parameters of a process that is about to start.
 #[derive(Debug)]
 pub struct Birth {
-    /// Its number.
+    /// Its process id.
     pub pid: i32,
-    /// Whose monitor it talks to.
+    /// Node whose monitor it is a client of.
     pub node: u16,
-    /// What it was started as.
+    /// Domain that it was started as, if a monitor started it.
     pub domain: Option<DomainId>,
-    /// Shows its end.
+    /// Socket over which its exit status is reported; a hang-up shows its end.
     pub life: Option<SocketEnd>,
     /// Its standard output and error.
     pub outputs: Vec<SocketEnd>,
@@ -97,51 +97,51 @@ pub struct ChannelLog {
     pub received: [u64; 2],
     /// Closed in order, by side.
     pub closed: [bool; 2],
-    /// Closed or dead, by side.
+    /// Closed or died, by side.
     pub let_go: [bool; 2],
     /// Open now, by side.
     pub open: [bool; 2],
-    /// By side, which messages bring the number of a right.
+    /// Messages that carry a capability id, by side.
     pub brings: [Vec<(u64, CapabilityId)>; 2],
-    /// By side, messages of bulk data that were sent and not yet received.
+    /// Bulk messages in flight, by side.
     pub bulk: [VecDeque<Vec<u8>>; 2],
 }
 
 /// The state that all parties of a simulation share.
 pub struct Shared {
-    /// The time, in nanoseconds from the start.
+    /// Virtual time since the start, in nanoseconds.
     pub now: u64,
-    /// Chance.
+    /// Source of all random choices.
     pub random: Random,
     /// The choices that the seed drew.
     pub plan: Plan,
     /// All windows.
     pub windows: Windows,
-    /// The party to be woken.
+    /// Pending wake-ups.
     pub wakes: Wakes,
     /// The checker.
     pub audit: Audit,
     /// Image files.
     pub images: Vec<Image>,
-    /// Connections that no agent has accepted yet, by node; none where no agent listens.
+    /// Backlog of connections not yet accepted, by node; no entry where no agent listens.
     pub listeners: BTreeMap<u16, VecDeque<(i32, SocketEnd)>>,
-    /// Processes to be.
+    /// Processes about to start.
     pub born: Vec<Birth>,
     /// All channels between domains that were ever opened.
     pub channels: BTreeMap<ChannelId, ChannelLog>,
     /// The checker of bulk data.
     pub bulk: Book,
-    /// Hashes of messages on their way between monitors.
+    /// Hashes of messages in flight between monitors.
     pub lines: BTreeMap<(u16, u16, bool), VecDeque<u64>>,
     /// Directions of lines over sockets that are cut: node, and whether towards it.
     pub cuts: BTreeSet<(u16, bool)>,
     /// The factor by which a node is slowed down.
     pub slow: BTreeMap<u16, u64>,
-    /// Faults have ended, and nothing new is started.
+    /// Set once fault injection has ended and nothing new is started.
     pub healed: bool,
-    /// Everybody is to come to an end.
+    /// Set once all processes are to exit.
     pub ending: bool,
-    /// Things that may still be done.
+    /// Number of process actions left in the run.
     pub actions_left: u64,
     next_pid: i32,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -153,7 +153,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A beginning.
+    /// Creates the state at the start of a run.
     #[must_use]
     pub fn new(random: Random, plan: Plan, audit: Audit, images: Vec<Image>, traced: bool) -> Self {
         let actions_left = plan.actions;
@@ -185,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Records an event in the hash of the run, and in words if the run is traced.
+    /// Adds an event to the hash of the run, and its text to the trace if the run is traced.
     pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
         for word in words {
             self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
@@ -199,19 +199,19 @@ impl Shared {
         }
     }
 
-    /// A hash of the whole run: the same for the same seed.
+    /// Returns the hash of the run so far: equal for equal seeds.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The number of events.
+    /// Returns the number of events so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The last events in words.
+    /// Returns the text of the most recent events.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
         self.trace.iter().flatten().cloned().collect()
@@ -223,7 +223,7 @@ impl Shared {
         self.queue.push(Reverse((self.now + delay_ns, self.sequence, event)));
     }
 
-    /// Lets a party act at this time at the latest.
+    /// Schedules a turn of a party after at most `delay_ns`.
     pub fn turn_within(&mut self, actor: Actor, delay_ns: u64) {
         let at = self.now + delay_ns;
         if self.turns.get(&actor).is_some_and(|planned| *planned <= at) {
@@ -233,13 +233,13 @@ impl Shared {
         self.after(delay_ns, Event::Turn(actor));
     }
 
-    /// Wakes a party, which acts a little later.
+    /// Wakes a party: its turn follows after a short random delay.
     pub fn wake(&mut self, actor: Actor) {
         let delay_ns = self.random.magnitude(100, self.plan.turn_ns);
         self.turn_within(actor, delay_ns * self.slowness(actor));
     }
 
-    /// Rings a doorbell: it may come twice, or late.
+    /// Rings a doorbell. As an injected fault the wake-up may be duplicated or delayed.
     pub fn ring(&mut self, actors: &[Actor]) {
         for actor in actors {
             if !self.healed && self.random.chance(self.plan.faults.ring_late) {
@@ -264,7 +264,7 @@ impl Shared {
         self.slow.get(&node).copied().unwrap_or(1)
     }
 
-    /// The next event, at its time; none after `until_ns`.
+    /// Advances the time to the next event and returns it; `None` if none is due by `until_ns`.
     pub fn next(&mut self, until_ns: u64) -> Option<Event> {
         if self.queue.peek().is_none_or(|Reverse((at, ..))| *at > until_ns) {
             return None;
@@ -280,13 +280,13 @@ impl Shared {
         Some(event)
     }
 
-    /// When the next event is.
+    /// Returns the time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<u64> {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// After a party has acted: puts its stores onto the links, and wakes the parties that it rang for.
+    /// Puts the stores of a party's turn onto the links and wakes the parties whose doorbells it rang.
     pub fn flush(&mut self) {
         for place in self.windows.collect() {
             self.schedule_arrival(place);
@@ -301,12 +301,12 @@ impl Shared {
         self.after(delay_ns, Event::Arrive(place));
     }
 
-    /// Lets some of the stores arrive.
+    /// Delivers some of the stores in flight to a place.
     pub fn arrive(&mut self, place: WindowPlace) {
         let torn = !self.healed && self.random.chance(self.plan.faults.torn);
         let count = if torn { self.random.magnitude(1, 64) as usize } else { BURST };
         let (woken, more) = self.windows.arrive(place, count, &mut self.random);
-        // Where a link carries copies it rings for what arrives: a fence does not reach across it.
+        // A link with two copies rings on arrival, because a fence has no effect across it.
         woken.into_iter().for_each(|actor| self.wake(actor));
         if more {
             self.schedule_arrival(place);
@@ -333,7 +333,7 @@ impl Shared {
         }
     }
 
-    /// A new process number.
+    /// Allocates a process id.
     pub fn pid(&mut self) -> i32 {
         self.next_pid += 1;
         self.next_pid

@@ -1,11 +1,12 @@
-//! Windows: memory of which two nodes each have a copy, and a link that carries stores from one to the other.
+//! Windows: memory that two nodes each have a copy of, and a link that carries stores from one copy to the
+//! other.
 //!
-//! A store is a posted write: it is complete for its writer before it arrives. The link promises what the
-//! protocols are allowed to rely on and no more: a store with release order, and the first after a fence,
-//! arrive after all stores made before; stores to one word arrive in order; other stores in any order. Words
-//! arrive whole. What has not arrived when a node dies may never do: so a slot is left torn.
+//! A store is a posted write: it completes at its writer before it arrives. The link guarantees only what the
+//! protocols may rely on: a release store, and the first store after a fence, arrive after all earlier
+//! stores; stores to one word arrive in order; all others in any order. Words are never torn. Stores in
+//! flight when a node dies may be lost, which leaves a slot half written.
 //!
-//! Where both sides map the same memory (a coherent window) stores need no link and are seen at once.
+//! In a coherent window both sides map the same memory: stores need no link and are visible at once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +15,7 @@ use tombolo_base::{Random, SharedMemory};
 
 use crate::descriptor::Actor;
 
-/// Stores among which the link may change the order.
+/// Number of stores in flight among which the link may reorder.
 const REORDERED: usize = 12;
 
 /// One of the two nodes.
@@ -37,23 +38,23 @@ impl Shore {
     }
 }
 
-/// A window as one of the nodes sees it.
+/// A window as seen by one of its two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WindowPlace {
-    /// The number of the window, never the same for two generations of a node.
+    /// Number of the window, unique across generations of a node.
     pub window: u64,
-    /// From where.
+    /// Side of the window.
     pub shore: Shore,
 }
 
-/// A store on its way.
+/// A store in flight.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     index: usize,
     word: u64,
-    /// It arrives after all before it.
+    /// Whether it must arrive after all earlier stores.
     ordered: bool,
-    /// It publishes something: the link rings for it.
+    /// Whether it publishes data, so that the link rings on arrival.
     rings: bool,
 }
 
@@ -61,13 +62,13 @@ struct Write {
 #[derive(Debug, Default)]
 struct Direction {
     writes: VecDeque<Write>,
-    /// Nothing arrives.
+    /// Whether the direction is cut, so that nothing arrives.
     cut: bool,
-    /// An event for the next arrival is on its way.
+    /// Whether an arrival event is scheduled.
     scheduled: bool,
 }
 
-/// The party that is woken when something arrives.
+/// A party that is woken when a store arrives in its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Listener {
     first_byte: usize,
@@ -84,17 +85,17 @@ struct Window {
     listeners: [Vec<Listener>; 2],
 }
 
-/// All windows of a machine, those of lost nodes included: domains that have one may still use it.
+/// All windows of a machine, including those of lost nodes, which domains may still have mapped.
 #[derive(Debug, Default)]
 pub struct Windows {
     windows: BTreeMap<u64, Window>,
-    /// The copies in this process: from the first byte to the length and the place.
+    /// Copies in this process, by address of their first byte: length and place.
     addresses: BTreeMap<usize, (usize, WindowPlace)>,
     next: u64,
 }
 
 impl Windows {
-    /// A new window of `bytes` bytes, all zero.
+    /// Creates a zeroed window of `length_bytes` bytes and returns its number.
     pub fn make(&mut self, length_bytes: usize, coherent: bool) -> u64 {
         self.next += 1;
         let near = SharedMemory::zeroed(length_bytes);
@@ -115,7 +116,7 @@ impl Windows {
         self.next
     }
 
-    /// The memory of a window as it is seen from a place.
+    /// Returns the copy of a window that a place sees.
     #[must_use]
     pub fn memory(&self, place: WindowPlace) -> Option<SharedMemory> {
         self.windows.get(&place.window).map(|window| window.copies[place.shore as usize].clone())
@@ -127,14 +128,14 @@ impl Windows {
         self.windows.get(&window).is_some_and(|window| window.coherent)
     }
 
-    /// Wakes `actor` when something arrives in a range at a place.
+    /// Registers `actor` to be woken when a store arrives in a range at a place.
     pub fn listen(&mut self, place: WindowPlace, first_byte: usize, length_bytes: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
             window.listeners[place.shore as usize].push(Listener { first_byte, length_bytes, actor });
         }
     }
 
-    /// Ends what [`listen`](Self::listen) began.
+    /// Undoes a call of [`listen`](Self::listen).
     pub fn ignore(&mut self, place: WindowPlace, first_byte: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
             window.listeners[place.shore as usize]
@@ -142,7 +143,7 @@ impl Windows {
         }
     }
 
-    /// The party that listens for a byte at a place, and is woken by the doorbell of its channel.
+    /// Returns the parties that listen for a byte at a place.
     #[must_use]
     pub fn listeners(&self, place: WindowPlace, byte: usize) -> Vec<Actor> {
         let Some(window) = self.windows.get(&place.window) else { return Vec::new() };
@@ -155,8 +156,8 @@ impl Windows {
             .collect()
     }
 
-    /// Takes the stores made since the last call onto their links; the places that now have something to
-    /// arrive and no event for it yet.
+    /// Moves the stores made since the last call onto their links. Returns the places that now have stores in
+    /// flight but no arrival event scheduled.
     pub fn collect(&mut self) -> Vec<WindowPlace> {
         let mut fresh = Vec::new();
         let mut fenced = false;
@@ -186,8 +187,8 @@ impl Windows {
         fresh
     }
 
-    /// Lets up to `count` stores arrive at a place; returns the parties that this wakes, and whether more are
-    /// in flight.
+    /// Delivers up to `count` stores to a place. Returns the parties that this wakes and whether more are in
+    /// flight.
     pub fn arrive(&mut self, place: WindowPlace, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
         let Some(window) = self.windows.get_mut(&place.window) else { return (Vec::new(), false) };
         let direction = &mut window.directions[place.shore as usize];
@@ -211,7 +212,7 @@ impl Windows {
         (wakes, direction.scheduled)
     }
 
-    /// Cuts or heals a direction; true when an event for what waits is needed.
+    /// Cuts or heals a direction. Returns whether an arrival event has to be scheduled for waiting stores.
     pub fn set_cut(&mut self, place: WindowPlace, cut: bool) -> bool {
         let Some(window) = self.windows.get_mut(&place.window) else { return false };
         let direction = &mut window.directions[place.shore as usize];
@@ -221,8 +222,8 @@ impl Windows {
         needed
     }
 
-    /// The far node died: of its stores on their way some arrive, the rest never; nothing reaches it any
-    /// more.
+    /// Handles the death of the far node: some of its stores in flight still arrive, the rest are lost, and
+    /// no further store reaches it.
     pub fn far_died(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
         let near = WindowPlace { window, shore: Shore::Near };
         let Some(record) = self.windows.get_mut(&window) else { return Vec::new() };
@@ -236,13 +237,13 @@ impl Windows {
             let direction = &mut record.directions[Shore::Near as usize];
             direction.writes.clear();
             direction.scheduled = false;
-            // Whatever is still stored for the dead node goes nowhere.
+            // Drops later stores to the dead node.
             self.addresses.retain(|_, (_, place)| place.window != window);
         }
         wakes
     }
 
-    /// Whether nothing is on its way on links that are not cut.
+    /// Returns whether no store is in flight on a link that is not cut.
     #[must_use]
     pub fn are_quiet(&self) -> bool {
         self.windows
@@ -251,7 +252,7 @@ impl Windows {
     }
 }
 
-/// One of the first stores that may arrive now.
+/// Removes and returns a random store among those that may arrive next.
 fn next_write(writes: &mut VecDeque<Write>, random: &mut Random) -> Option<Write> {
     let first = writes.front()?;
     if first.ordered {
@@ -267,8 +268,8 @@ fn next_write(writes: &mut VecDeque<Write>, random: &mut Random) -> Option<Write
     writes.remove(index)
 }
 
-/// The tap on stores. Without it (in a build without `--cfg sim`) no window has two copies, so nothing is
-/// ever on its way.
+/// The tap on stores. Without it (in a build without `--cfg sim`) no window has two copies, so no store is
+/// ever in flight.
 #[cfg(sim)]
 mod tap {
     use tombolo_base::SharedMemory;

@@ -1,5 +1,5 @@
-//! One run of one seed: a machine starts, is used and damaged, heals, has to make progress, and comes to an
-//! end.
+//! One run of one seed: a machine boots, runs under load and faults, heals, has to make progress, and shuts
+//! down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::root::Root;
 use crate::shared::{Birth, Event, Shared};
 use crate::window::{Shore, WindowPlace};
 
-/// Most that the faulty part may last, in simulated nanoseconds.
+/// Maximum length of the phase with faults, in simulated nanoseconds.
 const FAULTY_NS: u64 = 40_000_000_000;
 
-/// How long everything may take that has to come to an end once nothing goes wrong any more: the longest is a
-/// node that hangs in starting, which is given up after a minute and then starts again.
+/// Time limit for everything in progress to finish once faults have ended. The slowest case is a node that
+/// hangs during boot: the root times out after a minute and boots it again.
 const PATIENCE_NS: u64 = 400_000_000_000;
 
-/// Events after which a run is taken to turn in circles.
+/// Number of events after which a run counts as livelocked.
 const MAX_EVENTS: u64 = 8_000_000;
 
 /// The result of a run.
@@ -37,29 +37,29 @@ const MAX_EVENTS: u64 = 8_000_000;
 pub struct Outcome {
     /// The violated invariant, if any.
     pub failure: Option<String>,
-    /// Stands for all that happened.
+    /// Hash of all events.
     pub hash: u64,
     /// The number of events.
     pub events: u64,
-    /// Nodes, the host included.
+    /// Number of nodes, including the host.
     pub nodes: usize,
     /// Simulated time, in nanoseconds.
     pub simulated_ns: u64,
-    /// Messages received on channels between domains.
+    /// Number of messages received on channels between domains.
     pub messages: u64,
-    /// Transfers of buffers received on bulk channels.
+    /// Number of buffer transfers received on bulk channels.
     pub transfers: u64,
-    /// Channels that were opened.
+    /// Number of channels that were opened.
     pub channels: u64,
-    /// Processes that ran.
+    /// Number of processes that ran.
     pub processes: u64,
-    /// Times that a node died.
+    /// Number of node deaths.
     pub deaths: u64,
-    /// Counts of events of memory.
+    /// Counts of memory events.
     pub memory: Counts,
     /// The choices that the seed drew.
     pub plan: Plan,
-    /// The last events, if they were to be remembered.
+    /// Most recent events, if the run was traced.
     pub trace: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ impl World {
     }
 
     fn signal(&mut self, pid: i32, signal: u8) {
-        // Some programs do not listen to a polite request.
+        // Some programs ignore every signal but SIGKILL.
         let deaf = signal != 9 && pid % 3 == 0;
         if !deaf {
             self.end_process(pid, Fate::Killed(signal));
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// A node ends, with all that runs on it.
+    /// Ends a node and all its processes.
     fn die(&mut self, number: u16, generation: u16, cause: String) {
         if self.nodes.get(&number).is_some_and(|node| node.generation == generation)
             && let Some(node) = self.nodes.remove(&number)
@@ -288,7 +288,7 @@ impl World {
         self.root.node_ended(&mut self.shared, number, generation, cause);
     }
 
-    /// The larger faults.
+    /// Injects the larger faults at random.
     fn beat(&mut self) {
         if self.shared.healed {
             return;
@@ -358,7 +358,7 @@ impl World {
         self.shared.cuts.clear();
     }
 
-    /// Until nothing is left to happen. Every request has been answered then.
+    /// Runs until no event is left, then checks that every request was answered.
     fn settle(&mut self, when: &str) {
         self.go_on(PATIENCE_NS, |_| false);
         if self.has_failed() {
@@ -415,7 +415,7 @@ impl World {
         }
     }
 
-    /// Starts again every node that is down.
+    /// Restarts every node that is down.
     fn restart_all(&mut self) {
         if self.has_failed() {
             return;
@@ -436,7 +436,7 @@ impl World {
         self.end_process(operator, Fate::Exits(0));
     }
 
-    /// A process that follows orders.
+    /// Starts an idle process, through which the simulation acts.
     fn start_operator(&mut self, node: u16) -> i32 {
         let pid = self.start_process(node);
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -445,7 +445,7 @@ impl World {
         pid
     }
 
-    /// A machine that has healed works: every node reaches the host.
+    /// Checks that the healed machine works: every node can reach the host.
     fn probe(&mut self) {
         if self.has_failed() {
             return;
@@ -468,7 +468,7 @@ impl World {
         self.settle("after probes have talked");
         self.check_talk();
         let open = |pid: &i32| self.processes.get(pid).map_or(0, |process| process.conversations().len());
-        // A window whose doorbells or bytes are in use has none for a probe.
+        // A window may have no free doorbell or memory left for a probe's channel.
         let without = probes.iter().filter(|pid| open(pid) != 1).count();
         let full = self.windows_in_use();
         if without > full && !self.has_failed() {
@@ -476,7 +476,7 @@ impl World {
         }
     }
 
-    /// Nodes that may have no doorbell left, or no room for a channel between regions.
+    /// Returns the number of nodes whose windows may have no free doorbell, or no memory for a channel left.
     fn windows_in_use(&self) -> usize {
         let up = self.root.core.boot_progress().up;
         let crowded = |number: u16| {
@@ -504,7 +504,7 @@ impl World {
         }
     }
 
-    /// Everybody returns.
+    /// Makes all processes exit.
     fn end_all(&mut self) {
         if self.has_failed() {
             return;
@@ -565,7 +565,7 @@ impl World {
     }
 }
 
-/// Image files: each for one instruction set, some of them small and some larger than a piece of a window.
+/// Creates image files, each for one instruction set, some smaller and some larger than a chunk of a window.
 fn images(count: usize) -> Vec<Image> {
     let machines = [62_u8, 183, 243];
     (0..count.max(1))

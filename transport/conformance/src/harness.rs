@@ -24,8 +24,8 @@ pub fn run(subjects: &[Subject]) -> ExitCode {
     try_all(subjects, &Arguments::from_args())
 }
 
-/// Like [`run`], for carriers that do not support concurrency: runs one case after the other, whatever the
-/// command line requests.
+/// Like [`run`], for carriers that do not support concurrency: runs one case after the other, regardless of
+/// the command line.
 #[must_use]
 pub fn run_one_by_one(subjects: &[Subject]) -> ExitCode {
     try_all(subjects, &Arguments { test_threads: Some(1), ..Arguments::from_args() })

@@ -28,7 +28,7 @@ impl Abilities {
     pub const PROCESS: Abilities = Abilities(1 << 3);
     /// Copies between memory that this process maps and memory of the far side.
     pub const FAR: Abilities = Abilities(1 << 4);
-    /// Has the far side copy between memories that the far side maps.
+    /// Lets the far side copy between memories that the far side maps.
     pub const FAR_ALONE: Abilities = Abilities(1 << 5);
     /// Copies between memory that this process maps, or memory of a GPU, and memory of that GPU.
     pub const DEVICE: Abilities = Abilities(1 << 6);

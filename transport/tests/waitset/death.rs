@@ -136,7 +136,7 @@ fn hostile_peers_affect_no_other_channel() {
             loop {
                 let token = next_channel(&mut set);
                 if token == tokens[2] {
-                    // Whatever it sends, only this channel is affected.
+                    // For anything that it sends, only this channel is affected.
                     if recv(&mut set, token).is_err() {
                         set.remove(token);
                     }

@@ -85,7 +85,7 @@ pub(crate) fn an_outer_poll_hears_of_everything<K: ChannelPair>() {
     assert_eq!(set.wait(Duration::ZERO).unwrap(), Some(Ready::Woken));
 }
 
-/// As many as the usual limit on open files allows.
+/// Uses as many channels as the usual limit on open files allows.
 #[test]
 fn hundreds_come_and_go() {
     let (mut set, tokens, mut far) = set_of::<crate::pairs::Shm>(200);

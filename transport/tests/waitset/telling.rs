@@ -147,7 +147,7 @@ pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: ChannelPair>() {
         let mut buffer = Vec::new();
         let (until, last) = (Deadline::after(Duration::from_millis(3)), Deadline::after(LONG));
         let channel = set.get_mut(tokens[0]).unwrap();
-        // On a busy host it may not run again before the time has passed.
+        // On a busy host this thread may not run again before the time has passed.
         while !until.passed() || (buffer.is_empty() && !last.passed()) {
             let _ = channel.try_recv_into(&mut buffer).unwrap();
         }
@@ -256,7 +256,7 @@ fn timers_go_off_once_or_again_and_can_be_set_anew() {
     }
     std::thread::sleep(Duration::from_millis(5));
     assert!(matches!(next(&mut set), Ready::Timer(_, missed) if missed >= 9));
-    // Long due, but set anew before it was reported.
+    // Long overdue, but reset before it was reported.
     std::thread::sleep(Duration::from_millis(1));
     assert!(set.set_timer(again, Schedule::once(u64::MAX)));
     assert!(nothing(&mut set));

@@ -25,10 +25,10 @@ use round::Round;
 /// How long to wait for messages while something cannot be sent for lack of room.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
-/// How the master deals with its workers.
+/// Options of the master.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A worker that owes an answer for so long is given up.
+    /// Time after which a worker that owes a reply is given up.
     pub patience: Duration,
     /// Least work worth a message, in arcs.
     pub part_cost_min: u64,
@@ -72,7 +72,7 @@ pub struct MemberReport {
     pub lost: Option<String>,
 }
 
-/// How the graph got to the workers.
+/// Statistics of the transfer of the graph to the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spreading {
     /// Bytes of the graph for one worker.
@@ -133,7 +133,7 @@ impl<'w, P: Port> Workers<'w, P> {
         crew
     }
 
-    /// How the graph got to the workers.
+    /// Returns statistics of the transfer of the graph to the workers.
     #[must_use]
     pub fn spreading(&self) -> Spreading {
         self.spreading
@@ -177,7 +177,7 @@ impl<'w, P: Port> Workers<'w, P> {
         self.flush();
     }
 
-    /// Queues `elements` in pieces, as long as the way there takes them.
+    /// Queues `elements` in pieces of the maximum message length.
     fn broadcast_array<T: Copy>(&mut self, array: Array, elements: &[T], piece: Piece<T>) {
         let piece_length = (self.bulk_bytes_max() - wire::FIXED_BYTES_MAX) / size_of::<T>();
         for (index, chunk) in elements.chunks(piece_length).enumerate() {
@@ -235,7 +235,7 @@ impl<'w, P: Port> Workers<'w, P> {
         }
     }
 
-    /// Waits a little for answers and takes them in.
+    /// Waits briefly for replies and processes them.
     fn exchange(&mut self) {
         let stuck = self.members.iter().any(Member::has_mail);
         let mut ports: Vec<&mut P> =

@@ -1,5 +1,5 @@
-//! Where circles lie: heavy lines are short, nothing overlaps. The method of Fruchterman and Reingold ("Graph
-//! Drawing by Force-directed Placement", 1991) with sizes, from a start that is always the same.
+//! Layout of the circles: heavy lines are short, nothing overlaps. The method of Fruchterman and Reingold
+//! ("Graph Drawing by Force-directed Placement", 1991) with sizes, from a fixed start.
 
 use super::SIDE;
 
@@ -18,7 +18,8 @@ const PULL: f64 = 2.0;
 /// Room between two circles.
 const GAP: f64 = 6.0;
 
-/// Places and radii of circles of these sizes, joined by lines: two places in `sizes`, and a weight.
+/// Returns positions and radii of circles with these sizes, joined by lines: two indices of `sizes`, and a
+/// weight.
 pub(super) fn lay_out(sizes: &[usize], lines: &[(usize, usize, u64)]) -> Vec<(f64, f64, f64)> {
     let radii = radii(sizes);
     let mut places: Vec<(f64, f64)> = (0..sizes.len()).map(start).collect();
@@ -41,7 +42,7 @@ pub(super) fn lay_out(sizes: &[usize], lines: &[(usize, usize, u64)]) -> Vec<(f6
             push(&mut pushes, (a, b), (dx, dy), -free * free / rest * (weight as f64 / heaviest).sqrt());
         }
         for ((place, (px, py)), radius) in places.iter_mut().zip(pushes).zip(&radii) {
-            // Towards the middle, or parts that nothing joins would drift to the walls.
+            // Pull to the middle; otherwise unconnected parts would drift to the walls.
             let (px, py) = (px + (SIDE / 2.0 - place.0) * PULL, py + (SIDE / 2.0 - place.1) * PULL);
             let length = px.hypot(py).max(1e-9);
             let step = length.min(reach);
@@ -80,7 +81,7 @@ fn push(pushes: &mut [(f64, f64)], (a, b): (usize, usize), (dx, dy): (f64, f64),
     pushes[b] = (pushes[b].0 + dx * force, pushes[b].1 + dy * force);
 }
 
-/// Moves apart what still overlaps.
+/// Separates circles that still overlap.
 fn part(places: &mut [(f64, f64)], radii: &[f64]) {
     for _ in 0..STEPS {
         let mut moved = false;

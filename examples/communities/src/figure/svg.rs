@@ -5,10 +5,10 @@ use std::io;
 
 use super::{Circle, Figure, SIDE};
 
-/// Height of what is above and below the square.
+/// Height of the margins above and below the square.
 const MARGIN: f64 = 70.0;
 
-/// Width of a letter of a name, about.
+/// Approximate width of a letter of a name.
 const LETTER: f64 = 9.6;
 
 /// The style sheet. Its colours are distinguishable for colour-blind people, on dark and on light.

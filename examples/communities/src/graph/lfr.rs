@@ -17,7 +17,7 @@ const SIZES: std::ops::RangeInclusive<u64> = 20..=1000;
 /// The percentage of a vertex's edges that lead to any vertex of the graph.
 const MIXING_PERCENT: u64 = 30;
 
-/// Its name in errors and reports.
+/// Returns the name of the graph for errors and reports.
 #[must_use]
 pub fn source(scale: u32) -> String {
     format!("LFR of scale {scale}")

@@ -6,10 +6,10 @@
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 use crate::random::Random;
 
-/// Edges for each vertex, before those that are given twice are one.
+/// Number of edges per vertex before duplicates are merged.
 const EDGES_PER_VERTEX: usize = 8;
 
-/// Its name in errors and reports.
+/// Returns the name of the graph for errors and reports.
 #[must_use]
 pub fn source(scale: u32) -> String {
     format!("R-MAT of scale {scale}")

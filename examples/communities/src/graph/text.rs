@@ -16,7 +16,7 @@ pub const MAX_LINE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 18;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// How far a reader has come.
+/// Progress of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Lines read.

@@ -1,7 +1,7 @@
 //! A channel of a domain as a port, with a pool for data that is too long for a message.
 //!
-//! What the master spreads goes into a buffer of the pool, the right to that buffer over the bulk channel,
-//! and a message of one byte tells that it did, so that everything arrives in the order in which it was sent.
+//! The master writes long data to a buffer of the pool, moves the buffer over the bulk channel, and sends a
+//! message of one byte in its place, so that everything arrives in the order in which it was sent.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const BUFFERS: u32 = 4;
 /// Shorter data is sent as a message, which is faster.
 const BULK_FROM_BYTES: usize = 8 << 10;
 
-/// In place of a message that is in a buffer.
+/// Message that stands for one in a buffer.
 const IN_A_BUFFER: [u8; 1] = [0];
 
-/// How long a right may take that has room on its way.
+/// Timeout for moving a buffer when there is room for it.
 const SOON: Duration = Duration::from_secs(60);
 
 /// A channel of a domain as a port.

@@ -70,7 +70,7 @@ pub struct Stage {
     pub serial: u32,
 }
 
-/// Those who compute the best moves of a round.
+/// Workers that compute the best moves of a round.
 pub trait Crew {
     /// Errors of graphs.
     type Error: From<SearchError>;

@@ -1,9 +1,10 @@
 //! The messages between master and workers: fixed-width little-endian fields, and for lists of vertices the
-//! gaps between them as variable-length numbers. Whatever arrives is checked: a peer's bytes are allegations.
+//! gaps between them as variable-length numbers. Everything received is validated, as peers are not trusted.
 //!
 //! | first byte | from | message | fields |
 //! |---|---|---|---|
-//! | 1 | master | a graph of some depth follows | depth u8, vertices u32, arcs u32, bytes per weight u8 (0: all are 1), self-loops u8 (0 or 1) |
+//! | 1 | master | a graph of some depth follows | depth u8, vertices u32, arcs u32, bytes per weight u8 (0:
+//! all are 1), self-loops u8 (0 or 1) |
 //! | 2 | master | a piece of an array | which u8, first index u32, elements |
 //! | 3 | master | search the graph of that depth | depth u8, singletons u8 (0: an array of labels follows) |
 //! | 4 | master | find the best moves of these | part u32, count u32, ascending vertices |

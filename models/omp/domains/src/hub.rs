@@ -84,7 +84,7 @@ enum Program {
 /// The variables are the program's and are not in use during the call.
 #[must_use]
 pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     match unsafe { Hub::begin(read, variables, image) } {
         Ok(hub) => hub,
         Err(error) => fatal(error),
@@ -162,7 +162,7 @@ impl Hub {
             // does.
             children.iter().for_each(|child| drop(child.kill()));
         })?;
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let mapped = unsafe { memory::map(&domain, &access, layout, true)? };
         sent_pages::tell_report(&memory, &mapped);
         let mode = read.mode;
@@ -228,7 +228,7 @@ impl Hub {
     /// `count` and `words` are the arguments that the C library passes to `main`.
     pub unsafe fn run(mut self, main: Main, count: c_int, words: *mut *mut c_char) -> c_int {
         let store = self.root.store;
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let words = unsafe { words::copy(store, words) };
         let given = (count, words.cast(), words::environment().cast());
         let call: &'static Call = store.place(Call::new(main, given, send_queue::ring));

@@ -212,7 +212,7 @@ impl Mapped {
         let (Some(offset), Memory::Region(file)) = (self.layout.offset_of(begin as u64), &self.memory) else {
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { exclusive::map_over(file.as_fd().as_raw_fd(), file.offset_bytes() + offset, begin, length) }
     }
 }
@@ -232,11 +232,11 @@ pub unsafe fn map(
     bring: bool,
 ) -> Result<Mapped, MemoryError> {
     let memory = match access {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Access::Region(capability) => Memory::Region(unsafe { map_region(capability, layout, bring)? }),
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Access::Center => Memory::Sent(unsafe { Ranges::begin(domain, layout)? }),
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Access::Around(center) => Memory::Sent(unsafe { Ranges::join(domain, center, layout)? }),
     };
     Ok(Mapped { memory, layout })

@@ -84,7 +84,7 @@ impl Ranges {
         let (address, bytes) = (length(layout.variables)?, length(layout.variables_bytes)?);
         // SAFETY: the caller guarantees that the variables are mapped and do not change.
         let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let ranges = unsafe {
             Self::open(layout, |options, _, bytes| {
                 let options = options.shown_under(job_of(domain.id())).on_loss(LINGER, death::lose);
@@ -115,7 +115,7 @@ impl Ranges {
             let options = options.shown_under(job_of(channel.peer())).on_loss(LINGER, death::await_end);
             Ok(options.open_around(domain, center.number, channel, bytes)?)
         };
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::open(layout, open) }
     }
 

@@ -39,7 +39,7 @@ pub fn is_wanted() -> bool {
 /// The variables are the program's; nothing of the program has run yet.
 pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> ! {
     exclusive::become_worker();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     match unsafe { run_until_lost(variables, image, settled) } {
         // The program ended, or the launcher that started it.
         Error::PeerDied { .. }
@@ -55,7 +55,7 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
 /// # Safety
 /// As [`run`].
 unsafe fn run_until_lost(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> Error {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let mut worker_main = match unsafe { WorkerMain::join(variables, image, settled) } {
         Ok(worker_main) => worker_main,
         Err(error) => return error,

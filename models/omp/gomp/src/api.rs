@@ -118,7 +118,7 @@ macro_rules! orders {
         /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(value: *const i32) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             $name(unsafe { *value });
         }
 
@@ -128,7 +128,7 @@ macro_rules! orders {
         /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran8(value: *const i64) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let value = unsafe { *value };
             $name(i32::try_from(value).unwrap_or(if value > 0 { i32::MAX } else { i32::MIN }));
         }
@@ -213,7 +213,7 @@ pub extern "C" fn omp_get_place_num_procs(place: i32) -> i32 {
 pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
     let place = u32::try_from(place).ok().and_then(|place| start::root().places().at(place));
     for (index, number) in place.map(numbers).unwrap_or_default().into_iter().enumerate() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { ids.add(index).write(i32::try_from(number).unwrap_or(-1)) };
     }
 }
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
 pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
     let (first, count) = start::current().partition.get();
     for index in 0..count {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { places.add(index as usize).write(int(first + index)) };
     }
 }
@@ -251,7 +251,7 @@ pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut i32) {
     let schedule = start::current().task().icv().schedule;
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         kind.write(schedule.kind as u32 | schedule.modifier);
         chunk.write(schedule.chunk);
@@ -307,7 +307,7 @@ macro_rules! lock_orders {
         /// `lock` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(lock: *const Lock) {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { $name(lock) }
         }
     )*};
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn omp_test_lock(lock: *const Lock) -> i32 {
 /// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_lock_(lock: *const Lock) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_test_lock(lock) }
 }
 
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn omp_init_nest_lock(lock: *const NestLock) {
 /// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_nest_lock(lock: *const NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*lock }.reset();
 }
 
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn omp_destroy_nest_lock(lock: *const NestLock) {
 /// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_nest_lock(lock: *const NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*lock }.acquire(owner(), true);
 }
 
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn omp_set_nest_lock(lock: *const NestLock) {
 /// `lock` points to a variable of the program, and the task holds the lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_unset_nest_lock(lock: *const NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*lock }.release();
 }
 
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn omp_unset_nest_lock(lock: *const NestLock) {
 /// `lock` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_nest_lock(lock: *const NestLock) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*lock }.acquire(owner(), false)
 }
 
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn omp_test_nest_lock(lock: *const NestLock) -> i32 {
 /// `format` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     affinity::set_format(start::root(), unsafe { CStr::from_ptr(format) }.to_bytes());
 }
 
@@ -411,7 +411,7 @@ pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
 pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
     if size > 0 {
         let count = text.len().min(size - 1);
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, count);
             buffer.add(count).write(0);
@@ -426,7 +426,7 @@ pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> 
 /// `buffer` has room for `size` bytes, or `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usize) -> usize {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { give_text(&affinity::format(start::root()), buffer, size) }
 }
 
@@ -435,7 +435,7 @@ pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usiz
 /// # Safety
 /// `format` is null or null-terminated.
 unsafe fn shown(format: *const c_char) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let given = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) }.to_string_lossy().into_owned());
     let format = given.filter(|format| !format.is_empty()).unwrap_or_else(|| affinity::format(start::root()));
     affinity::show(start::current(), &format)
@@ -447,7 +447,7 @@ unsafe fn shown(format: *const c_char) -> String {
 /// `format` is null or null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity(format: *const c_char) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     sys::complain(unsafe { shown(format) } + "\n");
 }
 
@@ -461,7 +461,7 @@ pub unsafe extern "C" fn omp_capture_affinity(
     size: usize,
     format: *const c_char,
 ) -> usize {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { give_text(&shown(format), buffer, size) }
 }
 
@@ -485,7 +485,7 @@ pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
 /// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_pause_resource_(kind: *const i32, device: *const i32) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_pause_resource(*kind, *device) }
 }
 
@@ -501,6 +501,6 @@ pub extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
 /// `kind` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     omp_pause_resource_all(unsafe { *kind })
 }

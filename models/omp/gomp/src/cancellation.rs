@@ -220,7 +220,7 @@ pub extern "C" fn __wrap_pthread_testcancel() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int {
     let Some(cancellation) = own() else {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_pthread_setcancelstate(state, before) };
     };
     if state != ENABLE && state != DISABLE {
@@ -243,6 +243,6 @@ pub unsafe extern "C" fn __wrap_pthread_setcanceltype(kind: c_int, before: *mut 
     if own().is_some() && kind != DEFERRED {
         return libc::ENOTSUP;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_pthread_setcanceltype(kind, before) }
 }

@@ -21,7 +21,7 @@ macro_rules! about_number {
         /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran(value: *const i32) -> i32 {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             api::$name(unsafe { *value })
         }
 
@@ -31,7 +31,7 @@ macro_rules! about_number {
         /// `value` points to a variable of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fortran8(value: *const i64) -> i32 {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             api::$name(i32::try_from(unsafe { *value }).unwrap_or(-1))
         }
     )*};
@@ -49,7 +49,7 @@ about_number! {
 /// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids_(place: *const i32, ids: *mut i32) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_get_place_proc_ids(*place, ids) };
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn omp_get_place_proc_ids_(place: *const i32, ids: *mut i3
 /// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids_8_(place: *const i64, ids: *mut i64) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let place = i32::try_from(unsafe { *place }).unwrap_or(-1);
     let mut short = vec![0; usize::try_from(api::omp_get_place_num_procs(place)).unwrap_or(0)];
     // SAFETY: the local array has an element for each processor, and so has the caller's.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn omp_get_place_proc_ids_8_(place: *const i64, ids: *mut 
 /// The array has room for all numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums_(places: *mut i32) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_get_partition_place_nums(places) };
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn omp_get_partition_place_nums_(places: *mut i32) {
 pub unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
     let (first, count) = start::current().partition.get();
     for index in 0..count {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { places.add(index as usize).write(i64::from(first + index)) };
     }
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
 /// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_schedule_(kind: *const i32, chunk: *const i32) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_set_schedule((*kind).cast_unsigned(), *chunk) };
 }
 
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn omp_set_schedule_(kind: *const i32, chunk: *const i32) 
 /// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_schedule_8_(kind: *const i32, chunk: *const i64) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_set_schedule((*kind).cast_unsigned(), i32::try_from(*chunk).unwrap_or(i32::MAX)) };
 }
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn omp_set_schedule_8_(kind: *const i32, chunk: *const i64
 /// Both arguments point to variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_get_schedule(kind, chunk) };
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
     let mut short = 0;
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         api::omp_get_schedule(kind, &raw mut short);
         chunk.write(i64::from(short));
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
 /// # Safety
 /// `variable` is the program's, and was initialised.
 unsafe fn nested(variable: *mut *mut NestLock) -> *mut NestLock {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { *variable }
 }
 
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn omp_init_nest_lock_(variable: *mut *mut NestLock) {
 /// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_nest_lock_(variable: *mut *mut NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         start::root().store.release(nested(variable).cast());
         variable.write(ptr::null_mut());
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn omp_destroy_nest_lock_(variable: *mut *mut NestLock) {
 /// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_nest_lock_(variable: *mut *mut NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_set_nest_lock(nested(variable)) };
 }
 
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn omp_set_nest_lock_(variable: *mut *mut NestLock) {
 /// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_unset_nest_lock_(variable: *mut *mut NestLock) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_unset_nest_lock(nested(variable)) };
 }
 
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn omp_unset_nest_lock_(variable: *mut *mut NestLock) {
 /// `variable` is the program's, and was initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_test_nest_lock_(variable: *mut *mut NestLock) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { api::omp_test_nest_lock(nested(variable)) }
 }
 
@@ -214,7 +214,7 @@ unsafe fn text(text: *const c_char, length: usize) -> String {
     if text.is_null() || length == 0 {
         return String::new();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), length) };
     String::from_utf8_lossy(bytes).trim_end_matches(' ').to_owned()
 }
@@ -224,7 +224,7 @@ unsafe fn text(text: *const c_char, length: usize) -> String {
 /// # Safety
 /// `buffer` has `length` bytes.
 unsafe fn fill(text: &str, buffer: *mut c_char, length: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
     let count = text.len().min(length);
     place[..count].copy_from_slice(&text.as_bytes()[..count]);
@@ -237,7 +237,7 @@ unsafe fn fill(text: &str, buffer: *mut c_char, length: usize) {
 /// `format` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     affinity::set_format(start::root(), unsafe { text(format, length) }.as_bytes());
 }
 
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format_(buffer: *mut c_char, length: usize) -> i32 {
     let format = affinity::format(start::root());
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(&format, buffer, length) };
     i32::try_from(format.len()).unwrap_or(i32::MAX)
 }
@@ -264,7 +264,7 @@ fn shown(format: String) -> String {
 /// `format` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity_(format: *const c_char, length: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     sys::complain(shown(unsafe { text(format, length) }) + "\n");
 }
 
@@ -279,9 +279,9 @@ pub unsafe extern "C" fn omp_capture_affinity_(
     buffer_length: usize,
     format_length: usize,
 ) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let shown = shown(unsafe { text(format, format_length) });
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(&shown, buffer, buffer_length) };
     i32::try_from(shown.len()).unwrap_or(i32::MAX)
 }

@@ -121,7 +121,7 @@ fn own(size: usize) -> *mut u8 {
 /// `memory` came from [`own`].
 #[cfg(target_env = "musl")]
 unsafe fn give_own(memory: *mut u8) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __libc_free(memory.cast()) };
 }
 
@@ -178,7 +178,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_free"))]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match holder(block) {
             Some(store) => store.release(block.cast()),
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         return allocate(store, size, 16);
     }
     if size == 0 {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { store.release(block.cast()) };
         return ptr::null_mut();
     }
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, s
     if block.is_null() {
         return libc::ENOMEM;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { place.write(block) };
     0
 }

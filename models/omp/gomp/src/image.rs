@@ -56,9 +56,9 @@ fn image() -> Image {
     })
 }
 
-/// Creates a thread that ends immediately. When a process creates its first thread, the C library writes to
-/// the standard streams. No thread can do that later, while the memory is sent in pages and the thread that
-/// serves them does not exist yet.
+/// Creates a thread that ends immediately. When a process creates its first thread, the C library initializes
+/// the locks of the standard streams. If memory is sent in pages, these are in such pages, and no thread can
+/// write to them before the thread that serves the pages has been created.
 fn create_first_thread() {
     match std::thread::Builder::new().spawn(|| {}) {
         Ok(thread) => drop(thread.join()),
@@ -110,7 +110,7 @@ unsafe extern "C" fn main_of_program(
             at = at.add(1);
         }
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let status = unsafe { __real_main(count, words, environment) };
     thread_objects::destroy();
     status
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn __wrap___mmap(
     if let Some(memory) = stack::storage(length) {
         return memory.cast();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real___mmap(address, length, rights, flags, file, offset) }
 }
 
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn __wrap___munmap(address: *mut c_void, length: usize) ->
     if is_in_arena(address) {
         return 0;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real___munmap(address, length) }
 }
 
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn __wrap___unmapself(address: *mut c_void, length: usize)
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real___unmapself(address, length) }
 }
 

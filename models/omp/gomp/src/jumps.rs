@@ -79,7 +79,7 @@ pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! 
             "longjmp: it leads out of a signal handler, which is executed by another thread than the one that called setjmp: any thread can get a signal to the process; wait for it with sigwait, or send it to a thread with pthread_kill",
         );
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_longjmp(place, value) }
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn __wrap_longjmp(place: *const usize, value: c_int) -> ! 
 /// As `longjmp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap__longjmp(place: *const usize, value: c_int) -> ! {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __wrap_longjmp(place, value) }
 }
 

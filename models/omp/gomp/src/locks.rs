@@ -158,7 +158,7 @@ pub extern "C" fn __wrap_pthread_mutex_trylock(mutex: &Mutex) -> c_int {
 /// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_mutex_timedlock(mutex: &Mutex, time: *const libc::timespec) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     mutex.acquire(|lock| unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_acquire()) })
 }
 
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     };
     let clock = condition.clock.load(Ordering::Relaxed);
     let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let ended = unsafe {
         if exclusive::is_on() {
             look_until(clock, time, || signalled() || cancellation::is_due())
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *cons
     known();
     cancellation::follow();
     if !exclusive::is_on() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return status(unsafe { take_until(semaphore, time) });
     }
     let mut is_taken = false;
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *cons
         is_taken = semaphore.try_take();
         is_taken || cancellation::is_due()
     };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let ended = unsafe { look_until(libc::CLOCK_REALTIME, time, &mut holds) };
     if !is_taken {
         cancellation::follow();
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *cons
 /// `time` can be read.
 unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
     while !semaphore.try_take() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         match unsafe { cancellation::sleep_until(&semaphore.0, 0, libc::CLOCK_REALTIME, time) } {
             0 => {}
             libc::ECANCELED => cancellation::follow(),
@@ -464,7 +464,7 @@ pub unsafe extern "C" fn __wrap_pthread_rwlock_timedrdlock(
     lock: &ReadWrite,
     time: *const libc::timespec,
 ) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_read()) }
 }
 
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn __wrap_pthread_rwlock_timedwrlock(
     lock: &ReadWrite,
     time: *const libc::timespec,
 ) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_write()) }
 }
 
@@ -499,7 +499,7 @@ pub unsafe extern "C" fn __wrap_pthread_once(once: &AtomicU32, function: unsafe 
     known();
     match once.compare_exchange(0, BEGUN, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { function() };
             once.store(DONE, Ordering::SeqCst);
             park::wake(once, c_int::MAX.unsigned_abs());

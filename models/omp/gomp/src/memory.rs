@@ -69,7 +69,7 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
         other: 0,
     };
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let Trait { key, value } = unsafe { traits.add(index).read() };
         match key {
             ALIGNMENT if value == DEFAULT_VALUE => made.align = 1,
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn omp_free(block: *mut c_void, _handle: usize) {
     if block.is_null() {
         return;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let header = unsafe { header(block.cast()).read() };
     if let Some(allocator) = of_program(header.allocator) {
         allocator.used.fetch_sub(header.size, Ordering::Relaxed);
@@ -232,11 +232,11 @@ pub unsafe extern "C" fn omp_realloc(
         return omp_alloc(size, handle);
     }
     if size == 0 {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { omp_free(block, old) };
         return ptr::null_mut();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let header = unsafe { header(block.cast()).read() };
     let handle = if handle == 0 { header.allocator } else { handle };
     let new = omp_alloc(size, handle);
@@ -266,7 +266,7 @@ pub extern "C" fn GOMP_alloc(align: usize, size: usize, handle: usize) -> *mut c
 /// `block` came from [`GOMP_alloc`], or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_free(block: *mut c_void, handle: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_free(block, handle) };
 }
 
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn omp_init_allocator_(
     count: *const i32,
     traits: *const Trait,
 ) -> usize {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_init_allocator(*space, *count, traits) }
 }
 
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn omp_init_allocator_8_(
     count: *const i64,
     traits: *const Trait,
 ) -> usize {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_init_allocator(*space, i32::try_from(*count).unwrap_or(0), traits) }
 }
 
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn omp_init_allocator_8_(
 /// `handle` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_destroy_allocator_(handle: *const usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     omp_destroy_allocator(unsafe { *handle });
 }
 
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn omp_destroy_allocator_(handle: *const usize) {
 /// `handle` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_default_allocator_(handle: *const usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     omp_set_default_allocator(unsafe { *handle });
 }
 

@@ -53,7 +53,7 @@ pub extern "C" fn tombolo_nodes() -> c_int {
 /// `name` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     start::root().nodes().find(&name).map_or_else(|| status(libc::ENOENT), number)
 }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut 
         Called::NotYet => ptr::null_mut(),
         Called::Returned => frame,
         Called::Left(Left::Throw(exception)) => exception as *mut c_void,
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Called::Left(Left::Jump(place, value)) => unsafe {
             jumps::__wrap_longjmp(place as *const usize, value)
         },

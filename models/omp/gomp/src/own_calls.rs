@@ -16,7 +16,7 @@ macro_rules! calls {
         /// As for the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let result = unsafe { $call };
             result as $result
         })*

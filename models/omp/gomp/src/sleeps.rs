@@ -48,7 +48,7 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
     // SAFETY: the caller guarantees that `time` can be read.
     let length = nanoseconds(unsafe { &*time });
     let (true, Some(length), Some(began)) = (is_elsewhere_than_made(), length, now()) else {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return point_here(|| unsafe { __real_clock_nanosleep(clock, flags, time, left) });
     };
     let is_until = flags & libc::TIMER_ABSTIME != 0;
@@ -78,6 +78,6 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     status(unsafe { __wrap_clock_nanosleep(libc::CLOCK_REALTIME, 0, time, left) })
 }

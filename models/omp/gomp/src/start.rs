@@ -62,7 +62,7 @@ unsafe fn text(message: *const c_char, length: usize) -> String {
     if message.is_null() {
         return String::new();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe {
         let length = if length == usize::MAX { libc::strlen(message) } else { length };
         slice::from_raw_parts(message.cast::<u8>(), length)
@@ -76,7 +76,7 @@ unsafe fn text(message: *const c_char, length: usize) -> String {
 /// The text is as GCC passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { text(message, length) };
     sys::complain(format_args!("tombolo omp: error directive encountered{text}\n"));
 }
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
 /// The text is as GCC passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_error(message: *const c_char, length: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { text(message, length) };
     sys::complain(format_args!("tombolo omp: fatal error: error directive encountered{text}\n"));
     // SAFETY: ends the program with its exit handlers.

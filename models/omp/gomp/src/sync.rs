@@ -52,7 +52,7 @@ unsafe fn named(word: *mut *mut c_void) -> &'static Lock {
 /// `word` is the one that GCC created for the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { named(word) }.acquire();
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
     exclusive::flush();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { named(word) }.release();
 }
 
@@ -99,7 +99,7 @@ pub extern "C" fn GOMP_ordered_end() {
 pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
     exclusive::flush();
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
 /// `iteration` has an element for each loop of the nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { GOMP_doacross_post(iteration) }
 }
 
@@ -179,7 +179,7 @@ unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
     let depth = doacross::depth(me);
     let mut iteration = [0; 64];
     for (index, number) in iteration.iter_mut().enumerate().take(depth) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         *number = unsafe {
             if index < REGISTERS { registers.add(index).read() } else { stack.add(index - REGISTERS).read() }
         };

@@ -36,7 +36,7 @@ type Copy = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 /// # Safety
 /// `words` points to such words.
 pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let word = |index: usize| unsafe { *words.add(index) };
     let count = word(0);
     if count > 0 {
@@ -67,7 +67,7 @@ fn sort(dependences: &mut [Dependence]) {
 /// # Safety
 /// `object` points to such an object.
 unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let [address, kind] = unsafe { *object };
     match kind {
         1 => Dependence { address, reads: true },
@@ -85,7 +85,7 @@ pub(crate) unsafe fn dependences_of_objects(count: i32, list: *const [usize; 2])
     if count == 0 || list.is_null() {
         return None;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let mut all: Vec<_> = (0..count).map(|index| unsafe { dependence_of_object(list.add(index)) }).collect();
     sort(&mut all);
     Some(all)
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn GOMP_task(
     if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || tasks::runs_at_once(me)) {
         return tasks::run_here(me, function, data, flags & FINAL != 0);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let depend = (flags & DEPEND != 0).then(|| unsafe { dependences(depend) });
     let create = Create {
         function,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn GOMP_taskloop(
     step: i64,
 ) {
     let told = Loop { function, data, copy, size, align, flags, tasks, priority };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { run_taskloop(start::current(), Range::signed(start, end, step), &told) };
 }
 
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn GOMP_taskloop_ull(
     step: u64,
 ) {
     let told = Loop { function, data, copy, size, align, flags, tasks, priority };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { run_taskloop(start::current(), Range::unsigned(flags & UP != 0, start, end, step), &told) };
 }
 
@@ -229,7 +229,7 @@ pub extern "C" fn GOMP_taskwait() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let depend = unsafe { dependences(depend) };
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
@@ -268,7 +268,7 @@ pub extern "C" fn GOMP_taskgroup_reduction_unregister(data: *mut usize) {
 /// `addresses` has `count + originals` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { reduction::remap(start::current(), count, originals, addresses) };
 }
 
@@ -292,6 +292,6 @@ pub extern "C" fn omp_fulfill_event(event: usize) {
 /// `event` points to a variable of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_fulfill_event_(event: *const usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     omp_fulfill_event(unsafe { *event });
 }

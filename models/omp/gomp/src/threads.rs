@@ -80,11 +80,11 @@ pub unsafe extern "C" fn tombolo_omp_pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     if !is_of_job() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_pthread_create(thread, attributes, begin, argument) };
     }
     let root = start::root();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { created::create(root, (thread, attributes), begin, argument, __real_pthread_create) }
 }
 
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mu
         return cancellation::point_elsewhere(|| where_made(Own::Join, thread, value as u64));
     }
     cancellation::point_here(|| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if !cancellation::is_elsewhere_than_made() {
                 return __real_pthread_join(thread, value);
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_
     if is_made_elsewhere(thread) {
         return where_made(Own::Kill, thread, u64::from(signal.unsigned_abs()));
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { kill(thread, signal) }
 }
 
@@ -236,7 +236,7 @@ unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
     if signal > 0 && exclusive::is_worker() {
         handlers::adopt(signal);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_pthread_kill(thread, signal) }
 }
 
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn __wrap_pthread_cancel(thread: libc::pthread_t) -> c_int
     if is_made_elsewhere(thread) {
         return where_made(Own::Cancel, thread, 0);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { cancel(thread) }
 }
 
@@ -292,7 +292,7 @@ pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
 /// # Safety
 /// As `pthread_cancel`.
 unsafe fn cancel(thread: libc::pthread_t) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let failed = unsafe { __real_pthread_cancel(thread) };
     if !exclusive::is_on() {
         return failed;
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int
     if is_of_job() && start::root().store.holds(thread as usize) && !created::is_of_this_process(thread) {
         return 0;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_pthread_detach(thread) }
 }
 
@@ -360,7 +360,7 @@ fn keys() -> Option<&'static Keys> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int {
     let Some(keys) = keys() else {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_pthread_key_create(key, destructor) };
     };
     match keys.create(destructor).and_then(|index| u32::try_from(index).ok()) {
@@ -402,7 +402,7 @@ pub extern "C" fn __wrap_pthread_getspecific(key: u32) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_setspecific(key: u32, value: *mut c_void) -> c_int {
     let Some(keys) = keys() else {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_pthread_setspecific(key, value) };
     };
     let me = migrate::origin(start::current());
@@ -438,7 +438,7 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
                 created::wait_for_all();
                 stack::end_main(0);
             }
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { __real_pthread_exit(value) }
         }
     }

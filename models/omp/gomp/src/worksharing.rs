@@ -19,7 +19,7 @@ use tombolo_omp_team::team::thread::Thread;
 #[inline]
 unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bool {
     let Some((first, last)) = found else { return false };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         low.write(first);
         high.write(last);
@@ -50,7 +50,7 @@ macro_rules! signed_loops {
             let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::signed(start, end, step), (ScheduleKind::$kind, chunk_of(chunk).max($smallest)));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
         }
     )*};
@@ -79,7 +79,7 @@ macro_rules! signed_loops_runtime {
             let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::signed(start, end, step), loops::runtime(me));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
         }
     )*};
@@ -101,7 +101,7 @@ macro_rules! next_chunks {
         /// `low` and `high` are variables of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(low: *mut u64, high: *mut u64) -> bool {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(start::current()), low, high) }
         }
     )*};
@@ -136,7 +136,7 @@ macro_rules! unsigned_loops {
             let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::unsigned(up, start, end, step), (ScheduleKind::$kind, chunk.max($smallest)));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
         }
     )*};
@@ -167,7 +167,7 @@ macro_rules! unsigned_loops_runtime {
             let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::unsigned(up, start, end, step), loops::runtime(me));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
         }
     )*};
@@ -246,13 +246,13 @@ unsafe fn start_with_extras(
     }
     forget_chunk(me);
     let entered = loops::start(me, range, loops::by_number(me, schedule, chunk));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { extras.provide(me, entered) };
     if low.is_null() {
         return true;
     }
     let found = if ordered { loops::next_ordered(me) } else { loops::next(me) };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { bounds(found, low, high) }
 }
 
@@ -268,7 +268,7 @@ macro_rules! loops_with_extras {
             reductions: *mut usize, memory: *mut *mut c_void,
         ) -> bool {
             let schedule = (schedule.cast_unsigned(), chunk_of(chunk));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let extras = Extras { reductions, memory };
                 start_with_extras(Range::signed(start, end, step), schedule, (low, high), extras, $ordered)
@@ -285,7 +285,7 @@ macro_rules! loops_with_extras {
             reductions: *mut usize, memory: *mut *mut c_void,
         ) -> bool {
             let schedule = (schedule.cast_unsigned(), chunk);
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let extras = Extras { reductions, memory };
                 start_with_extras(Range::unsigned(up, start, end, step), schedule, (low, high), extras, $ordered)
@@ -316,15 +316,15 @@ unsafe fn start_doacross(
         reduction::begin_construct(me);
     }
     forget_chunk(me);
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let counts = unsafe { std::slice::from_raw_parts(counts, depth as usize) };
     let entered = doacross::start(me, counts, schedule(me));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { extras.provide(me, entered) };
     if low.is_null() {
         return true;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { bounds(loops::next(me), low, high) }
 }
 
@@ -341,7 +341,7 @@ macro_rules! doacross_loops {
             depth: u32, counts: *const u64, chunk: i64, low: *mut u64, high: *mut u64,
         ) -> bool {
             let schedule = (ScheduleKind::$kind, chunk_of(chunk).max($smallest));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
         }
 
@@ -354,7 +354,7 @@ macro_rules! doacross_loops {
             depth: u32, counts: *const u64, chunk: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
             let schedule = (ScheduleKind::$kind, chunk.max($smallest));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
         }
     )*};
@@ -374,7 +374,7 @@ macro_rules! doacross_loops_others {
         /// All pointers are the program's; there are `depth` counts.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $runtime(depth: u32, counts: *const u64, low: *mut u64, high: *mut u64) -> bool {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { start_doacross(depth, counts, loops::runtime, (low, high), NO_EXTRAS) }
         }
 
@@ -388,7 +388,7 @@ macro_rules! doacross_loops_others {
             reductions: *mut usize, memory: *mut *mut c_void,
         ) -> bool {
             let schedule = |me| loops::by_number(me, schedule.cast_unsigned(), chunk);
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { start_doacross(depth, counts, schedule, (low, high), Extras { reductions, memory }) }
         }
     )*};
@@ -438,7 +438,7 @@ pub unsafe extern "C" fn GOMP_sections2_start(
         reduction::begin_construct(me);
     }
     let entered = loops::start_sections(me, u64::from(count));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { Extras { reductions, memory }.provide(me, entered) };
     loops::next_section(me)
 }
@@ -502,6 +502,6 @@ pub unsafe extern "C" fn GOMP_scope_start(reductions: *mut usize) {
     }
     reduction::begin_construct(me);
     let entered = loops::start(me, Range::default(), (ScheduleKind::Static, 0));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { Extras { reductions, memory: ptr::null_mut() }.provide(me, entered) };
 }

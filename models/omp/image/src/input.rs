@@ -280,8 +280,8 @@ impl Object {
     }
 }
 
-/// Objects of the C library whose variables a program has only once, on whatever node its threads run: the
-/// standard streams, the environment pointer, and the state of `rand`.
+/// Objects of the C library whose variables a program has only once, on all nodes that its threads run on:
+/// the standard streams, the environment pointer, and the state of `rand`.
 const OF_ONE_PROCESS: [&str; 5] = ["stdin.lo", "stdout.lo", "stderr.lo", "__environ.lo", "rand.lo"];
 
 /// Returns whether an object with this id is one of them.
@@ -380,7 +380,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Looks at an object, or at all members of an archive.
+    /// Scans an object, or all members of an archive.
     ///
     /// # Errors
     /// [`ObjectError::Malformed`] if it is neither.
@@ -404,7 +404,7 @@ impl Calls {
     }
 }
 
-/// Looks at an object, or at all members of an archive.
+/// Scans an object, or all members of an archive.
 pub(crate) fn each_object(
     bytes: &[u8],
     path: &str,

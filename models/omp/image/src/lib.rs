@@ -2,7 +2,7 @@
 //! those of the C library, has the same address in each build.
 //!
 //! Workers of a team that share memory can then pass plain pointers to each other, to data, constants and
-//! functions, whatever their processors. [`compile`] compiles the sources, links each build once to learn its
+//! functions, on any processor. [`compile`] compiles the sources, links each build once to learn its
 //! contents, computes one [`plan`] for all builds, links again with the linker script from [`script`], and
 //! verifies the addresses ([`symbols`]). Types that differ between processors are refused by name
 //! ([`types`]).

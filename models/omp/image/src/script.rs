@@ -102,7 +102,7 @@ fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]
             let _ = writeln!(text, "    KEEP({}({}))", input.file, quoted(section));
         }
     }
-    // One byte, because the linker drops the contents of an empty section.
+    // One byte of data, so that the section takes space in the file.
     if own.is_none() {
         text.push_str("    BYTE(0)\n");
     }

@@ -1,4 +1,4 @@
-//! Whether linkers did what they were told: the symbols of linked builds beside each other.
+//! Verification of linked builds: compares their symbols.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use tombolo_base::Isa;
 
 use crate::types::{Refusal, outlined_name};
 
-/// A linked build cannot be read.
+/// Linked build that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the linked build for {isa} cannot be read: {message}")]
 pub struct SymbolsError {
@@ -17,7 +17,7 @@ pub struct SymbolsError {
     message: String,
 }
 
-/// What linkers define by themselves: ends of lists, and tables that each build has its own of.
+/// Symbols that linkers define: boundaries of arrays, and tables of which each build has its own.
 const OF_LINKERS: [&str; 8] = [
     "_GLOBAL_OFFSET_TABLE_",
     "_TLS_MODULE_BASE_",
@@ -29,59 +29,58 @@ const OF_LINKERS: [&str; 8] = [
     "__fini_array_end",
 ];
 
-/// What is the same symbol in all builds: its name, the source if it is of one alone, and how many came
-/// before.
+/// Identity of a symbol across builds: its name, the source if it is local, and the number of earlier ones.
 type Name = (String, Option<String>, usize);
 
-/// The symbols of a linked build.
+/// Symbols of a linked build, with their addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbols {
     isa: Isa,
     addresses: BTreeMap<Name, u64>,
 }
 
-/// A symbol whose address differs.
+/// Symbol whose address differs between builds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Different {
-    /// The symbol.
+    /// Name of the symbol.
     pub name: String,
-    /// The source, if it is of one alone.
+    /// Source, if the symbol is local.
     pub file: Option<String>,
-    /// Its address in each build, in the order of builds.
+    /// Addresses, in the order of builds.
     pub addresses: Vec<u64>,
 }
 
-/// What only one build has.
+/// Symbols that not all builds have.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Only {
-    /// The build.
+    /// Instruction set of the build.
     pub isa: &'static str,
-    /// The symbols.
+    /// Names of the symbols.
     pub names: Vec<String>,
 }
 
-/// How far builds agree.
+/// Agreement of builds on symbols and addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Agreement {
-    /// How many symbols all builds have.
+    /// Number of symbols that all builds have.
     pub common: usize,
-    /// How many of them have one address.
+    /// Number of those with equal addresses.
     pub equal: usize,
-    /// The others.
+    /// Those whose addresses differ.
     pub different: Vec<Different>,
-    /// What is in one build alone: what one processor needs and the other does not, parts and copies that
-    /// compilers make.
+    /// Symbols that not all builds have: processor-specific functions, and parts and copies that compilers
+    /// create.
     pub only: Vec<Only>,
-    /// The outlined functions, which all builds have.
+    /// Number of outlined functions that all builds have.
     pub outlined: usize,
 }
 
 impl Symbols {
-    /// Reads the symbols of a linked build. `places` says which object a symbol of one object alone is of, by
-    /// its name and address, where no source is named: objects of libraries often name none.
+    /// Reads the symbols of a linked build. `places` maps local symbols, by name and address, to their
+    /// objects; it takes precedence over the source in the symbol table, which library objects often lack.
     ///
     /// # Errors
-    /// [`SymbolsError`].
+    /// [`SymbolsError`] if the file is malformed.
     pub fn read(
         isa: Isa,
         bytes: &[u8],
@@ -116,7 +115,7 @@ impl Symbols {
         Ok(Symbols { isa, addresses })
     }
 
-    /// The outlined functions: source and name, without what compilers append.
+    /// Returns the outlined functions as source and name without compiler suffixes.
     fn outlined(&self) -> BTreeSet<(String, String)> {
         let of = |(name, file, _): &Name| {
             Some((file.clone().unwrap_or_default(), outlined_name(name)?.to_owned()))
@@ -124,14 +123,14 @@ impl Symbols {
         self.addresses.keys().filter_map(of).collect()
     }
 
-    /// The address of a symbol that all objects see.
+    /// Returns the address of a global symbol.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<u64> {
         self.addresses.get(&(name.to_owned(), None, 0)).copied()
     }
 }
 
-/// Compares builds; what only some have of the outlined functions is refused.
+/// Compares builds. Outlined functions that some builds lack are refused.
 #[must_use]
 pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
     let mut agreement = Agreement::default();
@@ -184,10 +183,10 @@ pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
     (agreement, refused)
 }
 
-/// The names of all symbols that a linked build has a place for.
+/// Returns the names of all symbols that a linked build defines.
 ///
 /// # Errors
-/// [`SymbolsError`].
+/// [`SymbolsError`] if the file is malformed.
 pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
     let unreadable = |error: object::Error| SymbolsError { isa, message: error.to_string() };
     let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
@@ -195,8 +194,8 @@ pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
     Ok(defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect())
 }
 
-/// Where a section of a linked build is in its file, as offset and length; nothing if it has none or takes no
-/// bytes there.
+/// Returns the byte range of a section in the file of a linked build; `None` if the section is absent or
+/// takes no bytes there.
 #[must_use]
 pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize>> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
@@ -205,7 +204,7 @@ pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize
     (end <= bytes.len()).then_some(start..end)
 }
 
-/// Where `length` bytes at an address are in the file of a linked build.
+/// Returns the byte range in the file for `length` bytes at an address.
 #[must_use]
 pub fn address_in_file(bytes: &[u8], address: u64, length: usize) -> Option<std::ops::Range<usize>> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;

@@ -1,4 +1,5 @@
-//! The hot pages of a job, from what its ranks say: who uses which, and whether they use the same places.
+//! Analysis of a job's hot pages from the reports of its ranks: which ranks use a page, and whether they use
+//! the same places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +8,19 @@ use super::report::{PageReport, RankReport};
 /// How ranks use a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// Only one rank has faults at it.
+    /// Only one rank has faults on it.
     One,
-    /// At least two access one place, and one of them writes there.
+    /// At least two ranks access the same place, and one of them writes there: true sharing.
     Common,
-    /// At least two access it, none a place that another accesses, and one writes: with each on a page of
-    /// its own there would be no faults.
+    /// At least two ranks access disjoint places, and one writes: false sharing. With separate pages there
+    /// would be no faults.
     False,
-    /// No rank writes, or not enough was seen.
+    /// No rank writes, or there are too few samples.
     Unknown,
 }
 
 impl Sharing {
-    /// The word for it.
+    /// Returns the displayed name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,31 +32,31 @@ impl Sharing {
     }
 }
 
-/// A page that is hot in a job.
+/// A hot page of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hot {
-    /// The job.
+    /// Job that the page belongs to.
     pub job: String,
-    /// The range.
+    /// Name of the range.
     pub range: String,
-    /// The page, from the start of the range.
+    /// Index of the page in the range.
     pub page: u32,
-    /// Where it is.
+    /// Address of the page.
     pub address: u64,
-    /// By rank and node, what it says of the page.
+    /// Reports of the page, with rank and node.
     pub ranks: Vec<(u32, String, PageReport)>,
-    /// How they use it.
+    /// How the ranks share it.
     pub sharing: Sharing,
 }
 
 impl Hot {
-    /// Faults of all ranks.
+    /// Returns the number of faults of all ranks.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.ranks.iter().map(|(_, _, page)| u64::from(page.counts.faults())).sum()
     }
 
-    /// Ranks that the page came back to after it was taken: it goes back and forth between these.
+    /// Returns the ranks that the page returned to after it was taken away: it ping-pongs between these.
     #[must_use]
     pub fn ping_pong(&self) -> Vec<u32> {
         let back = self.ranks.iter().filter(|(_, _, page)| page.counts.returned > 0);
@@ -64,7 +65,7 @@ impl Hot {
     }
 }
 
-/// The hot pages of all jobs, the hottest first.
+/// Returns the hot pages of all jobs, hottest first.
 #[must_use]
 pub fn hot(reports: &[RankReport]) -> Vec<Hot> {
     let mut pages: BTreeMap<(&str, &str, u32), Hot> = BTreeMap::new();
@@ -142,7 +143,7 @@ mod tests {
             (&[(0, 0, 5), (8, 1, 0)], &[(8, 0, 5)], Sharing::Common),
             (&[(0, 5, 0)], &[(0, 0, 5)], Sharing::Common),
             (&[(0, 5, 0)], &[(8, 5, 0)], Sharing::Unknown),
-            // Two read one place, and one writes another: of the pair alone not enough is known.
+            // Two ranks read one place, and one of them writes another: not enough is known.
             (&[(0, 5, 0)], &[(0, 5, 0), (8, 0, 5)], Sharing::Unknown),
             (&[(0, 0, 5)], &[], Sharing::Unknown),
         ] {

@@ -1,9 +1,8 @@
-//! What happened to pages, for people: the hot ones, which places of them the ranks access, and what lies
-//! there.
+//! Statistics of pages for users: the hot pages, the places that ranks access, and the objects there.
 //!
-//! Each rank sets a record of the machine, `pages/JOB/NAME/RANK`, once a second if something changed. It
-//! vanishes with the rank. [`list`](report::list) reads those of all ranks; [`judge`](judge::hot) puts them
-//! together.
+//! Each rank updates a record of the machine, `pages/JOB/NAME/RANK`, once a second if something changed. The
+//! record vanishes with the rank. [`list`](report::list) reads those of all ranks; [`judge`](judge::hot)
+//! combines them.
 
 pub(crate) mod judge;
 pub(crate) mod objects;

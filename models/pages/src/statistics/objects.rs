@@ -1,25 +1,25 @@
-//! What lies in the range: objects that the program has named, and variables of its symbol table.
+//! Objects in the range: those that the program has named, and variables of its symbol table.
 
 use std::ops::Range;
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _, SymbolKind};
 
-/// The longest name that is kept, in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 48;
 
-/// Objects, by their first address.
+/// Objects, sorted by start address.
 #[derive(Debug, Default)]
 pub(crate) struct Objects(Vec<(Range<u64>, String)>);
 
 impl Objects {
-    /// The variables in `range` of the program that runs, where its symbols were not stripped.
+    /// Returns the variables of the running program in `range`, unless its symbols were stripped.
     pub(crate) fn of_program(range: &Range<u64>) -> Objects {
         let bytes = std::fs::read("/proc/self/exe").unwrap_or_default();
         Objects::of_elf(&bytes, range)
     }
 
-    /// The variables in `range` of a 64-bit ELF file; none if it is something else.
+    /// Returns the variables of a 64-bit ELF file in `range`; none for any other file.
     fn of_elf(bytes: &[u8], range: &Range<u64>) -> Objects {
         let mut objects = Objects::default();
         let Ok(file) = ElfFile64::<Endianness>::parse(bytes) else { return objects };
@@ -33,7 +33,7 @@ impl Objects {
         objects
     }
 
-    /// Names an object. One that begins where another does takes its place.
+    /// Names an object. Replaces an object with the same start address.
     pub(crate) fn add(&mut self, at: Range<u64>, name: &str) {
         let name = written(name);
         match self.0.binary_search_by_key(&at.start, |(at, _)| at.start) {
@@ -42,7 +42,7 @@ impl Objects {
         }
     }
 
-    /// What lies at an address: the name, and how far in it if not at its start.
+    /// Returns the name of the object at an address, with the offset if it is not 0.
     pub(crate) fn at(&self, address: u64) -> Option<String> {
         let after = self.0.partition_point(|(at, _)| at.start <= address);
         let (at, name) = self.0.get(after.checked_sub(1)?)?;
@@ -55,7 +55,7 @@ impl Objects {
     }
 }
 
-/// A name as it can be in a record: without what separates there.
+/// Replaces characters that are separators in records, and truncates the name.
 fn written(name: &str) -> String {
     let mut name: String =
         name.chars().map(|c| if c.is_whitespace() || c.is_control() || c == ',' { '_' } else { c }).collect();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn variables_of_this_program_have_names() {
-        // The file has addresses from 0 where the program has no fixed place.
+        // In the file of a position-independent program addresses start at 0.
         let bytes = std::fs::read("/proc/self/exe").unwrap();
         let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).unwrap();
         std::hint::black_box(&HITS);

@@ -1,4 +1,4 @@
-//! What one rank says of its pages, as a record of the machine.
+//! A rank's report of its pages, stored as a record of the machine.
 
 use tombolo::Domain;
 use tombolo::names::{NewRecord, Record, Value};
@@ -7,44 +7,44 @@ use tombolo_directory::Counts;
 use super::touched::Place;
 use crate::error::Error;
 
-/// How the names of such records begin.
+/// Prefix of the records' names.
 const RECORDS: &str = "pages/";
-/// The most pages in a record: it stays within 16 KiB.
+/// Maximum number of pages in a record, which keeps it within 16 KiB.
 pub(crate) const MAX_HOT: usize = 16;
-/// The most places of a page in a record.
+/// Maximum number of places of a page in a record.
 const MAX_PLACES: usize = 8;
 
 /// A page that is hot at a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageReport {
-    /// The page, from the start of the range.
+    /// Index of the page in the range.
     pub page: u32,
-    /// What happened to it.
+    /// Counters of the page.
     pub counts: Counts,
-    /// Places of it that faulted, the most frequent first, and what lies there.
+    /// Places that faulted, most frequent first, and the objects there.
     pub places: Vec<(Place, Option<String>)>,
 }
 
-/// What a rank says of its pages. Counts begin when it opened the range.
+/// Report of a rank's pages. Counting starts when it opens the range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RankReport {
-    /// The job.
+    /// Job that opened the range.
     pub job: String,
-    /// The name of the range.
+    /// Name of the range.
     pub range: String,
-    /// The rank.
+    /// Number of the rank.
     pub rank: u32,
-    /// Its node.
+    /// Node of the rank.
     pub node: String,
-    /// Where the range begins.
+    /// Start address of the range.
     pub address: u64,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u32,
     /// Number of pages.
     pub pages: u32,
-    /// What happened to all of them.
+    /// Sums of the counters of all pages.
     pub totals: Counts,
-    /// Up to 16 with the most faults, the hottest first.
+    /// Up to 16 pages with the most faults, hottest first.
     pub hot: Vec<PageReport>,
 }
 
@@ -89,7 +89,7 @@ fn hot_of(line: &str) -> Option<PageReport> {
 }
 
 impl RankReport {
-    /// The name of its record.
+    /// Returns the name of its record.
     pub(crate) fn name(&self) -> String {
         format!("{RECORDS}{}/{}/{}", self.job, self.range, self.rank)
     }
@@ -111,7 +111,7 @@ impl RankReport {
         record
     }
 
-    /// Nothing if it is another kind of record: any program may set one.
+    /// Parses a record; `None` if it is malformed, as any program may set records.
     fn of(record: &Record) -> Option<RankReport> {
         let text = |name: &str| match record.attributes.get(name) {
             Some(Value::Text(text)) => Some(text.clone()),
@@ -138,7 +138,7 @@ impl RankReport {
     }
 }
 
-/// What all ranks of all jobs of the machine say of their pages, up to a second ago.
+/// Returns the reports of all ranks of all jobs of the machine, at most a second old.
 ///
 /// # Errors
 /// [`Error::Tombolo`].
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// The record as a program reads it.
+    /// Converts a record to the form in which it is read.
     fn built(record: &NewRecord) -> Record {
         let text = record.to_string();
         let (name, attributes) = tombolo_naming::parse_record(&text).unwrap();

@@ -1,4 +1,4 @@
-//! The thread that sets the record of a rank.
+//! Thread that updates the record of a rank.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -12,24 +12,25 @@ use super::objects::Objects;
 use super::report::{MAX_HOT, PageReport, RankReport};
 use crate::service::Shared;
 
-/// How often it looks whether something changed.
+/// Interval between two checks for changes.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The thread, until dropped; the record stays until the program ends or closes the range.
+/// Handle of the thread, which stops it when dropped. The record stays until the program ends or closes the
+/// range.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is known of the range from the start.
+/// The report and the domain for publishing it.
 struct About {
     domain: Domain,
     report: RankReport,
 }
 
 impl Reporter {
-    /// Starts it. Without it a range works as well, so that a system that refuses a thread is no failure.
+    /// Starts the thread. Failure to create it is ignored, as the range works without it.
     pub(crate) fn start(shared: Arc<Shared>, domain: &Domain, report: RankReport) -> Option<Reporter> {
         let mut about = About { domain: domain.clone(), report };
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
@@ -74,7 +75,7 @@ impl About {
             return;
         }
         if state.objects.is_none() {
-            // The file of the program can be long: not while the pages wait.
+            // Reading the program's file can take long: do not hold the lock meanwhile.
             drop(state);
             let length_bytes = u64::from(pages) * u64::from(self.report.page_bytes);
             let range = self.report.address..self.report.address.saturating_add(length_bytes);
@@ -89,11 +90,11 @@ impl About {
             .map(|(page, counts)| PageReport { page, counts, places: state.places(page) })
             .collect();
         drop(state);
-        // A monitor that is gone, or names that are full, are no concern of the pages.
+        // Errors (the monitor is gone, or the name table is full) do not affect the pages.
         let _ = self.domain.names().set(&self.report.record());
     }
 
-    /// The range is closed.
+    /// Deletes the record, as the range is closed.
     fn withdraw(&self) {
         if self.report.totals != Counts::default() {
             let _ = self.domain.names().delete(&self.report.name());

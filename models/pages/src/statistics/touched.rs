@@ -1,34 +1,34 @@
-//! Which places of a page faulted: a sample of what the program accesses there. Only the first access after
-//! a page came faults, so places that are always accessed second are not seen.
+//! Record of the places of pages that faulted: a sample of the program's accesses. Only the first access
+//! after a page arrives faults, so places that are always accessed second are not seen.
 
 use std::collections::BTreeMap;
 
-/// The most pages that places are kept of; later ones have none.
+/// Maximum number of pages with recorded places; further pages are ignored.
 const MAX_PAGES: usize = 4096;
-/// The most places of a page; further ones are not kept.
+/// Maximum number of places per page; further places are ignored.
 const MAX_PLACES: usize = 16;
-/// Bytes that count as one place: what is accessed at once.
+/// Granularity of places in bytes: the size of the largest usual access.
 const PLACE_BYTES: usize = 8;
 
 /// A place in a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// From the start of the page, a multiple of 8 bytes.
+    /// Offset from the start of the page, a multiple of 8 bytes.
     pub offset_bytes: u32,
-    /// Faults of threads that read there.
+    /// Number of read faults.
     pub reads: u32,
-    /// Faults of threads that wrote there.
+    /// Number of write faults.
     pub writes: u32,
 }
 
-/// The places that faulted, by page.
+/// Places that faulted, by page.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     pages: BTreeMap<u32, Vec<Place>>,
 }
 
 impl Touched {
-    /// A thread faulted.
+    /// Records a fault.
     pub(crate) fn note(&mut self, page: u32, offset_bytes: usize, writes: bool) {
         if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&page) {
             return;
@@ -48,7 +48,7 @@ impl Touched {
         *counter = counter.saturating_add(1);
     }
 
-    /// The places of a page that faulted, the most frequent first.
+    /// Returns the places of a page that faulted, most frequent first.
     pub(crate) fn of(&self, page: u32) -> Vec<Place> {
         let mut places = self.pages.get(&page).cloned().unwrap_or_default();
         places.sort_by_key(|place| std::cmp::Reverse(place.reads.saturating_add(place.writes)));

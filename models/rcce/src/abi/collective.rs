@@ -10,7 +10,7 @@ use crate::engine::{Element, Operation};
 use crate::failure::{Code, Failure};
 use crate::world::{Place, World, call, with_engine};
 
-/// A program's colour of a rank.
+/// Program's function that returns the color of a rank.
 type Colour = Option<unsafe extern "C" fn(c_int, *mut c_void) -> c_int>;
 
 /// `RCCE_comm_split`: the communicator of all ranks with this one's colour. Every rank computes the colours
@@ -32,11 +32,11 @@ pub unsafe extern "C" fn RCCE_comm_split(colour: Colour, argument: *mut c_void, 
         },
     );
     let (Some((own, ranks)), Some(colour)) = (numbers, colour) else { return Code::CommUndefined as c_int };
-    // The program's function may call this library, so it is called outside of a call.
-    // SAFETY: by the contract.
+    // The program's function may call this library, so the lock must not be held.
+    // SAFETY: by the contract of this function.
     let colours: Vec<c_int> = (0..ranks).map(|rank| unsafe { colour(rank as c_int, argument) }).collect();
     let members: Vec<usize> = (0..ranks).filter(|rank| colours[*rank] == colours[own]).collect();
-    // SAFETY: the caller's room, by the contract.
+    // SAFETY: the caller passes a valid output pointer or null, by the contract.
     call(name, |code| code, |_| unsafe { store(comm, Comm::new(&members, own)) }.map(|()| SUCCESS))
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn RCCE_comm_free(comm: *mut Comm) -> c_int {
         "RCCE_comm_free",
         |code| code,
         |world| {
-            // SAFETY: the caller's communicator, by the contract.
+            // SAFETY: the caller passes a valid communicator or null, by the contract.
             let comm = unsafe { comm.as_mut() }.ok_or(Code::CommUndefined)?;
             comm.group(world)?;
             *comm = Comm::NONE;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn RCCE_comm_size(comm: Comm, size: *mut c_int) -> c_int {
         |code| code,
         |world| {
             let group = comm.group(world)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(size, group.members.len() as c_int) }?;
             Ok(SUCCESS)
         },
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn RCCE_comm_rank(comm: Comm, rank: *mut c_int) -> c_int {
         |code| code,
         |world| {
             let group = comm.group(world)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(rank, group.own as c_int) }?;
             Ok(SUCCESS)
         },
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn iRCCE_barrier(comm: *const Comm) -> c_int {
     barrier("iRCCE_barrier", all)
 }
 
-/// Refuses memory that other ranks write: what is done with it takes private memory.
+/// Refuses memory that other ranks write: the operation requires private memory.
 fn refuse_shared(world: &World, address: *const u8, length: usize) -> Result<(), Failure> {
     match world.place(address.addr(), length)? {
         Place::Private => Ok(()),
@@ -140,7 +140,7 @@ fn refuse_shared(world: &World, address: *const u8, length: usize) -> Result<(),
     }
 }
 
-/// The number of a member.
+/// Validates the number of a group member.
 fn root_of(number: c_int, size: usize) -> Result<usize, Failure> {
     let root = usize::try_from(number).ok().filter(|root| *root < size);
     root.ok_or_else(|| {
@@ -160,7 +160,7 @@ fn broadcast(name: &str, message: *mut u8, size: usize, root: c_int, comm: &Comm
             let root = root_of(root, group.members.len())?;
             let length = super::length(size.cast_signed())?;
             refuse_shared(world, message, length)?;
-            // SAFETY: by the contract of those that call this, and not in memory that others write.
+            // SAFETY: by the contract of the callers, and not in memory that other ranks write.
             let message = unsafe { bytes_mut(message, length) }?;
             let mut waiting = world.keeper.waiting();
             with_engine!(&mut world.engine, engine => {
@@ -189,9 +189,9 @@ pub unsafe extern "C" fn iRCCE_bcast(message: *mut u8, size: usize, root: c_int,
     broadcast("iRCCE_bcast", message, size, root, &comm)
 }
 
-/// `RCCE_INT` and the following.
+/// Value of `RCCE_INT`; the other types follow.
 const FIRST_TYPE: c_int = 63_636_363;
-/// `RCCE_SUM` and the following.
+/// Value of `RCCE_SUM`; the other operations follow.
 const FIRST_OPERATION: c_int = 23_232_323;
 
 fn element(number: c_int) -> Result<Element, Failure> {
@@ -206,7 +206,7 @@ fn operation(number: c_int) -> Result<Operation, Failure> {
     index.and_then(|index| all.get(index)).copied().ok_or_else(|| Code::IllegalOp.into())
 }
 
-/// What both kinds of reductions do: `root` is `None` for all.
+/// Implements both kinds of reductions; `root` is `None` if all members get the result.
 fn reduce(
     name: &str,
     (input, output): (*const u8, *mut u8),
@@ -226,10 +226,10 @@ fn reduce(
             let has_output = root.is_none_or(|root| root == group.own);
             refuse_shared(world, input, length)?;
             refuse_shared(world, output, if has_output { length } else { 0 })?;
-            // SAFETY: by the contract of those that call this, and not in memory that others write. It is
-            // copied, for it may be where the output goes.
+            // SAFETY: by the contract of the callers, and not in memory that other ranks write. Copied
+            // because it may overlap the output.
             let input = unsafe { bytes(input, length) }?.to_vec();
-            // SAFETY: as above. A rank that gets no result need not have room for one.
+            // SAFETY: as above. A rank that gets no result needs no output buffer.
             let output = unsafe { bytes_mut(output, if has_output { length } else { 0 }) }?;
             let mut waiting = world.keeper.waiting();
             with_engine!(&mut world.engine, engine => {

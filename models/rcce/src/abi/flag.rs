@@ -1,4 +1,4 @@
-//! Flags of programs.
+//! Flags that programs allocate.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -15,7 +15,7 @@ use crate::world::{World, call, with_engine};
 /// `RCCE_FLAG`: the address of the value in the flag's line of this rank's buffer.
 type Flag = *mut c_int;
 
-/// Where the value is in a flag's line.
+/// Offset of the value in a flag's line.
 const VALUE_OFFSET_BYTES: usize = ValueFlag::<tombolo_base::Coherent>::VALUE_OFFSET_BYTES;
 
 /// `RCCE_flag_alloc`: collective.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn RCCE_flag_alloc(flag: *mut Flag) -> c_int {
             let offset = with_engine!(&mut world.engine, engine => engine.heap.allocate(GRANULE_BYTES));
             let offset = offset.map_err(|error| Failure::new(Code::Malloc, error.to_string()))?;
             let address = world.address(world.layout.buffer(world.rank) + offset + VALUE_OFFSET_BYTES);
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(flag, address.cast()) }?;
             Ok(SUCCESS)
         },
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn RCCE_flag_free(flag: *mut Flag) -> c_int {
         "RCCE_flag_free",
         |code| code,
         |world| {
-            // SAFETY: the caller's flag, by the contract.
+            // SAFETY: the caller passes a valid flag or null, by the contract.
             let offset = flag_offset(world, unsafe { flag.as_ref() }.copied())?;
             free(world, offset).map_err(|text| Failure::new(Code::FlagNotAllocated, text))?;
             // SAFETY: as above.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn RCCE_flag_free(flag: *mut Flag) -> c_int {
     )
 }
 
-/// The offset of an allocated flag in the buffers.
+/// Returns the offset of an allocated flag in the message buffers.
 fn flag_offset(world: &World, flag: Option<Flag>) -> Result<usize, Failure> {
     let flag = flag.filter(|flag| !flag.is_null()).ok_or(Code::FlagUndefined)?;
     let start = flag.addr().wrapping_sub(VALUE_OFFSET_BYTES);
@@ -106,7 +106,7 @@ fn wait_flag(world: &mut World, flag: Option<Flag>, value: c_int, tag: &mut [u8]
     Ok(())
 }
 
-/// RCCE's flags are set or unset; those of iRCCE hold any value.
+/// Validates a flag status. RCCE's flags are set or unset; those of iRCCE hold any value.
 fn status(value: c_int) -> Result<c_int, Failure> {
     if value == 0 || value == 1 { Ok(value) } else { Err(Code::FlagStatus.into()) }
 }
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn RCCE_flag_write(flag: *mut Flag, value: c_int, ue: c_in
         "RCCE_flag_write",
         |code| code,
         |world| {
-            // SAFETY: the caller's flag, by the contract.
+            // SAFETY: the caller passes a valid flag or null, by the contract.
             write_flag(world, unsafe { flag.as_ref() }.copied(), status(value)?, ue, &[])?;
             Ok(SUCCESS)
         },
@@ -139,14 +139,14 @@ pub unsafe extern "C" fn RCCE_flag_read(flag: Flag, value: *mut c_int, ue: c_int
         |code| code,
         |world| {
             let rank = world.rank_of(ue)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(value, read_flag(world, Some(flag), rank, &mut [])?) }?;
             Ok(SUCCESS)
         },
     )
 }
 
-/// `RCCE_wait_until`: a flag of this rank has the value.
+/// `RCCE_wait_until`: waits until a flag of this rank has the value.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_wait_until(flag: Flag, value: c_int) -> c_int {
     call(
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn RCCE_test_flag(flag: Flag, value: c_int, result: *mut c
         |code| code,
         |world| {
             let has = read_flag(world, Some(flag), world.rank, &mut [])? == status(value)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(result, c_int::from(has)) }?;
             Ok(SUCCESS)
         },
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn iRCCE_flag_write_tagged(
         |world| {
             // SAFETY: the caller's tag, by the contract.
             let tag = unsafe { bytes(tag.cast(), tag_length(length)?) }?;
-            // SAFETY: the caller's flag, by the contract.
+            // SAFETY: the caller passes a valid flag or null, by the contract.
             write_flag(world, unsafe { flag.as_ref() }.copied(), value, ue, tag)?;
             Ok(SUCCESS)
         },
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn iRCCE_flag_read_tagged(
         |code| code,
         |world| {
             let rank = world.rank_of(ue)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let tag = unsafe { bytes_mut(tag.cast(), tag_length(length)?) }?;
             // SAFETY: as above.
             unsafe { store(value, read_flag(world, Some(flag), rank, tag)?) }?;
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn iRCCE_wait_tagged(
         "iRCCE_wait_tagged",
         |code| code,
         |world| {
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let tag = unsafe { bytes_mut(tag.cast(), tag_length(length)?) }?;
             wait_flag(world, Some(flag), value, tag)?;
             Ok(SUCCESS)
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn iRCCE_test_tagged(
         "iRCCE_test_tagged",
         |code| code,
         |world| {
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let tag = unsafe { bytes_mut(tag.cast(), tag_length(length)?) }?;
             let has = read_flag(world, Some(flag), world.rank, tag)? == value;
             // SAFETY: as above.

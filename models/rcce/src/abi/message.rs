@@ -1,4 +1,4 @@
-//! Messages that a call sends or receives as a whole.
+//! Blocking messages: a call sends or receives a whole message.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -14,7 +14,7 @@ use crate::engine::{Arrived, PrivateBytes};
 use crate::failure::{Code, Failure};
 use crate::world::{Borrowed, Place, World, call, with_engine};
 
-/// Sends, and returns when the message has been received.
+/// Sends a message and waits until it has been received.
 ///
 /// # Safety
 /// `message` is valid for reads of `size` bytes, or null.
@@ -30,7 +30,7 @@ unsafe fn send(world: &mut World, message: *const u8, size: isize, dest: c_int) 
     let mut waiting = world.keeper.waiting();
     with_engine!(&mut world.engine, engine => match place {
         Place::Private => {
-            // SAFETY: by the contract, and not in memory that others write.
+            // SAFETY: by the contract, and the range is not in memory that other ranks write.
             engine.send(dest, unsafe { bytes(message, length) }?, &mut || waiting.idle())?;
         }
         Place::Shared(offset) => {
@@ -46,10 +46,10 @@ fn misplaced(error: tombolo_base::OutOfRange) -> Failure {
     Failure::new(Code::Alignment, error.to_string())
 }
 
-/// Receives.
+/// Receives a message.
 ///
 /// # Safety
-/// `room` is valid for writes of `size` bytes, or of what comes if the size is `iRCCE_ANY_LENGTH`, or null.
+/// `room` is null, or valid for writes of `size` bytes, or of the message's length for `iRCCE_ANY_LENGTH`.
 unsafe fn receive(world: &mut World, room: *mut u8, size: isize, source: c_int) -> Result<c_int, Failure> {
     let source = source_of(world, source)?;
     let (wanted, length) = wanted(size)?;
@@ -60,7 +60,7 @@ unsafe fn receive(world: &mut World, room: *mut u8, size: isize, source: c_int) 
     let mut waiting = world.keeper.waiting();
     let arrived = with_engine!(&mut world.engine, engine => match place {
         Place::Private => {
-            // SAFETY: by the contract, and not in memory that others write.
+            // SAFETY: by the contract, and the range is not in memory that other ranks write.
             let mut room = unsafe { Borrowed::new(room, length) };
             engine.receive(source, wanted, &mut room, &mut || waiting.idle())??
         }
@@ -75,7 +75,7 @@ unsafe fn receive(world: &mut World, room: *mut u8, size: isize, source: c_int) 
     Ok(SUCCESS)
 }
 
-/// Room that is as long as the message.
+/// Receive buffer that grows to the length of the message.
 struct Growing(Vec<u8>);
 
 impl PrivateBytes for Growing {
@@ -95,7 +95,7 @@ impl PrivateBytes for Growing {
 /// `message` is valid for reads of `size` bytes, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RCCE_send(message: *const u8, size: usize, dest: c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("RCCE_send", |code| code, |world| unsafe { send(world, message, size.cast_signed(), dest) })
 }
 
@@ -111,13 +111,13 @@ pub unsafe extern "C" fn RCCE_recv(room: *mut u8, size: usize, source: c_int) ->
         |world| {
             world.rank_of(source)?;
             length(size.cast_signed())?;
-            // SAFETY: the same contract.
+            // SAFETY: the callee has the same contract.
             unsafe { receive(world, room, size.cast_signed(), source) }
         },
     )
 }
 
-/// `RCCE_recv_test`: receives if a message is there, and says so.
+/// `RCCE_recv_test`: receives a message if one has arrived, and returns in `test` whether it did.
 ///
 /// # Safety
 /// As [`RCCE_recv`]; `test` has room for a number, or is null.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn RCCE_recv_test(
     source: c_int,
     test: *mut c_int,
 ) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call(
         "RCCE_recv_test",
         |code| code,
@@ -147,10 +147,10 @@ unsafe fn receive_test(
 ) -> Result<c_int, Failure> {
     let from = source_of(world, source)?;
     let found = with_engine!(&mut world.engine, engine => engine.probe(from));
-    // SAFETY: the caller's room, by the contract.
+    // SAFETY: the caller passes a valid output pointer or null, by the contract.
     unsafe { store(test, c_int::from(found.is_some())) }?;
     match found {
-        // SAFETY: the same contract.
+        // SAFETY: the callee has the same contract.
         Some((rank, _)) => unsafe { receive(world, room, size, rank as c_int) },
         None => {
             world.keeper.check()?;
@@ -165,7 +165,7 @@ unsafe fn receive_test(
 /// As [`RCCE_send`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_ssend(message: *const u8, size: isize, dest: c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("iRCCE_ssend", |code| code, |world| unsafe { send(world, message, size, dest) })
 }
 
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn iRCCE_ssend(message: *const u8, size: isize, dest: c_in
 /// `room` is valid for writes of `size` bytes, or of the message's length, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_srecv(room: *mut u8, size: isize, source: c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("iRCCE_srecv", |code| code, |world| unsafe { receive(world, room, size, source) })
 }
 
@@ -190,18 +190,18 @@ pub unsafe extern "C" fn iRCCE_srecv_test(
     source: c_int,
     test: *mut c_int,
 ) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("iRCCE_srecv_test", |code| code, |world| unsafe { receive_test(world, room, size, source, test) })
 }
 
-/// Says which rank's message a receive would get.
+/// Records the message that a receive would get, and returns its sender.
 fn note(world: &mut World, found: (usize, u64)) -> c_int {
     let (source, length) = found;
     world.recent = Some(Arrived { source, length: usize::try_from(length).unwrap_or(usize::MAX) });
     source as c_int
 }
 
-/// `iRCCE_probe`: waits until a message is there.
+/// `iRCCE_probe`: waits until a message has arrived.
 ///
 /// # Safety
 /// `found` has room for a number, or is null.
@@ -220,14 +220,14 @@ pub unsafe extern "C" fn iRCCE_probe(source: c_int, found: *mut c_int) -> c_int 
                 }
             });
             let rank = note(world, there);
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let _ = unsafe { store(found, rank) };
             Ok(SUCCESS)
         },
     )
 }
 
-/// `iRCCE_iprobe`: whether a message is there.
+/// `iRCCE_iprobe`: tests whether a message has arrived.
 ///
 /// # Safety
 /// `found` and `flag` have room for a number, or are null.
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn iRCCE_iprobe(source: c_int, found: *mut c_int, flag: *m
             let there = with_engine!(&mut world.engine, engine => engine.probe(source));
             if let Some(there) = there {
                 let rank = note(world, there);
-                // SAFETY: the caller's room, by the contract.
+                // SAFETY: the caller passes a valid output pointer or null, by the contract.
                 let _ = unsafe { store(found, rank) };
             } else {
                 world.keeper.check()?;
@@ -259,14 +259,14 @@ pub extern "C" fn iRCCE_get_length() -> c_int {
     call("iRCCE_get_length", |_| -1, |world| Ok(world.recent.map_or(-1, |recent| recent.length as c_int)))
 }
 
-/// The pieces of a message of `size` bytes by way of a buffer of `chunk`: offset, and length rounded up to
-/// lines.
+/// Splits a message of `size` bytes into pieces for a buffer of `chunk` bytes: offset and length of each.
 fn pieces(size: usize, chunk: usize) -> impl Iterator<Item = (usize, usize)> {
     let chunk = (chunk - chunk % 32).max(32);
     (0..size).step_by(chunk).map(move |start| (start, chunk.min(size - start)))
 }
 
-/// The flags and the buffer of a gory call, of which none may be null.
+/// Runs `then` for a call of the gory interface, after checking that no pointer is null and that the chunk
+/// has at least one line.
 fn gory<T>(
     name: &str,
     pointers: &[bool],
@@ -292,7 +292,7 @@ fn in_turn(calls: [&dyn Fn() -> c_int; 4]) -> c_int {
     calls.into_iter().map(|call| call()).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
-/// `RCCE_send` of the gory interface: by way of a buffer and flags that the program allocated.
+/// `RCCE_send` of the gory interface: uses a buffer and flags that the program allocated.
 ///
 /// # Safety
 /// `message` is valid for reads of `size` bytes; `ready` and `sent` are flags; or they are null.
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_send(
             line[..length].copy_from_slice(unsafe {
                 core::slice::from_raw_parts(message.cast::<u8>().add(start), length)
             });
-            // SAFETY: `line` is that long; the flags are not null.
+            // SAFETY: `line` has that length, and the flags are not null.
             let code = unsafe {
                 in_turn([
                     &|| RCCE_put(buffer, line.as_ptr(), line.len() as c_int, own),
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv(
         for (start, length) in pieces(size, chunk) {
             let mut line = vec![0; length.next_multiple_of(32)];
             let to = line.as_mut_ptr();
-            // SAFETY: `line` is that long; the flags are not null.
+            // SAFETY: `line` has that length, and the flags are not null.
             let code = unsafe {
                 in_turn([
                     &|| RCCE_wait_until(*sent, 1),
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv(
             if code != SUCCESS {
                 return code;
             }
-            // SAFETY: within the room, by the contract.
+            // SAFETY: within the caller's buffer, by the contract.
             unsafe { room.cast::<u8>().add(start).copy_from_nonoverlapping(line.as_ptr(), length) };
         }
         SUCCESS
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv_test(
 ) -> c_int {
     let nulls = [sent.is_null(), test.is_null()];
     let there = || {
-        // SAFETY: not null, and the caller's, by the contract.
+        // SAFETY: not null, and valid by the contract.
         unsafe { RCCE_test_flag(*sent, 1, test) }
     };
     match gory("RCCE_recv_test", &nulls, size, chunk, there) {

@@ -1,7 +1,7 @@
-//! The functions of `RCCE.h` and `iRCCE.h`. The headers say what each does.
+//! The functions of `RCCE.h` and `iRCCE.h`, which are documented in the headers.
 //!
 //! The caller is responsible for what cannot be checked: pointers are null, or valid for the stated length
-//! and used by nothing else during the call or, of requests, until they are complete.
+//! and not accessed otherwise during the call or, for requests, until they are complete.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -42,13 +42,13 @@ pub struct Comm {
     member: [c_int; MAX_RANKS],
 }
 
-/// Of [`Comm::initialized`]: memory that was never one of these hardly has it.
+/// Magic value of [`Comm::initialized`], which uninitialized memory is unlikely to contain.
 const INITIALIZED: c_int = 0x5243_4345;
 
 impl Comm {
     pub(crate) const NONE: Comm = Comm { size: 0, my_rank: 0, initialized: 0, member: [0; MAX_RANKS] };
 
-    /// The communicator of these ranks.
+    /// Creates the communicator of these ranks.
     pub(crate) fn new(members: &[usize], own: usize) -> Comm {
         let mut comm = Comm { size: members.len() as c_int, ..Comm::NONE };
         for (slot, member) in comm.member.iter_mut().zip(members) {
@@ -59,7 +59,7 @@ impl Comm {
         comm
     }
 
-    /// Its ranks, if it is what a communicator can be.
+    /// Validates the communicator and returns its ranks.
     pub(crate) fn group(&self, world: &World) -> Result<Group, Failure> {
         let size = usize::try_from(self.size).unwrap_or(0);
         let own = usize::try_from(self.my_rank).unwrap_or(usize::MAX);
@@ -75,20 +75,20 @@ impl Comm {
     }
 }
 
-/// Bytes of C to read.
+/// Returns bytes passed from C for reading.
 ///
 /// # Safety
-/// The pointer is valid for reads of `length` bytes, which nothing changes meanwhile, or null.
+/// The pointer is null, or valid for reads of `length` bytes that are not modified meanwhile.
 pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize) -> Result<&'a [u8], Failure> {
     match (pointer.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::new(Code::Source, "the source is null")),
-        // SAFETY: not null; the rest is this function's own condition.
+        // SAFETY: not null; the rest is the contract of this function.
         _ => Ok(unsafe { core::slice::from_raw_parts(pointer, length) }),
     }
 }
 
-/// Bytes of C to write.
+/// Returns bytes passed from C for writing.
 ///
 /// # Safety
 /// As [`bytes`], for writes.
@@ -96,12 +96,12 @@ pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, length: usize) -> Result<&'
     match (pointer.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Failure::new(Code::Target, "the target is null")),
-        // SAFETY: not null; the rest is this function's own condition.
+        // SAFETY: not null; the rest is the contract of this function.
         _ => Ok(unsafe { core::slice::from_raw_parts_mut(pointer, length) }),
     }
 }
 
-/// Stores a result where C wants it.
+/// Stores a result through an output pointer from C.
 ///
 /// # Safety
 /// The pointer is valid for a write of a `T`, or null.
@@ -109,12 +109,12 @@ pub(crate) unsafe fn store<T>(pointer: *mut T, value: T) -> Result<(), Failure> 
     if pointer.is_null() {
         return Err(Code::ValUndefined.into());
     }
-    // SAFETY: not null; the rest is this function's own condition.
+    // SAFETY: not null; the rest is the contract of this function.
     unsafe { pointer.write(value) };
     Ok(())
 }
 
-/// A length in bytes, as C says it.
+/// Validates a length in bytes from C.
 pub(crate) fn length(number: isize) -> Result<usize, Failure> {
     usize::try_from(number)
         .map_err(|_| Failure::new(Code::MessageLength, format!("a length of {number} bytes is invalid")))
@@ -131,13 +131,13 @@ pub static iRCCE_ANY_SOURCE: c_int = ANY;
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_LENGTH: c_int = ANY;
 
-/// The rank that a receive is from; `None` for any.
+/// Returns the source rank of a receive; `None` for any.
 pub(crate) fn source_of(world: &World, source: c_int) -> Result<Option<usize>, Failure> {
     if source == ANY { Ok(None) } else { world.rank_of(source).map(Some) }
 }
 
-/// What a receive is for, and the length of its room if C says it. With `iRCCE_ANY_LENGTH` the program
-/// answers for room for what comes.
+/// Returns the lengths that a receive accepts, and that of its buffer if the program states it. With
+/// `iRCCE_ANY_LENGTH` the program is responsible for providing enough room.
 pub(crate) fn wanted(size: isize) -> Result<(Wanted, Option<usize>), Failure> {
     if size == ANY as isize {
         return Ok((Wanted::UpTo(MAX_ANY_BYTES), None));
@@ -145,5 +145,5 @@ pub(crate) fn wanted(size: isize) -> Result<(Wanted, Option<usize>), Failure> {
     length(size).map(|length| (Wanted::Exactly(length), Some(length)))
 }
 
-/// The longest message for a receive of any length, in bytes.
+/// Maximum length of a message for a receive of any length, in bytes.
 const MAX_ANY_BYTES: usize = 1 << 30;

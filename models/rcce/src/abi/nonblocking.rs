@@ -1,4 +1,4 @@
-//! Requests of iRCCE.
+//! Non-blocking messages: requests of iRCCE.
 
 use core::ffi::{c_int, c_ulonglong};
 
@@ -14,10 +14,10 @@ use crate::world::{Borrowed, Place, World, call, with_engine};
 pub struct Request {
     privbuf: *mut u8,
     size: usize,
-    /// The rank that it is to or from.
+    /// Rank of the receiver or sender.
     pub(super) peer: c_int,
     pub(super) finished: c_int,
-    /// Its number in the engine.
+    /// Number of the request in the engine.
     number: c_ulonglong,
 }
 
@@ -49,12 +49,12 @@ unsafe fn start_send(
     }
     refuse_shared(world, message, length)?;
     let (number, progress) = with_engine!(&mut world.engine, engine => {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of this function.
         let number = engine.start_send(rank, unsafe { Borrowed::new(message, Some(length)) });
         (number, engine.progress(number))
     });
     let finished = c_int::from(matches!(progress, Progress::Complete(_)));
-    // SAFETY: the caller's room, by the contract.
+    // SAFETY: the caller passes a valid output pointer or null, by the contract.
     unsafe { store(request, Request { privbuf: message, size: length, peer: dest, finished, number }) }?;
     Ok(match progress {
         Progress::Complete(_) => SUCCESS,
@@ -76,10 +76,10 @@ pub unsafe extern "C" fn iRCCE_isend(
     request: *mut Request,
 ) -> c_int {
     if request.is_null() {
-        // SAFETY: the same contract.
+        // SAFETY: the callee has the same contract.
         return unsafe { iRCCE_ssend(message, size, dest) };
     }
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("iRCCE_isend", |code| code, |world| unsafe { start_send(world, message, size, dest, request) })
 }
 
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn iRCCE_issend(
     dest: c_int,
     request: *mut Request,
 ) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { iRCCE_isend(message, size, dest, request) }
 }
 
@@ -116,11 +116,11 @@ unsafe fn start_receive(
         return Err(Failure::new(Code::Target, "the room for the message is null"));
     }
     refuse_shared(world, room, length.unwrap_or(1))?;
-    // SAFETY: by the contract.
+    // SAFETY: by the contract of this function.
     let borrowed = unsafe { Borrowed::new(room, length) };
     let number = with_engine!(&mut world.engine, engine => engine.start_receive(from, wanted, borrowed));
     let started = Request { privbuf: room, size: length.unwrap_or(0), peer: source, finished: 0, number };
-    // SAFETY: the caller's room, by the contract.
+    // SAFETY: the caller passes a valid output pointer or null, by the contract.
     unsafe { store(request, started) }?;
     // SAFETY: just stored.
     let done = test(world, unsafe { &mut *request })?;
@@ -140,10 +140,10 @@ pub unsafe extern "C" fn iRCCE_irecv(
     request: *mut Request,
 ) -> c_int {
     if request.is_null() {
-        // SAFETY: the same contract.
+        // SAFETY: the callee has the same contract.
         return unsafe { iRCCE_srecv(room, size, source) };
     }
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     call("iRCCE_irecv", |code| code, |world| unsafe { start_receive(world, room, size, source, request) })
 }
 
@@ -158,11 +158,11 @@ pub unsafe extern "C" fn iRCCE_isrecv(
     source: c_int,
     request: *mut Request,
 ) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { iRCCE_irecv(room, size, source, request) }
 }
 
-/// Whether a request is complete; of a receive, notes what came.
+/// Returns whether a request is complete; records the received message of a receive.
 pub(super) fn test(world: &mut World, request: &mut Request) -> Result<bool, Failure> {
     if request.finished == 1 {
         return Ok(true);
@@ -186,7 +186,7 @@ pub(super) fn wait(world: &mut World, request: &mut Request) -> Result<(), Failu
     Ok(())
 }
 
-/// What a wait for requests does between two looks at them.
+/// Pauses between two tests of requests.
 pub(super) fn pause(world: &mut World, polls: &mut u32) -> Result<(), Failure> {
     let mut waiting = world.keeper.waiting_since(*polls);
     waiting.idle()?;
@@ -194,7 +194,7 @@ pub(super) fn pause(world: &mut World, polls: &mut u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether all sends, or all receives, are complete.
+/// Returns whether all sends, or all receives, are complete.
 fn all_done(world: &mut World, sends: bool) -> bool {
     with_engine!(&mut world.engine, engine => {
         engine.push();
@@ -211,7 +211,7 @@ unsafe fn test_call(name: &str, request: *mut Request, sends: bool, flag: *mut c
         name,
         |code| code,
         |world| {
-            // SAFETY: the caller's request, by the contract.
+            // SAFETY: the caller passes a started request or null, by the contract.
             let done = match unsafe { request.as_mut() } {
                 Some(request) => test(world, request)?,
                 None => all_done(world, sends),
@@ -219,7 +219,7 @@ unsafe fn test_call(name: &str, request: *mut Request, sends: bool, flag: *mut c
             if !done {
                 world.keeper.check()?;
             }
-            // SAFETY: the caller's room, by the contract. Without it the result alone tells.
+            // SAFETY: the caller passes a valid output pointer or null; if null, the return value is enough.
             let _ = unsafe { store(flag, c_int::from(done)) };
             Ok(if done { SUCCESS } else { PENDING })
         },
@@ -235,7 +235,7 @@ unsafe fn wait_call(name: &str, request: *mut Request, sends: bool) -> c_int {
         name,
         |code| code,
         |world| {
-            // SAFETY: the caller's request, by the contract.
+            // SAFETY: the caller passes a started request or null, by the contract.
             match unsafe { request.as_mut() } {
                 Some(request) => wait(world, request)?,
                 None => {
@@ -256,7 +256,7 @@ unsafe fn wait_call(name: &str, request: *mut Request, sends: bool) -> c_int {
 /// `request` is a request that was started, or null; `flag` has room for a number, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_isend_test(request: *mut Request, flag: *mut c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { test_call("iRCCE_isend_test", request, true, flag) }
 }
 
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn iRCCE_isend_test(request: *mut Request, flag: *mut c_in
 /// As [`iRCCE_isend_test`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_irecv_test(request: *mut Request, flag: *mut c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { test_call("iRCCE_irecv_test", request, false, flag) }
 }
 
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn iRCCE_irecv_test(request: *mut Request, flag: *mut c_in
 /// `request` is a request that was started, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_isend_wait(request: *mut Request) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { wait_call("iRCCE_isend_wait", request, true) }
 }
 
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn iRCCE_isend_wait(request: *mut Request) -> c_int {
 /// As [`iRCCE_isend_wait`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_irecv_wait(request: *mut Request) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { wait_call("iRCCE_irecv_wait", request, false) }
 }
 
@@ -294,19 +294,19 @@ fn push(name: &str, sends: bool) -> c_int {
     call(name, |code| code, |world| Ok(if all_done(world, sends) { SUCCESS } else { PENDING }))
 }
 
-/// `iRCCE_isend_push`: advances all requests; whether the sends are complete.
+/// `iRCCE_isend_push`: advances all requests, and returns whether the sends are complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn iRCCE_isend_push() -> c_int {
     push("iRCCE_isend_push", true)
 }
 
-/// `iRCCE_irecv_push`: advances all requests; whether the receives are complete.
+/// `iRCCE_irecv_push`: advances all requests, and returns whether the receives are complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn iRCCE_irecv_push() -> c_int {
     push("iRCCE_irecv_push", false)
 }
 
-/// Withdraws a request of which nothing has moved.
+/// Withdraws a request that has not transferred anything yet.
 ///
 /// # Safety
 /// `request` is a request that was started, or null; `flag` has room for a number, or is null.
@@ -315,13 +315,13 @@ unsafe fn cancel(name: &str, request: *mut Request, flag: *mut c_int) -> c_int {
         name,
         |code| code,
         |world| {
-            // SAFETY: the caller's request, by the contract.
+            // SAFETY: the caller passes a started request or null, by the contract.
             let Some(request) = (unsafe { request.as_mut() }) else { return Ok(NOT_ENQUEUED) };
             let (cancelled, progress) = with_engine!(&mut world.engine, engine => {
                 let cancelled = request.finished == 0 && engine.cancel(request.number);
                 (cancelled, if cancelled { None } else { Some(engine.progress(request.number)) })
             });
-            // SAFETY: the caller's room, by the contract. Without it the result alone tells.
+            // SAFETY: the caller passes a valid output pointer or null; if null, the return value is enough.
             let _ = unsafe { store(flag, c_int::from(cancelled)) };
             match progress {
                 None => {
@@ -344,7 +344,7 @@ unsafe fn cancel(name: &str, request: *mut Request, flag: *mut c_int) -> c_int {
 /// `request` is a request that was started, or null; `flag` has room for a number, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_isend_cancel(request: *mut Request, flag: *mut c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { cancel("iRCCE_isend_cancel", request, flag) }
 }
 
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn iRCCE_isend_cancel(request: *mut Request, flag: *mut c_
 /// As [`iRCCE_isend_cancel`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_irecv_cancel(request: *mut Request, flag: *mut c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { cancel("iRCCE_irecv_cancel", request, flag) }
 }
 
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn iRCCE_irecv_cancel(request: *mut Request, flag: *mut c_
 /// `request` is a request that was started, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_get_dest(request: *const Request) -> c_int {
-    // SAFETY: the caller's request, by the contract.
+    // SAFETY: the caller passes a started request or null, by the contract.
     unsafe { request.as_ref() }.map_or(-1, |request| request.peer)
 }
 
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn iRCCE_get_dest(request: *const Request) -> c_int {
 /// As [`iRCCE_get_dest`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_get_source(request: *const Request) -> c_int {
-    // SAFETY: the caller's request, by the contract.
+    // SAFETY: the caller passes a started request or null, by the contract.
     match unsafe { request.as_ref() } {
         Some(request) => request.peer,
         None => call(
@@ -391,6 +391,6 @@ pub unsafe extern "C" fn iRCCE_get_source(request: *const Request) -> c_int {
 /// Both are requests that were started, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_get_size(send: *const Request, receive: *const Request) -> c_int {
-    // SAFETY: the caller's requests, by the contract.
+    // SAFETY: the caller passes started requests or null, by the contract.
     unsafe { send.as_ref().or(receive.as_ref()) }.map_or(-1, |request| request.size as c_int)
 }

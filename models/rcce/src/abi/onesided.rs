@@ -11,7 +11,8 @@ use super::{SUCCESS, bytes, bytes_mut, store};
 use crate::failure::{Code, Failure};
 use crate::world::{Place, World, call, with_engine};
 
-/// Puts and gets move multiples of this, `RCCE_LINE_SIZE` of RCCE itself; that of the header is a cache line.
+/// Granularity of puts and gets in bytes: `RCCE_LINE_SIZE` of the original RCCE. In this header it is a cache
+/// line.
 const LINE_BYTES: usize = 32;
 
 /// `RCCE_malloc`: collective.
@@ -28,7 +29,7 @@ pub extern "C" fn RCCE_malloc(size: usize) -> *mut u8 {
     )
 }
 
-/// `RCCE_malloc_request`: as much of `size` as there is; `given` is how much.
+/// `RCCE_malloc_request`: allocates as much of `size` as is free, and returns the length in `given`.
 ///
 /// # Safety
 /// `given` has room for a length, or is null.
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn RCCE_malloc_request(size: usize, given: *mut usize) -> 
             let allocated = with_engine!(&mut world.engine, engine => engine.heap.allocate_up_to(size));
             let (offset, length) =
                 allocated.map_err(|error| Failure::new(Code::Malloc, error.to_string()))?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(given, length) }?;
             Ok(world.address(world.layout.buffer(world.rank) + offset))
         },
@@ -61,7 +62,7 @@ pub extern "C" fn RCCE_free(address: *mut u8) {
     );
 }
 
-/// Frees and zeroes what starts at an offset of this rank's buffer.
+/// Frees and zeroes the allocation at an offset of this rank's buffer.
 pub(super) fn free(world: &mut World, offset: usize) -> Result<(), String> {
     let start = world.layout.buffer(world.rank) + offset;
     with_engine!(&mut world.engine, engine => {
@@ -70,7 +71,8 @@ pub(super) fn free(world: &mut World, offset: usize) -> Result<(), String> {
     })
 }
 
-/// The offset in the buffers of a range that a put or get names by an address of this rank's.
+/// Returns the offset in the message buffers of a range that a put or get identifies by an address in this
+/// rank's buffer.
 fn range(world: &World, address: usize, length: usize, code: Code) -> Result<usize, Failure> {
     let outside = || {
         let text = format!("{}: {length} bytes at {address:#x}", Code::text(code as i32).unwrap_or_default());
@@ -97,7 +99,7 @@ fn lines(number: c_int) -> Result<usize, Failure> {
     Ok(length)
 }
 
-/// A put or get between the message buffer at offset `shared` and memory elsewhere.
+/// Refuses a put or get whose source and target overlap in shared memory.
 fn overlap(place: Place, shared: usize, length: usize) -> Result<(), Failure> {
     match place {
         Place::Shared(other) if other < shared + length && shared < other + length && length > 0 => {
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn RCCE_put(target: *mut u8, source: *const u8, size: c_in
             overlap(from, to, length)?;
             match from {
                 Place::Private => {
-                    // SAFETY: by the contract, and not in memory that others write.
+                    // SAFETY: by the contract, and the range is not in memory that other ranks write.
                     let source = unsafe { bytes(source, length) }?;
                     with_engine!(&world.engine, engine => put(engine.memory(), to, source))
                         .map_err(outside)?;
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn RCCE_get(target: *mut u8, source: *const u8, size: c_in
             overlap(to, from, length)?;
             match to {
                 Place::Private => {
-                    // SAFETY: by the contract, and not in memory that others write.
+                    // SAFETY: by the contract, and the range is not in memory that other ranks write.
                     let target = unsafe { bytes_mut(target, length) }?;
                     with_engine!(&world.engine, engine => get(engine.memory(), from, target))
                         .map_err(outside)?;
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn RCCE_get(target: *mut u8, source: *const u8, size: c_in
 /// As [`RCCE_put`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_put(target: *mut u8, source: *const u8, size: c_int, ue: c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { RCCE_put(target, source, size, ue) }
 }
 
@@ -191,7 +193,7 @@ pub unsafe extern "C" fn iRCCE_put(target: *mut u8, source: *const u8, size: c_i
 /// As [`RCCE_get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_get(target: *mut u8, source: *const u8, size: c_int, ue: c_int) -> c_int {
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { RCCE_get(target, source, size, ue) }
 }
 

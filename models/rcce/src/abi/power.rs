@@ -1,4 +1,4 @@
-//! Power management: there is none for programs here, and the calls say so.
+//! Power management, which is not supported: all calls return an error.
 
 use core::ffi::{c_int, c_void};
 

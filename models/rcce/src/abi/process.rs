@@ -1,4 +1,4 @@
-//! Start, end, time and texts.
+//! Startup, shutdown, time and error texts.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -19,9 +19,10 @@ pub static mut RCCE_COMM_WORLD: Comm = Comm::NONE;
 #[unsafe(no_mangle)]
 pub static mut RCCE_P_COMM: Comm = Comm::NONE;
 
-/// `RCCE_init`, with the length of message buffers for which the program was built, and the most ranks.
+/// `RCCE_init`, with the length of message buffers for which the program was built, and the maximum number of
+/// ranks.
 ///
-/// The arguments of the program are its own already: none is taken out.
+/// Does not change the program's arguments, which contain none for the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_rcce_init(built_for_bytes: usize, max_ranks: c_int) -> c_int {
     guard(
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn RCCE_error_string(error: c_int, string: *mut c_char, le
         || {
             let text = Code::text(error);
             let shown = text.unwrap_or("there is no such error");
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let room = unsafe { super::bytes_mut(string.cast::<u8>(), MAX_ERROR_STRING) }?;
             room[..shown.len()].copy_from_slice(shown.as_bytes());
             room[shown.len()] = 0;
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn RCCE_error_string(error: c_int, string: *mut c_char, le
     )
 }
 
-/// What `RCCE_debug_set` takes: all, synchronisation, communication, power, debugging itself.
+/// Options of `RCCE_debug_set`: all, synchronization, communication, power, debugging itself.
 const DEBUG_OPTIONS: [c_int; 5] = [111_111, 111_444, 111_555, 111_666, 111_888];
 
 fn debug(name: &str, option: c_int) -> c_int {
@@ -135,7 +136,7 @@ fn debug(name: &str, option: c_int) -> c_int {
     )
 }
 
-/// `RCCE_debug_set`: errors are always written, so it changes nothing.
+/// `RCCE_debug_set`: has no effect, as errors are always printed.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_debug_set(option: c_int) -> c_int {
     debug("RCCE_debug_set", option)

@@ -1,4 +1,4 @@
-//! Memory that ranks read and write by its address, fences and locks.
+//! Directly accessed shared memory, fences and locks.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, prelude::*};
@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::job::ended;
 use crate::world::{AnyEngine, Place, World, call, with_engine};
 
-/// `RCCE_shmalloc`: collective; memory that all ranks read and write by its address.
+/// `RCCE_shmalloc`: collective; allocates memory that all ranks access directly.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_shmalloc(size: usize) -> *mut u8 {
     call(
@@ -47,8 +47,8 @@ pub extern "C" fn RCCE_shfree(address: *mut u8) {
     );
 }
 
-/// `RCCE_shflush`: what this rank stored in shared memory reaches the others, and what they flushed before
-/// it.
+/// `RCCE_shflush`: makes this rank's stores to shared memory visible to the others, and their flushed stores
+/// visible to this rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_shflush() {
     call(
@@ -71,7 +71,7 @@ pub extern "C" fn RCCE_fence() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// How long a rank waits for a lock before it looks whether the others are alive.
+/// How long a rank waits for a lock before it checks whether the others are alive.
 const LOCK_STEP: Duration = Duration::from_millis(200);
 
 /// Takes the lock of a rank; returns whether it was free in time.
@@ -92,7 +92,7 @@ fn lock(world: &mut World, ue: c_int, patience: Duration) -> Result<bool, Failur
     }
 }
 
-/// `RCCE_acquire_lock`: of rank `ue`. It returns to others if this rank ends.
+/// `RCCE_acquire_lock`: acquires the lock of rank `ue`. It is released if this rank ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_acquire_lock(ue: c_int) -> c_int {
     call(
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn RCCE_try_lock(ue: c_int, result: *mut c_int) -> c_int {
         |code| code,
         |world| {
             let taken = lock(world, ue, Duration::ZERO)?;
-            // SAFETY: the caller's room, by the contract.
+            // SAFETY: the caller passes a valid output pointer or null, by the contract.
             unsafe { store(result, c_int::from(taken)) }?;
             Ok(SUCCESS)
         },

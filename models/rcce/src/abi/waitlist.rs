@@ -18,7 +18,7 @@ pub struct WaitList {
     last: *mut Element,
 }
 
-/// `iRCCE_WAIT_LISTELEM`: made and freed here.
+/// `iRCCE_WAIT_LISTELEM`: allocated and freed by this module.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Element {
@@ -38,7 +38,7 @@ const SEND: c_int = 1;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_init_wait_list(list: *mut WaitList) {
     let empty = WaitList { first: core::ptr::null_mut(), last: core::ptr::null_mut() };
-    // SAFETY: the caller's room, by the contract. A null one is reported by what uses it.
+    // SAFETY: the caller passes a valid pointer or null. Later calls report null.
     let _ = unsafe { store(list, empty) };
 }
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn iRCCE_add_to_wait_list(
         "iRCCE_add_to_wait_list",
         |_| (),
         || {
-            // SAFETY: the caller's list, by the contract.
+            // SAFETY: the caller passes an initialized list or null, by the contract.
             let list = unsafe { list.as_mut() }.ok_or(Code::ValUndefined)?;
             for (kind, request) in [(SEND, send), (RECEIVE, receive)] {
                 if !request.is_null() {
@@ -82,7 +82,7 @@ impl WaitList {
         self.last = element;
     }
 
-    /// Takes out the first element for which `take` says so, and returns its kind and request.
+    /// Removes the first element for which `take` returns true, and returns its kind and request.
     fn take(
         &mut self,
         mut take: impl FnMut(&mut Request) -> Result<bool, Failure>,
@@ -111,10 +111,10 @@ impl WaitList {
         Ok(None)
     }
 
-    /// Whether all requests are complete; then the list is empty.
+    /// Returns whether all requests are complete, and empties the list if so.
     fn all_complete(&mut self, world: &mut World) -> Result<bool, Failure> {
         let mut missing = false;
-        // Takes none out, so it looks at all.
+        // Returns false, so all elements are visited.
         self.take(|request| {
             missing |= !test(world, request)?;
             Ok(false)
@@ -124,7 +124,7 @@ impl WaitList {
     }
 }
 
-/// Does something with a list.
+/// Runs `body` with a list.
 ///
 /// # Safety
 /// `list` was initialised, or is null.
@@ -137,13 +137,13 @@ unsafe fn with_list(
         name,
         |code| code,
         |world| {
-            // SAFETY: the caller's list, by the contract.
+            // SAFETY: the caller passes an initialized list or null, by the contract.
             body(unsafe { list.as_mut() }.ok_or(Code::ValUndefined)?, world)
         },
     )
 }
 
-/// `iRCCE_test_all`: whether all requests of the list are complete; then it is empty.
+/// `iRCCE_test_all`: tests whether all requests of the list are complete, and empties it if so.
 ///
 /// # Safety
 /// `list` was initialised, or is null; `flag` has room for a number, or is null.
@@ -152,11 +152,11 @@ pub unsafe extern "C" fn iRCCE_test_all(list: *mut WaitList, flag: *mut c_int) -
     let body = |list: &mut WaitList, world: &mut World| {
         let done = list.all_complete(world)?;
         world.keeper.check()?;
-        // SAFETY: the caller's room, by the contract. Without it the result alone tells.
+        // SAFETY: the caller passes a valid output pointer or null; if null, the return value is enough.
         let _ = unsafe { store(flag, c_int::from(done)) };
         Ok(if done { SUCCESS } else { PENDING })
     };
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { with_list("iRCCE_test_all", list, body) }
 }
 
@@ -173,11 +173,11 @@ pub unsafe extern "C" fn iRCCE_wait_all(list: *mut WaitList) -> c_int {
         }
         Ok(SUCCESS)
     };
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { with_list("iRCCE_wait_all", list, body) }
 }
 
-/// Stores what was taken out of a list, or nulls.
+/// Stores a request that was removed from a list, or nulls.
 ///
 /// # Safety
 /// Both have room for a pointer, or are null.
@@ -192,7 +192,7 @@ unsafe fn put_any(taken: Option<(c_int, *mut Request)>, send: *mut *mut Request,
     let _ = unsafe { (store(send, sent), store(receive, received)) };
 }
 
-/// `iRCCE_test_any`: takes a request out of the list that is complete.
+/// `iRCCE_test_any`: removes a complete request from the list.
 ///
 /// # Safety
 /// `list` was initialised, or is null; `send` and `receive` have room for a pointer, or are null.
@@ -206,11 +206,11 @@ pub unsafe extern "C" fn iRCCE_test_any(
         let is_empty = list.first.is_null();
         let taken = list.take(|request| test(world, request))?;
         world.keeper.check()?;
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: the caller passes a valid output pointer or null, by the contract.
         unsafe { put_any(taken, send, receive) };
         Ok(if taken.is_some() || is_empty { SUCCESS } else { PENDING })
     };
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { with_list("iRCCE_test_any", list, body) }
 }
 
@@ -233,10 +233,10 @@ pub unsafe extern "C" fn iRCCE_wait_any(
                 pause(world, &mut polls)?;
             }
         }
-        // SAFETY: the caller's room, by the contract.
+        // SAFETY: the caller passes a valid output pointer or null, by the contract.
         unsafe { put_any(taken, send, receive) };
         Ok(SUCCESS)
     };
-    // SAFETY: the same contract.
+    // SAFETY: the callee has the same contract.
     unsafe { with_list("iRCCE_wait_any", list, body) }
 }

@@ -1,4 +1,4 @@
-//! A program that uses the devices which another serves.
+//! Client of a device that another program serves.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,10 +12,10 @@ use super::wire::{self, ANY_CHANNEL, Code, NO_NODE, Opened};
 use crate::engine::{Address, Message};
 use crate::error::XipxError;
 
-/// How long a device may take to open.
+/// Timeout for opening a device.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Beyond what the device waits for room: then it has stopped.
+/// Timeout of a reply, longer than the device waits for room: beyond it the device has hung.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A device that another program serves, opened by this one. Closed when dropped.
@@ -23,22 +23,22 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Client {
     stream: UnixStream,
     opened: Opened,
-    /// Messages that came while an answer was awaited.
+    /// Messages that arrived while waiting for a reply.
     messages: VecDeque<Message>,
 }
 
-/// What came.
+/// A received frame.
 enum Frame {
     Message(Message),
     Answer(Code, Vec<u8>),
 }
 
 impl Client {
-    /// Opens a device on a channel, or with `None` on the lowest that is free, at the abstract name that
-    /// [`address_of`](crate::address_of) says.
+    /// Opens a device on a channel, or on the lowest free one if `channel` is `None`, at the abstract socket
+    /// name given by [`address_of`](crate::address_of).
     ///
     /// # Errors
-    /// [`XipxError::Socket`]: no device is served there. [`XipxError::Answered`].
+    /// [`XipxError::Socket`] if no device is served there. [`XipxError::Answered`].
     pub fn open(name: &str, channel: Option<u16>) -> Result<Client, XipxError> {
         let connect = || {
             let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
@@ -60,25 +60,25 @@ impl Client {
         Ok(client)
     }
 
-    /// The channel and the node of this device.
+    /// Returns the address of this device.
     #[must_use]
     pub fn address(&self) -> Address {
         Address { node: self.opened.node, channel: self.opened.channel }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn nodes(&self) -> u16 {
         self.opened.nodes
     }
 
-    /// The longest message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         self.opened.max_bytes as usize
     }
 
-    /// Sends a message, as [`Device::send`](crate::Device::send). The device waits for room for 10 seconds.
+    /// Sends a message like [`Device::send`](crate::Device::send), with a timeout of 10 seconds.
     ///
     /// # Errors
     /// [`XipxError::Answered`]; [`XipxError::Socket`].
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Waits for an answer, and keeps the messages that come before it.
+    /// Waits for a reply, and queues the messages that arrive before it.
     fn answer(&mut self, expected: Code, timeout: Duration) -> Result<Vec<u8>, XipxError> {
         let deadline = Instant::now() + timeout;
         loop {

@@ -1,5 +1,5 @@
-//! The devices of a node for its other programs, by a local socket: `docs/specs/xipx.md` has the bytes. A
-//! program needs no library for it.
+//! Access to the devices of a node for its other programs, through a local socket. `docs/specs/xipx.md`
+//! specifies the protocol, so programs can use it without a library.
 
 mod client;
 mod server;
@@ -10,7 +10,7 @@ pub use server::Server;
 
 use tombolo_platform::process::user_id;
 
-/// The abstract name of the socket at which a node's devices are: of a machine, a group and a node.
+/// Returns the abstract name of the socket that serves the devices of a node in a group of a machine.
 #[must_use]
 pub fn address_of(machine: &str, group: &str, node: &str) -> String {
     format!("tombolo-xipx/{}/{machine}/{group}/{node}", user_id())

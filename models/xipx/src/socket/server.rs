@@ -1,4 +1,4 @@
-//! Serves the devices of a node to programs that connect.
+//! Server of the devices of a node for programs that connect.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -14,13 +14,13 @@ use crate::error::XipxError;
 use crate::layout::CHANNELS;
 use crate::node::{Device, Node};
 
-/// How long a program's message waits for room.
+/// Timeout of a program's message that waits for room.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A wait that only an event ends; then it is begun again.
+/// Length of an unbounded wait, which is restarted when it expires.
 const AWHILE: Duration = Duration::from_secs(3600);
 
-/// The devices of a node, for the programs of the same user that connect.
+/// Server of a node's devices, for programs of the same user.
 #[derive(Debug)]
 pub struct Server {
     node: Node,
@@ -28,10 +28,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an abstract name.
+    /// Listens at an abstract socket name.
     ///
     /// # Errors
-    /// [`XipxError::Socket`]: another program listens there.
+    /// [`XipxError::Socket`] if another program listens there.
     pub fn new(node: Node, name: &str) -> Result<Server, XipxError> {
         let listen = || UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
         let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
@@ -46,7 +46,7 @@ impl Server {
         Ok(Server { node, listener })
     }
 
-    /// Serves until the device of node 0 has ended, which is the error.
+    /// Serves until the device of node 0 has ended, and returns that as an error.
     ///
     /// # Errors
     /// [`XipxError::NodeEnded`], [`XipxError::Socket`].
@@ -64,7 +64,7 @@ impl Server {
 
 fn accept(node: &Node, listener: &UnixListener) {
     for stream in listener.incoming() {
-        // A connection that ended at once, or too many files: the others go on.
+        // The connection ended at once, or there are too many open files: keep serving the others.
         let Ok(stream) = stream else {
             std::thread::sleep(Duration::from_millis(10));
             continue;
@@ -72,13 +72,13 @@ fn accept(node: &Node, listener: &UnixListener) {
         // Any program can connect to an abstract name.
         if peer_credentials(&stream).is_ok_and(|peer| peer.uid == user_id()) {
             let node = node.clone();
-            // Without a thread the connection ends, and the program sees that.
+            // If no thread can be created the connection is closed, which the program sees.
             drop(std::thread::Builder::new().name("xipx-program".into()).spawn(move || serve(&node, stream)));
         }
     }
 }
 
-/// What two threads write to a program.
+/// Stream to a program, shared by two writing threads.
 type Answers = Arc<Mutex<UnixStream>>;
 
 fn answer(answers: &Answers, code: Code, payload: &[u8]) -> io::Result<()> {
@@ -90,7 +90,7 @@ fn refuse(answers: &Answers, error: &XipxError) -> io::Result<()> {
     answer(answers, Code::of(error), error.to_string().as_bytes())
 }
 
-/// Serves one program until it ends its connection. An error is its end, too.
+/// Serves one program until it closes its connection or an error occurs.
 fn serve(node: &Node, mut stream: UnixStream) {
     let Ok(writer) = stream.try_clone() else { return };
     let answers = Arc::new(Mutex::new(writer));
@@ -112,7 +112,7 @@ fn serve(node: &Node, mut stream: UnixStream) {
         }
     }
     device.close();
-    // The forwarder may wait for a program that does not read.
+    // The forwarder may be blocked on a program that does not read.
     let _ = stream.shutdown(std::net::Shutdown::Both);
     let _ = forwarder.join();
 }
@@ -143,7 +143,7 @@ fn open(node: &Node, stream: &mut UnixStream, answers: &Answers) -> Option<Devic
     answer(answers, Code::Opened, &opened.to_bytes()).ok().map(|()| device)
 }
 
-/// Writes what the device receives to its program.
+/// Forwards messages that the device receives to its program.
 fn forward(device: &Device, answers: &Answers) {
     let mut message = Message::default();
     loop {

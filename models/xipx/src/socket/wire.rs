@@ -1,20 +1,20 @@
-//! The frames of a connection.
+//! Encoding of the frames of a connection.
 
 use std::io::{self, Read, Write};
 
 use crate::engine::Address;
 use crate::error::XipxError;
 
-/// The node of a frame that is not a message: a request to open a device, or an answer.
+/// Node number of a frame that is not a message, but a request to open a device or a reply.
 pub(super) const NO_NODE: u16 = 0xffff;
 
-/// The channel of a request to open any.
+/// Channel number of a request to open any free channel.
 pub(super) const ANY_CHANNEL: u16 = 0xffff;
 
-/// The longest payload that either side takes, in bytes; FIFOs allow no longer ones.
+/// Maximum payload that either side accepts, in bytes; FIFOs do not allow longer ones.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What an answer says.
+/// Kind of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Code {
     Opened,
@@ -64,7 +64,7 @@ impl Code {
     }
 }
 
-/// What a device says of itself when it was opened.
+/// Parameters of a device, sent when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
     pub(super) node: u16,
@@ -99,7 +99,7 @@ pub(super) fn write(mut to: impl Write, address: Address, payload: &[u8]) -> io:
 
 /// Reads a frame; its payload is then in `payload`. `None` at the end of the connection.
 ///
-/// Where reads have a timeout, the error is of the kind `WouldBlock` only if nothing of a frame has come.
+/// If reads have a timeout, the error has the kind `WouldBlock` only if no byte of the frame has arrived.
 pub(super) fn read(mut from: impl Read, payload: &mut Vec<u8>) -> io::Result<Option<Address>> {
     let mut header = [0; 8];
     if from.read(&mut header[..1])? == 0 {

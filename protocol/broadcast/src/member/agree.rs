@@ -129,7 +129,7 @@ impl Member {
         }
         let of = |sync: &Sync| sync.streams.get(&source).copied().unwrap_or_default();
         // A joining member starts with the chunks that not all of the others have, so that it can forward
-        // whatever is missed.
+        // any chunk that is missed.
         let base = old().map(|(_, sync)| of(sync).have).min().unwrap_or_default();
         let end = old().map(|(_, sync)| of(sync).have).max().unwrap_or_default();
         if is_gone && old().all(|(_, sync)| of(sync).taken >= end) {

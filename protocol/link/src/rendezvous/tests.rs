@@ -191,7 +191,7 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
     assert!(for_ns > SILENCE_NS);
     let mut host = open(&window, 6);
     join(&window, &mut host, &mut third, late);
-    // What is left of the first one sees that it was replaced.
+    // The first joiner resumes and detects that it was replaced.
     assert_eq!(first.poll(&window, late, &Key(1)), JoinEvent::Lost(Loss::Replaced));
 }
 
@@ -507,7 +507,7 @@ proptest! {
         }
     }
 
-    /// Whatever the page holds, both sides only fail or wait, and only a proof admits a joiner.
+    /// For any content of the page, both sides only fail or wait, and only a proof admits a joiner.
     #[test]
     fn scribbles_let_no_one_in(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
         let window = SharedMemory::zeroed(WINDOW_BYTES);

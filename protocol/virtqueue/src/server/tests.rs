@@ -113,8 +113,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Buffers are counted: each request takes one, and each comes back with exactly one answer, whatever a
-    /// peer sends in between.
+    /// Buffers are counted: each request takes one, and each comes back with exactly one answer, for any
+    /// messages of a peer in between.
     #[test]
     fn no_buffer_is_lost_or_comes_back_twice(steps in proptest::collection::vec(step(), 0..200)) {
         let (mut requester, mut server) = ends(4);

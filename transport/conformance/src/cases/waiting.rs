@@ -131,7 +131,7 @@ pub(crate) fn timeouts_leave_the_channel_usable(subject: &Subject) {
     }
 }
 
-/// Returned slots and arriving messages wake the sides that wait for them, whatever the other side does.
+/// Returned slots and arriving messages wake the sides that wait for them, regardless of the other side.
 pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
     let (mut a, mut b) = subject.pair(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = subject.effort(300);

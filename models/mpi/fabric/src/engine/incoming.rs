@@ -460,7 +460,8 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// Returns whether so many replies wait for a peer that it cannot be receiving them.
+    /// Returns whether more than [`MAX_WAITING`] replies are queued for a peer, so it cannot be receiving
+    /// them.
     pub(super) fn has_too_much(&self, peer: u32) -> bool {
         let state = &self.peers[peer as usize];
         state.control.len() + state.streams.len() > MAX_WAITING

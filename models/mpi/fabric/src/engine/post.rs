@@ -74,7 +74,7 @@ pub struct Write<M> {
     pub to: u64,
     /// Key of the peer's memory.
     pub key: u64,
-    /// Address within that memory, counted from its base.
+    /// Address in that memory, whose first byte has the address `base` of its [`Region`](super::Region).
     pub address: u64,
     /// Data for a completion at the peer, if there is to be one.
     pub data: Option<u64>,
@@ -95,7 +95,7 @@ pub struct Read<M> {
     pub from: u64,
     /// Key of the peer's memory.
     pub key: u64,
-    /// Address within that memory, counted from its base.
+    /// Address in that memory, whose first byte has the address `base` of its [`Region`](super::Region).
     pub address: u64,
     /// Buffer for the bytes.
     pub memory: M,
@@ -112,7 +112,7 @@ pub struct Atomic<M> {
     pub to: u64,
     /// Key of the peer's memory.
     pub key: u64,
-    /// Address within that memory, counted from its base.
+    /// Address in that memory, whose first byte has the address `base` of its [`Region`](super::Region).
     pub address: u64,
     /// Operation to apply.
     pub op: AtomicOp,

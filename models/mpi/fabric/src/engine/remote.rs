@@ -23,7 +23,7 @@ pub struct Access {
 pub struct Region<M> {
     /// The registered memory itself.
     pub memory: M,
-    /// Address that peers use for its first byte.
+    /// Address of its first byte in operations of peers.
     pub base: u64,
     /// Access rights of peers.
     pub access: Access,

@@ -68,7 +68,7 @@ macro_rules! forwarded {
                 let ask = || {
                     <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]))
                 };
-                // SAFETY: the caller says so.
+                // SAFETY: guaranteed by the caller.
                 let here = || unsafe { real::$name($($argument),*) };
                 forwarded!(@make $($point)?)(ask, here)
             }

@@ -31,7 +31,7 @@ pub(crate) fn keep() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __tombolo_omp_getenv(name: *const c_char) -> *mut c_char {
     let list = __tombolo_omp_environ.load(Ordering::Relaxed);
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     if list.is_null() || name.is_empty() {
         return ptr::null_mut();

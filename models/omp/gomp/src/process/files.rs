@@ -53,7 +53,7 @@ fn received(flags: c_int) -> c_int {
 #[unsafe(export_name = "__wrap_open")]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     let words = [path.to_word(), sent(flags).to_word(), mode.to_word()];
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let here = || unsafe { __real_open(path, flags, mode) };
     cancellation::point(|| c_int::from_word(ask(Own::Open as usize, &words)), here)
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn openat(
     mode: libc::mode_t,
 ) -> c_int {
     let words = [folder.to_word(), path.to_word(), sent(flags).to_word(), mode.to_word()];
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let here = || unsafe { __real_openat(folder, path, flags, mode) };
     cancellation::point(|| c_int::from_word(ask(Own::Openat as usize, &words)), here)
 }
@@ -103,7 +103,7 @@ pub(super) unsafe fn serve_openat(&[folder, path, flags, mode, ..]: &[u64; WORDS
 #[unsafe(export_name = "__wrap_fcntl")]
 pub unsafe extern "C" fn fcntl(descriptor: c_int, command: c_int, word: u64) -> c_int {
     if !is_elsewhere() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_fcntl(descriptor, command, word) };
     }
     let word = if command == libc::F_SETFL { sent(c_int::from_word(word)).to_word() } else { word };
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pipe2(descriptors: *mut c_int, flags: c_int) -> c_int {
         let words = [descriptors.to_word(), sent(flags).to_word()];
         return c_int::from_word(ask(Own::Pipe2 as usize, &words));
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_pipe2(descriptors, flags) }
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn fstatat(
     flags: c_int,
 ) -> c_int {
     if !is_elsewhere() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real_fstatat(folder, path, about, flags) };
     }
     let mut received = About::default();
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn mmap(
         sys::set_errno(libc::ENODEV as usize);
         return libc::MAP_FAILED;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_mmap(address, length, rights, flags, file, offset) }
 }
 

@@ -1,4 +1,4 @@
-//! Presents one process to the program, whatever node its threads run on.
+//! Presents one process to the program, on all nodes that its threads run on.
 //!
 //! Each node of a job has a process, but the program is one: its PID, files, current directory, children,
 //! signals and exit are those of the process in which it began. The C library is linked into each build, so

@@ -40,7 +40,7 @@ unsafe extern "C" {
 pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     let address = stream as usize;
     if !exclusive::is_on() || !(start::root().store.holds(address) || variables::holds(address)) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { __real___lockfile(stream) };
     }
     // SAFETY: the stream's lock is at this offset.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn fflush(stream: *mut c_void) -> c_int {
     if stream.is_null() && is_elsewhere() {
         return c_int::from_word(ask(Own::Fflush as usize, &[0]));
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { __real_fflush(stream) }
 }
 

@@ -54,7 +54,7 @@ impl Block {
         let ((to, target), (from, source)) = (self.target, self.source);
         let mut words = vec![word(to), target, word(from), source, self.element, self.dimensions];
         for list in self.lists() {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             words.extend_from_slice(unsafe { slice::from_raw_parts(list, self.dimensions) });
         }
         words
@@ -65,7 +65,7 @@ impl Block {
     /// # Safety
     /// `words` came from [`Self::to_words`].
     unsafe fn from_words(words: *const usize) -> Self {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let word = |index: usize| unsafe { *words.add(index) };
         let node = |index: usize| u32::try_from(word(index)).ok().filter(|&node| node > 0);
         let dimensions = word(HEADER - 1);
@@ -89,7 +89,7 @@ impl Block {
     /// The lists have `dimensions` elements.
     unsafe fn is_shared(&self, root: &Root) -> bool {
         let shared = |(node, begin): DeviceAddress, lengths: *const usize| {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let lengths = unsafe { slice::from_raw_parts(lengths, self.dimensions) };
             let bytes = lengths.iter().fold(self.element, |bytes, &length| bytes.saturating_mul(length));
             let last = begin.saturating_add(bytes.saturating_sub(1));
@@ -104,7 +104,7 @@ impl Block {
     /// # Safety
     /// The lists have `dimensions` elements, and the arrays the sizes that they specify.
     unsafe fn copy(&self, me: &'static Thread) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.copy_from(me, 0, self.target.1, self.source.1) };
     }
 
@@ -113,7 +113,7 @@ impl Block {
     /// # Safety
     /// As [`Self::copy`]; the addresses are those of such sub-arrays.
     unsafe fn copy_from(&self, me: &'static Thread, at: usize, target: usize, source: usize) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let length = *self.lengths.add(at);
             let step = |lengths: *const usize| {
@@ -138,7 +138,7 @@ impl Block {
     /// The lists have `dimensions` elements; the arrays have the sizes that they specify until the task is
     /// finished.
     unsafe fn copy_later(self, me: &'static Thread, depend: Option<&[Dependence]>) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if !self.is_shared(me.root()) {
                 // Any worker may run the task, and other processes lack this memory.
@@ -172,7 +172,7 @@ impl Block {
 /// `words` are those of a block, whose arrays have the sizes that they specify.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_copy_task(words: *mut c_void) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { Block::from_words(words.cast()).copy(start::current()) };
 }
 
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn omp_target_memcpy(
     let me = start::current();
     let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
     let (target, source) = (target as usize + target_offset, source as usize + source_offset);
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { calls::copy(me, (to, target), (from, source), length) };
     0
 }
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
     let me = start::current();
     let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
     let (target, source) = ((to, target as usize + target_offset), (from, source as usize + source_offset));
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let depend = unsafe { dependences_of_objects(objects, list) };
     if let Some(order) = calls::order_to_copy(me.root(), target, source, length) {
         // No worker has to wait while a device copies by itself.
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
         target_lengths: lengths,
         source_lengths: lengths,
     };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { block.copy_later(me, depend.as_deref()) };
     0
 }
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect(
     let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
     match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
         Ok(block) => {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { block.copy(me) };
             0
         }
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect_async(
     let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
     match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
         Ok(block) => {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let depend = dependences_of_objects(objects, list);
                 block.copy_later(me, depend.as_deref());

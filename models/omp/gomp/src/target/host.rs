@@ -35,7 +35,7 @@ impl Copies {
     ) -> Self {
         let mut copies = Vec::new();
         for index in 0..count {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let (place, size, kind) = unsafe { (addresses.add(index), *sizes.add(index), *kinds.add(index)) };
             if kind & KIND != FIRSTPRIVATE {
                 continue;

@@ -66,10 +66,10 @@ pub(super) unsafe fn read(
     kinds: *const u16,
 ) -> Vec<Item> {
     let one = |index: usize| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let (host, size, kind) =
             unsafe { ((*addresses.add(index)) as usize, *sizes.add(index), *kinds.add(index)) };
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { read_one(root, construct, host, size, kind) }
     };
     (0..count).map(one).collect()

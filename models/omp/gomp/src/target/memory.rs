@@ -40,7 +40,7 @@ pub extern "C" fn omp_target_alloc(size: usize, device: i32) -> *mut c_void {
 pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
     let me = start::current();
     match node_of(me, device) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Ok(None) => unsafe { libc::free(memory) },
         Ok(Some(node)) if !memory.is_null() => calls::release(me, node, memory as usize),
         _ => {}
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn tombolo_omp_device_name(device: i32, buffer: *mut c_cha
             *last = 0;
         }
         debug_assert!(CStr::from_bytes_until_nul(&name).is_ok());
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { ptr::copy_nonoverlapping(name.as_ptr(), buffer.cast(), name.len()) };
     }
     length

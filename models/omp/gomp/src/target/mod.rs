@@ -84,7 +84,7 @@ unsafe fn thread_limit(mut words: *const usize) -> u32 {
     if words.is_null() {
         return limit;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while *words != 0 {
             let word = *words;
@@ -112,7 +112,7 @@ unsafe fn wait_for(words: *const usize) {
         return;
     }
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let depend = unsafe { dependences(words) };
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
@@ -130,7 +130,7 @@ unsafe fn order(
     (sizes, kinds): (*const usize, *const u16),
 ) -> Option<&'static Order> {
     let root = me.root();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let items = unsafe { kinds::read(root, construct, count, addresses, sizes, kinds) };
     let idle = !root.settings.target_copies
         && root.devices().at(node).is_empty()
@@ -145,7 +145,7 @@ unsafe fn order(
 unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
     order.carry_out(me);
     for item in order.items() {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { kinds::stage_out(item) };
         item.came_back = 0;
     }
@@ -162,7 +162,7 @@ unsafe fn carry_out_once(
     addresses: *mut *mut c_void,
     lists: (*const usize, *const u16),
 ) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if let Some(order) = order(me, what, count, addresses, lists) {
             carry_out(me, order);
@@ -180,7 +180,7 @@ unsafe fn carry_out_once(
 /// `words` are those that `defer` passes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let [event, order] = unsafe { *words.cast::<[usize; 2]>() };
     // SAFETY: orders are in the store, and this one is not freed before it is executed.
     if let Some(order) = unsafe { (order as *const Order).as_ref::<'static>() } {
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn GOMP_target_ext(
     arguments: *const usize,
 ) {
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let limit = thread_limit(arguments);
         let Some(node) = node_of(me, device, Construct::Target) else {
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn GOMP_target_data_ext(
     kinds: *const u16,
 ) {
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let order = unsafe {
         node_of(me, device, Construct::Data).and_then(|node| {
             order(me, (node, Construct::Data, OrderKind::Begin), count, addresses, (sizes, kinds))
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn GOMP_target_update_ext(
     depend: *const usize,
 ) {
     let me = start::current();
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         wait_for(depend);
         if let Some(node) = node_of(me, device, Construct::Update) {
@@ -406,7 +406,7 @@ pub unsafe extern "C" fn GOMP_target_enter_exit_data(
     } else {
         (Construct::ExitData, OrderKind::Exit)
     };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         wait_for(depend);
         if let Some(node) = node_of(me, device, construct) {

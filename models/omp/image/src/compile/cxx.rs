@@ -1,8 +1,8 @@
-//! Programs in C++: what they take besides.
+//! Additional requirements of C++ programs.
 //!
-//! The library is the compiler's `libstdc++.a`, which is made for another C library, glibc. Containers,
-//! strings, exceptions and what types say of themselves ask little of it. Streams and locales look into
-//! tables that only glibc has, and are not there.
+//! The C++ library is the compiler's `libstdc++.a`, which is built for another C library, glibc. Containers,
+//! strings, exceptions and run-time type information depend little on it. Streams and locales use tables that
+//! only glibc has, and are not available.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,12 +12,13 @@ use tombolo_machine::build::gcc::start;
 
 use super::CompileError;
 
-/// What the library's headers take from glibc's.
+/// Options that define what the library's headers take from glibc's.
 pub(super) const WORDS: [&str; 3] =
     ["-nostdinc++", "-D__GLIBC_PREREQ(major,minor)=0", "-D__locale_t=locale_t"];
 
-/// What the library takes from glibc: whether there is one thread, which would make it do without atomic
-/// operations, and what it has random numbers of. And what destructors of a program file are registered with.
+/// Assembly of symbols that the library takes from glibc: the flag for a single thread, cleared because the
+/// library would otherwise avoid atomic operations, and the source of random numbers. Also the handle with
+/// which a program registers destructors.
 pub(super) const SYMBOLS: &str = "\
 .section .rodata.__libc_single_threaded,\"a\",%progbits\n.globl __libc_single_threaded\n.type __libc_single_threaded,%object\n\
 .size __libc_single_threaded,1\n__libc_single_threaded: .zero 1\n\
@@ -25,7 +26,7 @@ pub(super) const SYMBOLS: &str = "\
 .size __dso_handle,8\n.balign 8\n__dso_handle: .zero 8\n\
 .section .text.arc4random,\"ax\",%progbits\n.globl arc4random\n.type arc4random,%function\narc4random:\n";
 
-/// `arc4random`, of what musl has.
+/// Returns the body of `arc4random`, based on musl's `getentropy`.
 pub(super) const fn random(isa: Isa) -> &'static str {
     match isa {
         Isa::Aarch64 => {
@@ -37,13 +38,13 @@ pub(super) const fn random(isa: Isa) -> &'static str {
     }
 }
 
-/// Whether a symbol is one that only tables of virtual functions name, and each process has its own of those:
-/// what adjusts `this` lies behind the function that it is for, wherever that ends.
+/// Returns whether a symbol is a thunk, which only virtual tables refer to, and each process has its own
+/// tables. Thunks follow their function in its section, so their addresses depend on its size.
 pub(super) fn is_of_tables(symbol: &str) -> bool {
     ["_ZTh", "_ZTv", "_ZTc"].iter().any(|begin| symbol.starts_with(begin))
 }
 
-/// Adds why streams and locales are not there, where a compiler did not find them.
+/// Explains in the compiler's messages why streams and locales are missing.
 pub(super) fn explain(said: &mut Vec<u8>) {
     if String::from_utf8_lossy(said).contains("/ctype_base.h:") {
         said.extend(
@@ -53,7 +54,7 @@ pub(super) fn explain(said: &mut Vec<u8>) {
     }
 }
 
-/// Where the compiler has the library's headers, in the order in which it looks.
+/// Returns the compiler's folders of C++ headers, in search order.
 pub(super) fn headers(tool: &str) -> Result<Vec<PathBuf>, CompileError> {
     let output = start(Command::new(tool).args(["-E", "-v", "-x", "c++", "-"]).stdin(Stdio::null()))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Why a program cannot be made.
+//! Errors of compiling a program.
 
 use tombolo_base::Isa;
 use tombolo_machine::build::{BuildError, gcc};
@@ -8,81 +8,81 @@ use crate::plan::PlanError;
 use crate::symbols::SymbolsError;
 use crate::types::{Refusal, TypesError};
 
-/// Why nothing was compiled, or not all.
+/// Error that prevented all or part of a compilation.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// What may be with every program that is compiled several times.
+    /// Error common to all programs that are compiled several times.
     #[error(transparent)]
     Gcc(#[from] gcc::CompileError),
-    /// An option that cannot be followed.
+    /// An option is incompatible with equal addresses.
     #[error("{option} cannot be followed: {why}")]
     Option {
-        /// The option.
+        /// Option on the command line.
         option: String,
-        /// The reason.
+        /// Reason for the refusal.
         why: &'static str,
     },
-    /// A library is in none of the folders.
+    /// A library is in none of the `-L` folders.
     #[error(
         "there is no lib{name}.a in any folder of -L: libraries are static, of objects by `tombolo ompcc -c`"
     )]
     NoLibrary {
-        /// The library.
+        /// Name of the library.
         name: String,
     },
-    /// What a program is linked of cannot be read.
+    /// An object or archive cannot be read.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// There is no room for the program.
+    /// The program does not fit into the layout.
     #[error("the program does not fit: {0}")]
     Plan(#[from] PlanError),
-    /// What the compiler says of types cannot be read.
+    /// The compiler's debug information cannot be read.
     #[error(transparent)]
     Types(#[from] TypesError),
-    /// What the linker made cannot be read.
+    /// A linked build cannot be read.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// Something cannot be equal in all builds.
+    /// Variables or functions differ between builds.
     #[error("{} cannot be the same in all builds:{}{}", count(refused.len()), list(refused), hint(refused))]
     Refused {
-        /// What, and why.
+        /// Refused items with their reasons.
         refused: Vec<Refusal>,
     },
-    /// A function is marked and cannot migrate.
+    /// A marked function cannot migrate.
     #[error("TOMBOLO_MIGRATE cannot be followed:{}", list(refused))]
     Stays {
-        /// Which, and why.
+        /// Refused functions with their reasons.
         refused: Vec<Refusal>,
     },
-    /// A source marks a function that it does not define.
+    /// A source marks a function that is not defined globally there.
     #[error(
         "TOMBOLO_MIGRATE cannot be followed: `{name}` is not defined for all sources where it is marked: mark it in the source \
          that defines it, in every build, and not as static; a function of C++ has to be extern \"C\""
     )]
     NotDefined {
-        /// The function.
+        /// Name of the function.
         name: String,
     },
-    /// An object uses thread-local variables as another compiler has it.
+    /// An object accesses thread-local variables in another compiler's way.
     #[error(
         "{file} finds the thread-local variable `{name}` by the thread pointer, which is another where a thread has migrated: \
          compile it from C or C++ by `tombolo ompcc`, or reach the variable by a function that is"
     )]
     ThreadLocal {
-        /// The object.
+        /// Source or object file.
         file: String,
-        /// The variable, or its section.
+        /// Name of the variable, or of its section.
         name: String,
     },
-    /// The linker did otherwise than it was told.
+    /// The linker deviated from the layout.
     #[error(
         "the linker for {isa} does not keep to the layout: {what}. This is a mistake in tombolo, or a linker that it does not \
          know"
     )]
     Moved {
-        /// The instruction set of the build.
+        /// Instruction set of the build.
         isa: Isa,
-        /// What it did.
+        /// Description of the deviation.
         what: String,
     },
 }

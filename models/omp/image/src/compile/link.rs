@@ -1,4 +1,4 @@
-//! Linking twice: once to see what is in each build, once with everything in its place.
+//! Links twice: first to determine the contents of each build, then with everything at its planned address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -20,45 +20,45 @@ use crate::script::{
 use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
 use crate::types::{self, Refusal};
 
-/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local,
-/// which is [`thread_locals::WORD`] and has blocks of thread-locals begin alike.
+/// Assembly that is part of every program: space for the layout's id, and the first thread-local, which is
+/// [`thread_locals::WORD`] and aligns the start of thread-local blocks.
 const OWN_SYMBOLS: &str = "\
 .section .rodata.@ID@,\"a\",%progbits\n.globl @ID@\n.type @ID@,%object\n.size @ID@,32\n.balign 64\n@ID@: .zero 32\n\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
 .size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
 .section .note.GNU-stack,\"\",%progbits\n";
 
-/// The bytes of a layout's id.
+/// Length of a layout's id, in bytes.
 const ID_BYTES: usize = 32;
 
-/// Linked builds.
+/// Linked programs, one for each instruction set.
 pub(super) type Programs = Vec<(Isa, Vec<u8>)>;
 
-/// What is linked.
+/// Parameters of the link step.
 pub(super) struct Linking<'a> {
     pub(super) builds: &'a [Build],
     pub(super) scratch: &'a Path,
     pub(super) allow: &'a [String],
-    /// Whether programs keep what compilers say of types.
+    /// Whether programs keep their debug information.
     pub(super) keep_types: bool,
 }
 
-/// An object of a build.
+/// Object that was linked into a build.
 struct Linked {
-    /// Its file in the build's folder.
+    /// File name in the build's folder.
     file: String,
     object: Object,
 }
 
-/// A build that was linked once.
+/// Result of the first link of a build.
 struct Seen {
     objects: Vec<Linked>,
-    /// The program.
+    /// Bytes of the linked program.
     bytes: Vec<u8>,
 }
 
 impl Linking<'_> {
-    /// Links; nothing comes of it when a linker finds a mistake, which it has then said.
+    /// Links all builds. Returns `None` if a linker failed; its messages are in `outcome`.
     pub(super) fn run(&self, outcome: &mut Outcome) -> Result<Option<(Programs, Report)>, CompileError> {
         let Some(mut seen) = self.look(outcome)? else { return Ok(None) };
         let (compared, allowed) = self.compare(&seen)?;
@@ -88,7 +88,7 @@ impl Linking<'_> {
         Ok(Some((programs, report)))
     }
 
-    /// Links all builds as any program is linked, and reads what linkers took.
+    /// Links all builds without a layout, and reads the objects that the linkers used.
     fn look(&self, outcome: &mut Outcome) -> Result<Option<Vec<Seen>>, CompileError> {
         let linked = for_each(self.builds, |build| self.link_once(build));
         let mut programs = Vec::new();
@@ -111,7 +111,7 @@ impl Linking<'_> {
         self.scratch.join(build.isa().name())
     }
 
-    /// Links one build without a layout, and asks what is taken of archives.
+    /// Links one build without a layout, and traces which archive members are used.
     fn link_once(&self, build: &Build) -> Result<(std::process::Output, PathBuf), CompileError> {
         let folder = self.folder(build);
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
@@ -134,7 +134,7 @@ impl Linking<'_> {
         command.args(["-Wl,-t,-t"]).arg(library("crt1.o")).arg(library("crti.o"));
         for (number, part) in build.parts.iter().enumerate() {
             if let Part::Object(path) = part {
-                // Under a name that is its own, by which it is known again.
+                // Copied to a unique name, which identifies it in the trace.
                 let name = part_name(number);
                 fs::copy(path, folder.join(&name)).map_err(file_error("read", path))?;
                 command.arg(name);
@@ -146,8 +146,8 @@ impl Linking<'_> {
                 command.arg(path);
             }
         }
-        // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there
-        // is no other.
+        // The C library and the compiler's library come first: the run-time contains Rust's arithmetic
+        // functions, which are only a fallback.
         command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
         let has_run_time = build.has_run_time()?;
         if is_cxx {
@@ -163,7 +163,7 @@ impl Linking<'_> {
         Ok((start(&mut command)?, folder.join("once")))
     }
 
-    /// Reads all objects that a linker took, and puts each into the build's folder under a name of its own.
+    /// Reads all objects that a linker used, and writes each into the build's folder under a unique name.
     fn read_objects(&self, build: &Build, trace: &str, program: &[u8]) -> Result<Vec<Linked>, CompileError> {
         let folder = self.folder(build);
         let symbols = names(build.isa(), program)?;
@@ -189,7 +189,7 @@ impl Linking<'_> {
                     }
                     let nth = count.entry((archive.clone(), name.clone())).or_default();
                     *nth += 1;
-                    // What is given by name comes before all archives.
+                    // Objects given by name precede all archives.
                     let given = given.get_or_insert_with(|| of_program(&objects));
                     let known = Known { symbols: &symbols, given };
                     let bytes = taken_member(&archives[archive], (archive, name), *nth - 1, &known)?.to_vec();
@@ -212,8 +212,8 @@ impl Linking<'_> {
         Ok(objects)
     }
 
-    /// Compares what builds say of types: what is refused and was not allowed is an error, what was allowed
-    /// is returned.
+    /// Compares the debug information of the builds. Refusals that were not allowed are an error; those that
+    /// were are returned.
     fn compare(&self, seen: &[Seen]) -> Result<(types::Compared, Vec<Refusal>), CompileError> {
         let [(one, first), (other, second)] = &self.builds.iter().zip(seen).collect::<Vec<_>>()[..] else {
             return Ok((types::Compared::default(), Vec::new()));
@@ -224,7 +224,7 @@ impl Linking<'_> {
         Ok((compared, allowed))
     }
 
-    /// Fails for what is refused and was not allowed; returns what was.
+    /// Fails for refusals that were not allowed; returns the others.
     fn sort_out(&self, refused: Vec<Refusal>) -> Result<Vec<Refusal>, CompileError> {
         let named = |refusal: &Refusal| {
             self.allow.iter().any(|name| *name == refusal.name || refusal.symbol.as_ref() == Some(name))
@@ -233,8 +233,7 @@ impl Linking<'_> {
         if refused.is_empty() { Ok(allowed) } else { Err(CompileError::Refused { refused }) }
     }
 
-    /// Makes an object of variables that are declared in several and defined in none, which linkers would put
-    /// where they like.
+    /// Creates an object that defines common symbols, which linkers would place arbitrarily.
     fn give_commons_a_place(&self, seen: &mut [Seen]) -> Result<(), CompileError> {
         let mut commons: BTreeMap<String, Common> = BTreeMap::new();
         for linked in seen.iter().flat_map(|seen| &seen.objects) {
@@ -269,7 +268,7 @@ impl Linking<'_> {
         Ok(())
     }
 
-    /// Links one build as the plan says.
+    /// Links one build according to the plan.
     fn link(&self, build: &Build, seen: &Seen, plan: &Plan) -> Result<Vec<u8>, CompileError> {
         let folder = self.folder(build);
         let inputs: Vec<Input<'_>> =
@@ -291,8 +290,8 @@ impl Linking<'_> {
         Ok(fs::read(&program).map_err(file_error("read", &program))?)
     }
 
-    /// Looks whether everything is where the plan says: what the program has in all builds must be at one
-    /// address.
+    /// Verifies that everything is at its planned address: symbols of the program that all builds have must
+    /// have one address.
     fn check(
         &self,
         programs: &[(Isa, Vec<u8>)],
@@ -327,8 +326,8 @@ impl Build {
         self.installation.isa()
     }
 
-    /// Whether the run-time of the kit is linked: there is one, and the program calls for OpenMP and does not
-    /// bring its own.
+    /// Returns whether to link the kit's run-time: it exists, and the program uses OpenMP without bringing
+    /// its own.
     pub(super) fn has_run_time(&self) -> Result<bool, CompileError> {
         if self.installation.run_time().next().is_none() {
             return Ok(false);
@@ -348,23 +347,23 @@ impl Build {
     }
 }
 
-/// What is known of a linked program.
+/// Symbols of a linked program.
 struct Known<'a> {
-    /// All its symbols.
+    /// All defined symbols.
     symbols: &'a HashSet<String>,
-    /// Those that its own objects define.
+    /// Symbols that the program's own objects define.
     given: &'a HashSet<String>,
 }
 
-/// What a program's own objects define.
+/// Returns the symbols that a program's own objects define.
 fn of_program(objects: &[Linked]) -> HashSet<String> {
     let own = objects.iter().filter(|linked| linked.object.owner == Owner::Program);
     own.flat_map(|linked| linked.object.defines.iter().cloned()).collect()
 }
 
-/// The object that a linker took of an archive, the `nth` of that name. Where not all of a name were taken
-/// the linker does not say which; it is those whose symbols are in the program, and before others those whose
-/// symbols the program does not define.
+/// Returns the archive member that a linker used, the `nth` of that name. If the archive has several members
+/// of the name, the trace does not tell which were used. They are those whose symbols are all in the program;
+/// candidates that define the fewest of the program's own symbols come first.
 fn taken_member<'a>(
     bytes: &'a [u8],
     (archive, name): (&str, &str),
@@ -389,8 +388,8 @@ fn taken_member<'a>(
     Ok(candidates.get(nth).map(|(_, member)| *member).ok_or_else(unknown)?)
 }
 
-/// Refuses an object of the program that finds its thread-local variables by the thread pointer: it would
-/// find those of another thread where its own has migrated.
+/// Refuses an object of the program that locates its thread-local variables by the thread pointer: after a
+/// migration they would be those of another thread.
 fn check_thread_locals(taken: &Taken, bytes: &[u8]) -> Result<(), CompileError> {
     let file = match taken {
         Taken::Member(archive, member) => format!("{archive}({member})"),
@@ -408,14 +407,14 @@ fn part_name(number: usize) -> String {
     format!("part{number}.o")
 }
 
-/// The words that both links have in common.
+/// Returns a link command with the options that both links share.
 fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, CompileError> {
     let mut command = Command::new(&build.tool);
     command.current_dir(folder).args(["-nostdlib", "-static", "-no-pie", "-o", output]);
     command.args(["-Wl,--build-id=none", "-Wl,--eh-frame-hdr", "-Wl,-z,norelro"]);
     command.arg(format!("-Wl,-z,max-page-size={PAGE_BYTES},-z,common-page-size={PAGE_BYTES}"));
     if build.isa() == Isa::Aarch64 {
-        // The plan avoids them: detours would not fit into slots.
+        // The plan avoids the erratum; the linker's veneers would not fit into slots.
         command.arg("-mno-fix-cortex-a53-843419");
     }
     if build.has_run_time()? {
@@ -425,7 +424,7 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, Compile
     Ok(command)
 }
 
-/// Makes an object of assembly.
+/// Assembles an object.
 fn assemble(build: &Build, folder: &Path, name: &str, text: &str) -> Result<(), CompileError> {
     let path = folder.join(name).with_extension("s");
     fs::write(&path, text).map_err(file_error("write", &path))?;
@@ -439,7 +438,7 @@ fn assemble(build: &Build, folder: &Path, name: &str, text: &str) -> Result<(), 
     Err(CompileError::Moved { isa: build.isa(), what })
 }
 
-/// What a build has, for the plan.
+/// Sums up the space that a build needs, for the plan.
 fn demand(seen: &Seen) -> Demand {
     let mut demand = Demand::default();
     for linked in &seen.objects {
@@ -452,8 +451,7 @@ fn demand(seen: &Seen) -> Demand {
     demand
 }
 
-/// Which object of a library has a symbol that no other sees, by name and by the address that the plan gives
-/// it.
+/// Maps local symbols of libraries, by name and planned address, to their objects.
 fn places_in_libraries(seen: &Seen, plan: &Plan) -> HashMap<(String, u64), String> {
     let objects = seen.objects.iter().map(|linked| &linked.object);
     let mut places = HashMap::new();
@@ -468,7 +466,7 @@ fn places_in_libraries(seen: &Seen, plan: &Plan) -> HashMap<(String, u64), Strin
     places
 }
 
-/// Gives each build a copy of the nameless constants of the others.
+/// Copies the unnamed constants of each build into the others.
 fn exchange_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<(), CompileError> {
     for (of, range) in plan.loose.iter().filter(|(_, range)| !range.is_empty()) {
         let name = loose_section(*of);
@@ -486,7 +484,7 @@ fn exchange_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<()
     Ok(())
 }
 
-/// Writes what builds of this image have in common, and no other, into each.
+/// Computes the id that the builds of this image share with no other, and writes it into each.
 fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTES], CompileError> {
     let mut hash = Sha256::new();
     hash.update(plan.digest());
@@ -507,7 +505,7 @@ fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTE
     Ok(id)
 }
 
-/// Adds what to do where the run-time is missing.
+/// Appends a hint to the linker's messages if the run-time is missing.
 fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
     let missing =
         |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));

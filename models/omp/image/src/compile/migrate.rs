@@ -1,4 +1,4 @@
-//! Functions that migrate: each build gets an object with the code in front of those that sources mark.
+//! Functions that migrate: each build gets an object with the thunks of the functions that sources mark.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,18 +12,18 @@ use super::{Build, CompileError, Part};
 use crate::marks::Marks;
 use crate::types::{self, MARK};
 
-/// The code that a program in C++ gets besides.
+/// Additional source for C++ programs.
 const EXCEPTIONS: &str = include_str!("exceptions.cpp");
 
-/// The words that begin a compiler's command line, by the language.
+/// First options of a compiler's command line, by language.
 pub(super) struct Words {
-    /// For C.
+    /// Options for C.
     pub(super) c: Vec<String>,
-    /// For C++, if the program is in that.
+    /// Options for C++, if the program is in C++.
     pub(super) cxx: Option<Vec<String>>,
 }
 
-/// Adds the code to each build.
+/// Generates and compiles the thunks, and adds them to each build.
 pub(super) fn add_thunks(
     builds: &mut [Build],
     words: &[Words],
@@ -48,7 +48,7 @@ pub(super) fn add_thunks(
     }
     for ((build, words), source) in builds.iter_mut().zip(words).zip(&thunks.sources) {
         let folder = scratch.join(build.installation.isa().name());
-        // Exceptions pass through what is compiled as C.
+        // The thunks are compiled with `-fexceptions`, so exceptions pass through C code.
         let object = compile(build, (&words.c, "c"), &folder.join("migrate.c"), source, outcome)?;
         build.parts.push(Part::Object(object));
         if let Some(words) = &words.cxx {
@@ -60,7 +60,7 @@ pub(super) fn add_thunks(
     Ok(())
 }
 
-/// Compiles a source of ours for a build, to an object beside it.
+/// Compiles a generated source for a build, to an object beside it.
 fn compile(
     build: &Build,
     (words, language): (&[String], &str),
@@ -81,7 +81,7 @@ fn compile(
     Ok(object)
 }
 
-/// The functions that are marked, which all builds agree on.
+/// Returns the marked functions; all builds must define the same ones.
 fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     let mut marks = Vec::new();
@@ -103,14 +103,14 @@ fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
     }
 }
 
-/// Links what the program consists of just so that what compilers say of types can be read: it need not be
-/// complete.
+/// Links the program's parts only to read their debug information: the result need not be complete.
 fn describe(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, CompileError> {
     fs::create_dir_all(folder).map_err(file_error("write", folder))?;
     let program: PathBuf = folder.join("described");
     let mut command = Command::new(&build.tool);
     command.args(["-nostdlib", "-static", "-no-pie", "-Wl,-e,0", "-Wl,--unresolved-symbols=ignore-all"]);
-    // Destructors of C++ are registered by this symbol, which is hidden and would be missed all the same.
+    // C++ registers destructors with this symbol. It is hidden, so the linker would report it in spite of the
+    // option above.
     command.arg("-Wl,--defsym=__dso_handle=0");
     command.args(["-Wl,--noinhibit-exec", "-Wl,-z,muldefs", "-o"]).arg(&program);
     command.args(names.iter().map(|name| format!("-Wl,-u,{MARK}{name}")));

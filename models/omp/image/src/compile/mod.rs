@@ -1,9 +1,9 @@
-//! What `tombolo ompcc` does: one OpenMP program in C or C++, compiled for every instruction set, with
-//! everything at equal addresses.
+//! `tombolo ompcc`: compiles one OpenMP program in C or C++ for every instruction set, with everything at
+//! equal addresses.
 //!
-//! The words are those of gcc. Objects are compiled as a user would, but for words that make processors
-//! compute alike and give each function and variable a section of its own; linking is done here, and twice
-//! (`link`).
+//! The command line is gcc's. Objects are compiled as the user requests, with additional options that make
+//! processors compute alike and give each function and variable a section of its own. Linking is done here,
+//! and twice (`link`).
 
 mod cxx;
 mod error;
@@ -30,8 +30,8 @@ use crate::report::Report;
 
 pub use error::CompileError;
 
-/// Said after the caller's words, so that it holds: every function and variable in a section of its own, at
-/// an address that is fixed when it is linked, with its types told, and code by this compiler.
+/// Options appended to the caller's so that they take precedence: every function and variable in a section of
+/// its own, at an address fixed at link time, with debug information, and machine code from this compiler.
 const LAID_OUT: [&str; 8] = [
     "-ffunction-sections",
     "-fdata-sections",
@@ -39,65 +39,65 @@ const LAID_OUT: [&str; 8] = [
     "-fno-pie",
     "-fno-lto",
     "-fno-common",
-    // A compiler for accelerators too would make objects that other compilers do not.
+    // A compiler with offloading would make objects that other compilers do not.
     "-foffload=disable",
     "-g",
 ];
 
-/// What makes objects for all instruction sets.
+/// Command that makes objects for all instruction sets.
 const COMMAND: &str = "tombolo ompcc";
 
-/// Libraries that are in the C library, or are linked in any case.
+/// Libraries that are part of the C library, or that are always linked.
 const OWN_LIBRARIES: [&str; 11] =
     ["c", "m", "pthread", "rt", "dl", "util", "resolv", "gomp", "gcc", "stdc++", "supc++"];
 
-/// What to compile, and for what.
+/// Compilation request: what to compile, and for which instruction sets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The words for the compiler.
+    /// Command line for the compiler.
     pub words: Vec<String>,
-    /// C++ whatever the files are called.
+    /// Whether to compile as C++ regardless of file names.
     pub cxx: bool,
-    /// What to link with for each instruction set, at least one.
+    /// Installations to link with, one for each instruction set; at least one.
     pub installations: Vec<Installation>,
-    /// Variables, symbols and outlined functions that may differ between builds, for their owner knows what
-    /// they are.
+    /// Variables, symbols and outlined functions that may differ between builds, because the user vouches for
+    /// them.
     pub allow: Vec<String>,
-    /// Whether compilers may colour what they say.
+    /// Whether compilers may colour their messages.
     pub colour: bool,
 }
 
-/// What came of it.
+/// Result of a compilation.
 #[derive(Debug, Default)]
 pub struct Compiled {
-    /// What compilers and linkers did and said.
+    /// Status and messages of compilers and linkers.
     pub outcome: Outcome,
-    /// The image and where it is, if a program was asked for.
+    /// Image and its path, if a program was requested.
     pub image: Option<(PathBuf, Image)>,
-    /// What its layout is.
+    /// Report about the layout.
     pub report: Option<Report>,
 }
 
-/// What goes into linking, in the order of the command line, for one instruction set.
+/// Input of the link step for one instruction set, in command-line order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part {
-    /// An object, compiled here or before.
+    /// Object, compiled by this or an earlier command.
     Object(PathBuf),
-    /// An archive of objects.
+    /// Archive of objects.
     Archive(PathBuf),
 }
 
-/// The parts of a program for one instruction set.
+/// Inputs of the link step for one instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Build {
     installation: Installation,
     tool: String,
     parts: Vec<Part>,
-    /// What the caller says to the linker.
+    /// The caller's options for the linker.
     linker_words: Vec<String>,
 }
 
-/// A request that has been understood: every compiler is there, and every object that is linked.
+/// Validated request: every compiler and every object to link exists.
 #[derive(Debug)]
 pub struct Compilation {
     line: CommandLine,
@@ -105,22 +105,22 @@ pub struct Compilation {
     scratch: Scratch,
     runs: Vec<Run>,
     builds: Vec<Build>,
-    /// Objects, and the builds for other instruction sets that they are to carry.
+    /// Objects, with the builds for other instruction sets to embed in them.
     carried: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
-    /// Plans what to run.
+    /// Plans the commands of a request.
     ///
     /// # Errors
-    /// [`CompileError`]; nothing has been compiled then.
+    /// [`CompileError`]; nothing has been compiled in that case.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
         let line = CommandLine::read_for_several(&request.words, request.cxx)?;
         check(&line)?;
         let (scratch, runs, builds, carried) = (Scratch::new()?, Vec::new(), Vec::new(), Vec::new());
         let mut compilation = Compilation { line, request, scratch, runs, builds, carried };
         let installations = compilation.request.installations.clone();
-        // The text of one instruction set is enough.
+        // Preprocessed text and the like is needed for one instruction set only.
         let count = if compilation.line.goal == Goal::Text { 1 } else { installations.len() };
         for installation in installations.into_iter().take(count) {
             let tool = installed_compiler(compilation.line.language, installation.isa())?;
@@ -147,7 +147,7 @@ impl Compilation {
         Ok(compilation)
     }
 
-    /// Text for people or make.
+    /// Plans a command that prints text, such as preprocessed source or dependencies for make.
     fn ask(&mut self, installation: &Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
         let mut words = self.first_words(installation, &tool)?;
@@ -162,7 +162,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// One source to one object.
+    /// Plans the compilation of one source to one object.
     fn compile(
         &mut self,
         installation: &Installation,
@@ -185,7 +185,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// Everything to a program: sources to temporary objects, and what is linked.
+    /// Plans a program: compiles sources to temporary objects, and collects the inputs of the link step.
     fn build(&mut self, installation: Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
         let mut parts = Vec::new();
@@ -211,7 +211,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// An object or archive that is there already.
+    /// Resolves an existing object or archive to its build for `isa`.
     fn part(&self, path: &Path, isa: Isa) -> Result<Part, CompileError> {
         let found = carried(path, (isa, self.first()), self.scratch.path(), COMMAND)?;
         let found = fs::canonicalize(&found).map_err(file_error("read", &found))?;
@@ -219,7 +219,7 @@ impl Compilation {
         Ok(if is_archive { Part::Archive(found) } else { Part::Object(found) })
     }
 
-    /// A library that is linked by its name: an archive in a folder that the caller names.
+    /// Resolves a library by name to an archive in one of the caller's `-L` folders.
     fn library(&self, name: &str, isa: Isa) -> Result<Option<Part>, CompileError> {
         if OWN_LIBRARIES.contains(&name) {
             return Ok(None);
@@ -233,7 +233,7 @@ impl Compilation {
         }
     }
 
-    /// The words that come before the caller's.
+    /// Returns the options that precede the caller's.
     fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
         let mut words = first_words(self.request.colour);
         words.extend(["-nostdinc", "-D__TOMBOLO_OMPCC__=1"].map(str::to_owned));
@@ -249,7 +249,7 @@ impl Compilation {
         Ok(words)
     }
 
-    /// The words that begin the command line for code that is not the caller's.
+    /// Returns the first options of the command line for generated code.
     fn words_of_thunks(&self, build: &Build) -> Result<migrate::Words, CompileError> {
         let mut words = self.first_words(&build.installation, &build.tool)?;
         words.extend(laid_out(build.installation.isa(), false));
@@ -266,16 +266,17 @@ impl Compilation {
         self.request.installations.iter().map(Installation::isa).collect()
     }
 
-    /// The commands that compile, each with its instruction set, as one would type them.
+    /// Returns the compile commands, each with its instruction set, as they would be typed.
     #[must_use]
     pub fn commands(&self) -> Vec<(Isa, String)> {
         self.runs.iter().map(|run| (run.isa, run.command())).collect()
     }
 
-    /// Compiles and links, for different instruction sets at the same time.
+    /// Compiles and links, in parallel for different instruction sets.
     ///
     /// # Errors
-    /// [`CompileError`], but not for what compilers and linkers find: that is [`Outcome::failed`].
+    /// [`CompileError`], except for errors that compilers and linkers report: those are in
+    /// [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
         let is_cxx = self.line.language == Language::Cxx;
         let outcome = run_all(&self.runs, |run, mut output| {
@@ -302,7 +303,7 @@ impl Compilation {
         Ok(compiled)
     }
 
-    /// Links all builds and makes the image.
+    /// Links all builds and creates the image.
     fn link(&self, compiled: &mut Compiled) -> Result<(), CompileError> {
         let keep_types = self.line.words.iter().any(
             |word| matches!(word, Word::Option(words) if words[0].starts_with("-g") && words[0] != "-g0"),
@@ -332,17 +333,17 @@ impl Compilation {
     }
 }
 
-/// What is said after the caller's words; `common` if the caller wants variables without a value to be
-/// common.
+/// Returns the options that follow the caller's. `common` keeps variables without a value common, as the
+/// caller requested.
 fn laid_out(isa: Isa, common: bool) -> Vec<String> {
     let words = LAID_OUT.iter().filter(|word| !(common && **word == "-fno-common"));
-    // Atomics without a call to a library, which would choose by the processor that it finds.
+    // Inline atomics: the library functions would choose instructions by the processor at run time.
     let atomics = (isa == Isa::Aarch64).then_some(&"-mno-outline-atomics");
     let pointer = (isa == Isa::X86_64).then_some(&thread_locals::POINTER_APART);
     words.chain(atomics).chain(pointer).map(|word| (*word).to_owned()).collect()
 }
 
-/// Refuses what cannot be compiled so.
+/// Refuses options that are incompatible with equal addresses.
 fn check(line: &CommandLine) -> Result<(), CompileError> {
     if line.goal == Goal::Text {
         return Ok(());
@@ -366,7 +367,7 @@ fn check(line: &CommandLine) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// The name of a library that an option names.
+/// Returns the library that an option names.
 fn library(option: &[String]) -> Option<&str> {
     match option {
         [word, name] if word == "-l" => Some(name),
@@ -379,12 +380,12 @@ fn is_option(word: &Word, option: &str) -> bool {
     matches!(word, Word::Option(words) if words[0] == option)
 }
 
-/// Words that are said to the linker, which is not run by them.
+/// Returns whether an option is for the linker, which compile commands do not run.
 fn for_linker(word: &str) -> bool {
     word.starts_with("-Wl,") || word.starts_with("-l") || word == "-static" || word == "-no-pie"
 }
 
-/// Where a compiler has a file of its own.
+/// Returns the path of one of the compiler's own files.
 fn print_file_name(tool: &str, name: &str) -> Result<PathBuf, CompileError> {
     let output = start(Command::new(tool).arg(format!("-print-file-name={name}")))?;
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))

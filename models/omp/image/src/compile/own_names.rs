@@ -1,7 +1,8 @@
-//! Functions of the program with names of the C library that ISO C does not reserve, such as `read`.
+//! Renames functions of the program whose names are those of C library functions that ISO C does not reserve,
+//! such as `read`.
 //!
 //! The run-time wraps calls of these names, and calls the C library's functions itself. So the program's own
-//! functions get other names before anything is linked.
+//! functions are renamed before anything is linked.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,10 +17,10 @@ use tombolo_machine::build::gcc::{binutil, file_error, write_by};
 use super::{Build, CompileError, Part, wrapped};
 use crate::input::each_object;
 
-/// What precedes a name of the program's.
+/// Prefix of renamed functions.
 const PREFIX: &str = "__tombolo_program_";
 
-/// Gives functions of the program other names, in copies of its objects and archives.
+/// Renames functions of the program, in copies of its objects and archives.
 pub(super) fn set_apart(build: &mut Build, scratch: &Path) -> Result<(), CompileError> {
     let names = names(build)?;
     if names.is_empty() {
@@ -41,7 +42,7 @@ pub(super) fn set_apart(build: &mut Build, scratch: &Path) -> Result<(), Compile
     Ok(())
 }
 
-/// The functions that the program defines for all of its objects and the run-time takes in hand.
+/// Returns the functions that the program defines globally and the run-time wraps.
 fn names(build: &Build) -> Result<BTreeSet<&'static str>, CompileError> {
     let taken: BTreeSet<&'static str> = wrapped::forwarded().collect();
     let mut names = BTreeSet::new();

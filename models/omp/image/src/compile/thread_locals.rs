@@ -1,9 +1,9 @@
-//! Thread-local variables of the program, which a thread has wherever it runs.
+//! Thread-local variables of the program, which migrate with their thread.
 //!
-//! Compilers find a thread-local variable from the thread pointer, a register that belongs to the C library
-//! of one process. A source that uses such variables is compiled a second time, to assembly, and instead of
-//! the register its code takes a word that the register leads to: the run-time keeps in it where the block of
-//! the thread of the program would have its thread pointer.
+//! Compilers locate a thread-local variable relative to the thread pointer, a register that belongs to the C
+//! library of one process. A source with such variables is compiled a second time, to assembly, in which code
+//! loads a word relative to the register and uses that instead of the register. The run-time stores in this
+//! word the thread pointer that belongs to the block of the program's thread.
 
 use std::fs;
 use std::path::Path;
@@ -18,14 +18,15 @@ use object::{
 use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{CompileError, Run, file_error, start};
 
-/// The word, the first of each thread's block of thread-local variables.
+/// Symbol of the word, the first in each thread's block of thread-local variables.
 pub(super) const WORD: &str = "__tombolo_omp_thread";
 
-/// Has the compiler load the thread pointer by itself, instead of in the operand of another instruction.
+/// Option that makes the compiler load the thread pointer with an instruction of its own, instead of in the
+/// operand of another.
 pub(super) const POINTER_APART: &str = "-mno-tls-direct-seg-refs";
 
-/// What sets the word for the first thread, in a program without the run-time, which sets it for all threads.
-/// No other code of the program runs before it.
+/// Returns the assembly that sets the word for the first thread in a program without the run-time, which sets
+/// it for all threads. It runs before all other code of the program.
 pub(super) const fn first_thread(isa: Isa) -> &'static str {
     match isa {
         Isa::Aarch64 => {
@@ -44,8 +45,8 @@ __tombolo_omp_first_thread:\nmovq %fs:0, %rax\nmovq %rax, %fs:__tombolo_omp_thre
     }
 }
 
-/// What a source in assembly or from another compiler has that uses thread-local variables: the name of one.
-/// Nothing if the object uses none, or was compiled by [`again`].
+/// Returns the name of a thread-local variable that an object from assembly or another compiler uses. `None`
+/// if the object uses none, or was compiled by [`again`].
 pub(super) fn used_otherwise(bytes: &[u8]) -> Result<Option<String>, object::Error> {
     let file = ElfFile64::<Endianness>::parse(bytes)?;
     let is_compiled_again =
@@ -53,14 +54,14 @@ pub(super) fn used_otherwise(bytes: &[u8]) -> Result<Option<String>, object::Err
     if is_compiled_again { Ok(None) } else { used(&file) }
 }
 
-/// The name of the source that an object was compiled from.
+/// Returns the name of the source that an object was compiled from.
 pub(super) fn source(bytes: &[u8]) -> Option<String> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
     let name = file.symbols().find(|symbol| symbol.kind() == SymbolKind::File)?;
     name.name().ok().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// The name of a thread-local variable that code or data of an object refers to.
+/// Returns the name of a thread-local variable that an object's code or data refers to.
 fn used(file: &ElfFile64<'_, Endianness>) -> Result<Option<String>, object::Error> {
     let has = |section: &object::read::elf::ElfSection64<'_, '_, Endianness>, flag: u32| matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags & u64::from(flag) != 0);
     for section in file.sections().filter(|section| has(section, SHF_ALLOC)) {
@@ -84,8 +85,8 @@ fn used(file: &ElfFile64<'_, Endianness>) -> Result<Option<String>, object::Erro
     Ok(None)
 }
 
-/// Compiles once more what has been compiled, if that uses thread-local variables. Returns what the compiler
-/// said if it failed at it.
+/// Compiles a source again, through assembly, if its object uses thread-local variables. Returns the
+/// compiler's output if that failed.
 pub(super) fn again(run: &Run, assembly: &Path) -> Result<Option<Output>, CompileError> {
     let Some(object) = &run.output else { return Ok(None) };
     let bytes = fs::read(object).map_err(file_error("read", object))?;
@@ -96,7 +97,7 @@ pub(super) fn again(run: &Run, assembly: &Path) -> Result<Option<Output>, Compil
         fs::create_dir_all(folder).map_err(file_error("write", folder))?;
     }
     let output = start(Command::new(&run.tool).args(to_assembly(&run.words)).arg("-o").arg(assembly))?;
-    // What is in assembly already makes none.
+    // A source that is in assembly already produces no output.
     if !output.status.success() || !assembly.exists() {
         return Ok((!output.status.success()).then_some(output));
     }
@@ -109,8 +110,8 @@ pub(super) fn again(run: &Run, assembly: &Path) -> Result<Option<Output>, Compil
     Ok((!output.status.success()).then_some(output))
 }
 
-/// The words that compile to assembly what others compile to an object: what a source depends on has been
-/// written.
+/// Converts the options of a compilation to an object into those of one to assembly. Options for dependency
+/// files are dropped, because those files were written by the first compilation.
 fn to_assembly(words: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     let mut words = words.iter();
@@ -128,7 +129,7 @@ fn to_assembly(words: &[String]) -> Vec<String> {
     left
 }
 
-/// Assembly as GCC writes it, with the word in place of the thread pointer.
+/// Replaces the thread pointer in GCC's assembly with the word.
 fn by_the_word(isa: Isa, text: &str) -> String {
     text.lines().map(|line| by_the_word_in(isa, line) + "\n").collect()
 }

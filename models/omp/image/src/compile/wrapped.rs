@@ -1,24 +1,24 @@
-//! What the run-time takes in hand of the C library.
+//! C library functions that the run-time wraps.
 
 use tombolo_base::Isa;
 
-/// Functions that concern the process: the run-time calls them in the process of the program. Its own calls
-/// are the C library's.
+/// Functions that concern the process: the run-time forwards the program's calls to the program's process.
+/// Its own calls reach the C library.
 const FORWARDED: &str = include_str!("../../../gomp/forwarded.txt");
 
-/// Functions that the run-time takes in hand for the program, and not for itself.
+/// Returns the functions that are wrapped for the program but not for the run-time itself.
 pub(super) fn forwarded() -> impl Iterator<Item = &'static str> {
     FORWARDED.lines()
 }
 
-/// All functions that the run-time takes in hand.
+/// Returns all functions that the run-time wraps.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.into_iter().chain(forwarded())
 }
 
-/// Functions of the C library that the run-time takes in hand for its own calls too: where the program
-/// begins and what it jumps to, its heap, the storage of threads that have their stacks in the arena, locks
-/// of streams, the program's threads and what they wait for.
+/// Functions that are wrapped for the run-time's own calls too: program entry and jumps, the heap, the
+/// storage of threads with stacks in the arena, stream locks, and the program's threads and their
+/// synchronization.
 const FUNCTIONS: [&str; 49] = [
     "main",
     "fork",
@@ -71,13 +71,13 @@ const FUNCTIONS: [&str; 49] = [
     "sem_timedwait",
 ];
 
-/// What the linker puts in place of `pthread_create`. It has to come before the compiler's library, which has
-/// a function of this name for stacks in pieces.
+/// Assembly of the replacement of `pthread_create`. It has to precede the compiler's library, which defines
+/// the same symbol for split stacks.
 const PTHREAD_CREATE: &str = "\
 .section .text.__wrap_pthread_create,\"ax\",%progbits\n.globl __wrap_pthread_create\n\
 .type __wrap_pthread_create,%function\n__wrap_pthread_create: ";
 
-/// Symbols that take the place of the C library's, besides those that the run-time defines.
+/// Returns the assembly of wrappers that the run-time does not define.
 pub(super) fn symbols(isa: Isa) -> String {
     let jump = if isa == Isa::Aarch64 { "b" } else { "jmp" };
     format!("{PTHREAD_CREATE}{jump} tombolo_omp_pthread_create\n")

@@ -1,4 +1,4 @@
-//! One type in two builds.
+//! Comparison of one type in two builds.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use tombolo_base::Isa;
 
 use super::dwarf::{Entry, Unit};
 
-/// Types that each processor has its own of: what they are called, and why.
+/// Types that differ by design between processors, with the reason.
 const KNOWN: [(&str, &str); 8] = [
     ("va_list", "says where a processor passes arguments"),
     ("__builtin_va_list", "says where a processor passes arguments"),
@@ -19,23 +19,23 @@ const KNOWN: [(&str, &str); 8] = [
     ("epoll_event", "is laid out by the kernel of each processor"),
 ];
 
-/// Types that are the same everywhere and of use in one process alone.
+/// Types that are equal everywhere but work within one process only.
 const OF_ONE_PROCESS: [&str; 2] = ["mtx_t", "cnd_t"];
 
-/// A type of a build: an entry, or nothing, which is `void`.
+/// Type of a build: an entry, or `None` for `void`.
 type Of = Option<usize>;
 
-/// Two builds of one type, on the way through it.
+/// State of a comparison.
 pub(super) struct Comparison<'a> {
     isas: [Isa; 2],
     units: [&'a Unit; 2],
-    /// What is being compared or has been: types refer to themselves.
+    /// Pairs that are or were compared, because types can be recursive.
     seen: HashSet<(usize, usize)>,
 }
 
-/// Where builds differ.
+/// Difference between two builds.
 struct Difference {
-    /// What is there, from the outermost on, as C writes it.
+    /// Expression for the differing part, in C syntax.
     path: String,
     reason: String,
 }
@@ -45,7 +45,7 @@ impl<'a> Comparison<'a> {
         Comparison { isas, units, seen: HashSet::new() }
     }
 
-    /// Why a variable cannot be shared.
+    /// Returns why a variable cannot be shared, if so.
     pub(super) fn reason(mut self, name: &str, types: [Of; 2]) -> Option<String> {
         let found = self.differ(name, types)?;
         Some(if found.path == name {
@@ -55,13 +55,13 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// Why a function that migrates cannot have a parameter, or a result.
+    /// Returns why a function that migrates cannot have a parameter or a result, if so.
     pub(super) fn passed(mut self, name: &str, types: [Of; 2]) -> Option<String> {
         let found = self.differ(name, types)?;
         Some(format!("cannot migrate: `{}`: {}", found.path, found.reason))
     }
 
-    /// Why an outlined function cannot be given what it works on; the types are those of its argument.
+    /// Returns why an outlined function cannot receive its frame, if so; the types are those of its argument.
     pub(super) fn frame(mut self, one: Of, other: Of) -> Option<String> {
         let types = [self.pointee(0, one), self.pointee(1, other)];
         let found = self.differ("", types)?;
@@ -71,7 +71,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// What a pointer or reference is to, whatever qualifies it.
+    /// Returns the target type of a pointer or reference, ignoring qualifiers.
     fn pointee(&self, build: usize, of: Of) -> Of {
         let at = self.plain(build, of, &mut |_| {})?;
         let entry = self.units[build].entries.get(&at)?;
@@ -79,12 +79,12 @@ impl<'a> Comparison<'a> {
         if is_pointer { entry.of } else { None }
     }
 
-    /// As [`Unit::plain`].
+    /// Strips qualifiers and typedefs, as [`Unit::plain`].
     fn plain(&self, build: usize, of: Of, name: &mut dyn FnMut(&str)) -> Of {
         self.units[build].plain(of, name)
     }
 
-    /// Compares one type; `path` is what is of it.
+    /// Compares one type; `path` is the expression that has it.
     fn differ(&mut self, path: &str, types: [Of; 2]) -> Option<Difference> {
         let mut names: Vec<String> = Vec::new();
         let plain = [
@@ -99,7 +99,7 @@ impl<'a> Comparison<'a> {
         }
         let (one, other) = match plain {
             [Some(one), Some(other)] => (one, other),
-            // Nothing is known of what is behind a pointer to nothing.
+            // A pointer to `void` has no known target.
             _ => return None,
         };
         if !self.seen.insert((one, other)) {
@@ -111,7 +111,7 @@ impl<'a> Comparison<'a> {
         };
         names.extend(one.name.clone());
         let found = self.differ_plain(path, [one, other])?;
-        // The name of the whole says more than which part of it differs.
+        // The type's name is more helpful than its differing part.
         let Some((name, why)) = KNOWN.iter().find(|(known, _)| names.iter().any(|name| name == known)) else {
             return Some(found);
         };
@@ -142,8 +142,7 @@ impl<'a> Comparison<'a> {
                             .to_owned(),
                     );
                 }
-                // Whether a plain number is signed is each processor's own for wchar_t; its bits are the
-                // same.
+                // The signedness of `wchar_t` depends on the processor; its bits do not.
                 let number = |entry: &Entry| {
                     let encoding = entry.encoding?;
                     let alike = [dw::DW_ATE_unsigned, dw::DW_ATE_unsigned_char, dw::DW_ATE_signed_char];
@@ -155,7 +154,7 @@ impl<'a> Comparison<'a> {
                 self.differ_in_bytes(path, entries)
             }
             dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
-                // By reference, in frames, is how variables are shared.
+                // References in frames are the way to share variables, so they add nothing to the path.
                 let path = if one.tag == dw::DW_TAG_pointer_type && !path.is_empty() {
                     format!("*{path}")
                 } else {
@@ -193,7 +192,7 @@ impl<'a> Comparison<'a> {
         let members = [self.members(0, entries[0]), self.members(1, entries[1])];
         for (one, other) in members[0].iter().zip(&members[1]) {
             let name = one.name.as_deref().unwrap_or("(nameless)");
-            // A member is a pointer: what it points to is written so.
+            // Access through a pointer is written with an arrow.
             let inner = match path.strip_prefix('*') {
                 Some(pointer) => format!("{pointer}->{name}"),
                 None => format!("{path}.{name}"),
@@ -228,7 +227,7 @@ impl<'a> Comparison<'a> {
         self.differ_in_bytes(path, entries)
     }
 
-    /// Of classes, what they inherit as well.
+    /// Returns the members, and the base classes of a class.
     fn members(&self, build: usize, entry: &Entry) -> Vec<&'a Entry> {
         let unit: &'a Unit = self.units[build];
         let children = entry.children.iter().filter_map(|child| unit.entries.get(child));
@@ -239,7 +238,7 @@ impl<'a> Comparison<'a> {
         self.units[build].count(entry)
     }
 
-    /// How large a type is, where that is known.
+    /// Returns the size of a type in bytes, if it is known.
     fn bytes(&self, build: usize, of: Of) -> Option<u64> {
         let mut at = of;
         let mut times: u64 = 1;

@@ -1,4 +1,5 @@
-//! The little of DWARF that comparing types takes: entries with their names, types, sizes and places.
+//! Reader of the subset of DWARF that comparing types needs: entries with their names, types, sizes and
+//! locations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -11,67 +12,67 @@ use super::TypesError;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Where a variable is for as long as the program runs.
+/// Static location of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum VariableAt {
-    /// At this address.
+    /// At a fixed address.
     Address(u64),
-    /// In the block of thread-locals.
+    /// In the thread-local block.
     Thread,
 }
 
-/// An entry: a variable, a function, a type, a member.
+/// DWARF entry: a variable, function, type or member.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) tag: DwTag,
     pub(super) name: Option<String>,
-    /// Its type, an entry of the same unit.
+    /// Type, an entry of the same unit.
     pub(super) of: Option<usize>,
-    /// What it completes, an entry of the same unit.
+    /// Declaration that it completes, an entry of the same unit.
     pub(super) origin: Option<usize>,
     pub(super) bytes: Option<u64>,
     pub(super) encoding: Option<DwAte>,
     pub(super) line: Option<u64>,
     pub(super) column: Option<u64>,
     pub(super) low_pc: Option<u64>,
-    /// Where the parts of a function begin that compilers have divided, which has no `low_pc` then.
+    /// Start addresses of the parts of a function that the compiler split; it has no `low_pc` then.
     pub(super) parts: Vec<u64>,
     pub(super) place: Option<VariableAt>,
-    /// How many, or the last one of an array.
+    /// Number of elements of an array, or the index of the last one.
     pub(super) count: Option<u64>,
     pub(super) last: Option<u64>,
-    /// Of a member.
+    /// Offset of a member, in bytes.
     pub(super) offset: Option<u64>,
     pub(super) bits: (Option<u64>, Option<u64>),
-    /// What the source says of its alignment.
+    /// Alignment set in the source, in bytes.
     pub(super) alignment: Option<u64>,
-    /// An array that is a vector of the processor's.
+    /// Whether an array is a vector of the processor.
     pub(super) vector: bool,
-    /// A function whose parameters are declared.
+    /// Whether a function's parameters are declared.
     pub(super) prototyped: bool,
-    /// Declared here and not described.
+    /// Whether the entry is only a declaration.
     pub(super) incomplete: bool,
-    /// In a function.
+    /// Whether the entry is within a function.
     pub(super) local: bool,
     pub(super) children: Vec<usize>,
 }
 
-/// What was made of one source.
+/// Compilation unit of one source.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) name: String,
-    /// Whether it is of C, where a function's parameters need not be declared.
+    /// Whether the source is C, where a function's parameters need not be declared.
     pub(super) is_c: bool,
     pub(super) entries: BTreeMap<usize, Entry>,
-    /// The lines of addresses at which functions begin.
+    /// Source lines by code address.
     pub(super) lines: HashMap<u64, u64>,
 }
 
-/// What a linked program says of its types.
+/// Debug information of a linked program.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) units: Vec<Unit>,
-    /// The symbols of variables and functions, by address.
+    /// Symbols of variables and functions, by address.
     pub(super) symbols: HashMap<u64, Vec<String>>,
 }
 
@@ -81,7 +82,7 @@ impl Program {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
         let mut symbols: HashMap<u64, Vec<String>> = HashMap::new();
         for symbol in file.symbols() {
-            // Compilers say which it is; linkers' own and marks of the assembler are neither.
+            // Symbols of linkers and mapping symbols of the assembler have neither kind.
             if matches!(symbol.kind(), SymbolKind::Data | SymbolKind::Text)
                 && let Ok(name) = symbol.name()
             {
@@ -106,7 +107,7 @@ impl Program {
 }
 
 impl Unit {
-    /// Reads a unit; nothing of one in another language than C or C++.
+    /// Reads a unit; `None` for languages other than C and C++.
     fn read<'a>(
         dwarf: &gimli::Dwarf<Slice<'a>>,
         unit: &gimli::Unit<Slice<'a>>,
@@ -114,7 +115,7 @@ impl Unit {
         let mut read =
             Unit { name: String::new(), is_c: true, entries: BTreeMap::new(), lines: HashMap::new() };
         let mut cursor = unit.entries();
-        // What is open, by depth.
+        // Stack of open entries, with their depths.
         let mut open: Vec<(isize, usize)> = Vec::new();
         while let Some(found) = cursor.next_dfs()? {
             if found.tag() == dw::DW_TAG_compile_unit {
@@ -159,10 +160,10 @@ impl Unit {
         Ok(Some(read))
     }
 
-    /// A type without what qualifies it and without other names for it; `name` is told those.
+    /// Strips qualifiers and typedefs from a type; passes the names of the typedefs to `name`.
     pub(super) fn plain(&self, of: Option<usize>, name: &mut dyn FnMut(&str)) -> Option<usize> {
         let mut at = of?;
-        // More than anybody writes; a type that names itself ends here.
+        // Limits the depth, so that a type that refers to itself terminates.
         for _ in 0..256 {
             let entry = self.entries.get(&at)?;
             match entry.tag {
@@ -178,7 +179,7 @@ impl Unit {
         None
     }
 
-    /// How many elements an array has in all, 0 where only the running program knows.
+    /// Returns the total number of elements of an array, 0 if it is known only at run time.
     pub(super) fn count(&self, array: &Entry) -> u64 {
         let ranges = array.children.iter().filter_map(|child| self.entries.get(child));
         let ranges = ranges.filter(|child| child.tag == dw::DW_TAG_subrange_type);
@@ -187,10 +188,10 @@ impl Unit {
             .fold(1, u64::wrapping_mul)
     }
 
-    /// What an entry, or what it completes, says.
+    /// Returns a property of an entry, or of the declaration that it completes.
     pub(super) fn say<T>(&self, entry: &Entry, what: impl Fn(&Entry) -> Option<T>) -> Option<T> {
         let mut entry = entry;
-        // Completing what completes itself is nonsense, and has an end all the same.
+        // Limits the depth, so that an entry that completes itself terminates.
         for _ in 0..8 {
             if let Some(said) = what(entry) {
                 return Some(said);
@@ -262,7 +263,7 @@ impl Entry {
     }
 }
 
-/// The first line at each address.
+/// Returns the first line at each address.
 fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap<u64, u64>, gimli::Error> {
     let mut lines = HashMap::new();
     let mut sequence: Vec<(u64, u64)> = Vec::new();
@@ -272,7 +273,7 @@ fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap
             sequence.push((row.address(), row.line().map_or(0, NonZeroU64::get)));
             continue;
         }
-        // After a tail call GCC leaves a row without code at the end of a function, where the next function
+        // After a tail call GCC emits a row without code at the end of a function, where the next function
         // begins.
         for (address, line) in sequence.drain(..).filter(|(address, _)| *address != row.address()) {
             lines.entry(address).or_insert(line);
@@ -281,7 +282,7 @@ fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap
     Ok(lines)
 }
 
-/// The place that an expression says, if it is one that lasts.
+/// Returns the static location that an expression describes, if it does.
 fn place(
     expression: gimli::Expression<Slice<'_>>,
     encoding: gimli::Encoding,

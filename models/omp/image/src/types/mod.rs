@@ -1,9 +1,10 @@
-//! What two builds say of the types of what their workers share, and why some of it cannot be shared.
+//! Compares the types of shared data in two builds, from debug information, and explains what cannot be
+//! shared.
 //!
-//! Shared are the program's variables, what they point to, and the frames by which outlined functions are
-//! given what they work on. Processors agree on nearly all of C: sizes, alignment, bit-fields. What they do
-//! not agree on is found by comparing layouts, but for `long double`, whose size is the same and whose bits
-//! are not.
+//! Shared data are the program's variables, what they point to, and the frames through which outlined
+//! functions receive their arguments. Processors agree on nearly all of C: sizes, alignment, bit-fields.
+//! Differences are found by comparing layouts, except for `long double`, whose size is the same but whose
+//! representation differs.
 
 mod compare;
 mod dwarf;
@@ -19,25 +20,25 @@ use dwarf::{Entry, Program, Unit, VariableAt};
 
 pub use thunk::{MARK, Thunks, thunks};
 
-/// What compilers say of types cannot be read.
+/// Debug information that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("what the compiler says of types cannot be read: {message}")]
 pub struct TypesError {
     message: String,
 }
 
-/// Something that builds cannot share, or that is not the same in both.
+/// Variable or function that builds cannot share, or that differs between them.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Refusal {
-    /// The variable or outlined function, as the source calls it; what `--allow` takes.
+    /// Name of the variable or outlined function in the source; the argument of `--allow`.
     pub name: String,
-    /// The symbol, where it is another.
+    /// Symbol, if it differs from the name.
     pub symbol: Option<String>,
-    /// The source.
+    /// Path of the source.
     pub file: String,
-    /// The line in it, from 1; 0 where nothing says.
+    /// Line in the source, from 1; 0 if unknown.
     pub line: u64,
-    /// The reason, as the end of a sentence that begins with the name.
+    /// Reason, phrased as the end of a sentence that begins with the name.
     pub reason: String,
 }
 
@@ -47,21 +48,21 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// What comes of comparing two builds.
+/// Result of comparing two builds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
-    /// What cannot be.
+    /// Items that cannot be shared.
     pub refused: Vec<Refusal>,
-    /// How many variables were compared.
+    /// Number of variables that were compared.
     pub variables: usize,
-    /// How many frames of outlined functions were compared.
+    /// Number of frames of outlined functions that were compared.
     pub frames: usize,
 }
 
-/// Compares the types of what is shared in two linked builds.
+/// Compares the types of shared data in two linked builds.
 ///
 /// # Errors
-/// [`TypesError`].
+/// [`TypesError`] if debug information cannot be read.
 pub fn compare(builds: [(Isa, &[u8]); 2]) -> Result<Compared, TypesError> {
     let isas = [builds[0].0, builds[1].0];
     let programs = [Program::read(builds[0].1)?, Program::read(builds[1].1)?];
@@ -79,7 +80,7 @@ pub fn compare(builds: [(Isa, &[u8]); 2]) -> Result<Compared, TypesError> {
     Ok(compared)
 }
 
-/// Units by their names, and how many of that name came before.
+/// Maps units by name and occurrence of that name.
 fn units(program: &Program) -> BTreeMap<(&str, usize), &Unit> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     let numbered = program.units.iter().map(|unit| {
@@ -90,23 +91,23 @@ fn units(program: &Program) -> BTreeMap<(&str, usize), &Unit> {
     numbered.collect()
 }
 
-/// What was made of one source in two builds.
+/// Units of one source in two builds.
 struct Pair<'a> {
     isas: [Isa; 2],
     programs: [&'a Program; 2],
     units: [&'a Unit; 2],
 }
 
-/// What is the same variable in two builds.
+/// Identity of a variable in two builds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Variable {
-    /// One outside functions, by its name.
+    /// Variable outside functions, by its name.
     Outer(String),
-    /// One of a function, by its symbol, which compilers number.
+    /// Static variable of a function, by its symbol, which compilers number.
     Inner(String),
 }
 
-/// A variable of a build.
+/// Variable of a build, with its declaration.
 struct Declared<'a> {
     entry: &'a Entry,
     name: String,
@@ -180,7 +181,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Variables that last, of a unit: those outside functions, and those of functions that have an address.
+/// Returns the variables of a unit with static storage: those outside functions, and those of functions that
+/// have an address.
 fn variables<'a>(program: &Program, unit: &'a Unit) -> BTreeMap<Variable, Declared<'a>> {
     let mut found = BTreeMap::new();
     for entry in unit.entries.values() {
@@ -205,15 +207,15 @@ fn variables<'a>(program: &Program, unit: &'a Unit) -> BTreeMap<Variable, Declar
     found
 }
 
-/// An outlined function.
+/// Outlined function of a build.
 struct Outlined {
-    /// Its first line, from 1.
+    /// First line, from 1.
     line: u64,
-    /// The type of its argument: a pointer to the frame.
+    /// Type of its argument: a pointer to the frame.
     frame: Option<usize>,
 }
 
-/// Outlined functions of a unit, by their symbols without what compilers append to parts and copies.
+/// Returns the outlined functions of a unit, by their symbols without the suffixes of parts and copies.
 fn outlined(program: &Program, unit: &Unit) -> BTreeMap<String, Outlined> {
     let mut found = BTreeMap::new();
     for entry in unit.entries.values().filter(|entry| entry.tag == dw::DW_TAG_subprogram) {
@@ -232,15 +234,15 @@ fn outlined(program: &Program, unit: &Unit) -> BTreeMap<String, Outlined> {
     found
 }
 
-/// The name of an outlined function without what compilers append to a copy of it; nothing if it is none, or
-/// a part of one.
+/// Returns the name of an outlined function without the suffix of a copy; `None` for other functions and for
+/// parts of one.
 #[must_use]
 pub fn outlined_name(symbol: &str) -> Option<&str> {
     let at = symbol.find("._omp_fn.").or_else(|| symbol.find("._omp_cpyfn."))?;
     let number = symbol[at + 1..].find('.')? + at + 2;
     let digits = symbol[number..].bytes().take_while(u8::is_ascii_digit).count();
     let rest = &symbol[number + digits..];
-    // A part is not where a region begins.
+    // A part does not start a region.
     let part = rest.split('.').any(|word| word == "cold" || word == "part");
     (digits > 0 && !part).then(|| &symbol[..number + digits])
 }

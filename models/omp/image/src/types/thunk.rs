@@ -1,9 +1,9 @@
-//! Functions that migrate: the code in front of each, written in C from what compilers say of its type.
+//! Functions that migrate: generates the thunk of each in C, from the debug information of its type.
 //!
-//! Processors pass arguments in ways of their own. So the arguments go into a frame in memory, as GCC does
-//! for outlined functions of OpenMP, and on the other node the compiler for it takes them out and calls the
-//! function. Each build's compiler compiles both halves; that the frame is the same in all builds follows
-//! from its types, which are compared.
+//! Calling conventions differ between processors. So a thunk stores the arguments in a frame in memory, as
+//! GCC does for OpenMP's outlined functions, and on the other node code of that node's compiler loads them
+//! and calls the function. Each build's compiler compiles both halves. The types of the frame are compared,
+//! which ensures that it is the same in all builds.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,22 +15,22 @@ use super::compare::Comparison;
 use super::dwarf::{Entry, Program, Unit};
 use super::{Refusal, TypesError};
 
-/// What the second name of a marked function begins with, by which the function itself is called.
+/// Prefix of the alias of a marked function, by which thunks call the function itself.
 pub const MARK: &str = "__tombolo_migrates_";
 
-/// The code in front of marked functions.
+/// Thunks of marked functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Thunks {
-    /// A source in C for each build.
+    /// C source for each build.
     pub sources: Vec<String>,
-    /// Functions that cannot migrate.
+    /// Functions that cannot migrate, with reasons.
     pub refused: Vec<Refusal>,
 }
 
-/// Writes the code in front of marked functions, for one build or two.
+/// Generates the thunks of marked functions, for one build or two.
 ///
 /// # Errors
-/// [`TypesError`].
+/// [`TypesError`] if debug information cannot be read.
 pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, TypesError> {
     let programs: Vec<Program> =
         builds.iter().map(|(_, bytes)| Program::read(bytes)).collect::<Result<_, _>>()?;
@@ -71,11 +71,11 @@ pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, Types
     Ok(thunks)
 }
 
-/// What sources begin with.
+/// First lines of each source.
 const HEAD: &str = "void *__tombolo_migrate_call(void (*function)(void *), void *frame);\n\
     __attribute__((weak, noreturn)) void __tombolo_throw_again(void *exception);\n";
 
-/// A marked function in a build.
+/// Marked function in a build.
 struct Function<'a> {
     unit: &'a Unit,
     entry: &'a Entry,
@@ -105,7 +105,7 @@ impl<'a> Function<'a> {
         self.unit.say(self.entry, |entry| entry.of)
     }
 
-    /// The types of its parameters, and what they are called.
+    /// Returns the types and names of its parameters.
     fn parameters(&self) -> Vec<(Option<usize>, String)> {
         let parameters = self.children().filter(|child| child.tag == dw::DW_TAG_formal_parameter);
         let describe = |(number, entry): (usize, &Entry)| {
@@ -118,7 +118,7 @@ impl<'a> Function<'a> {
         parameters.enumerate().map(describe).collect()
     }
 
-    /// Why builds cannot call each other's.
+    /// Compares the function with that of another build. Returns why they are incompatible, or `None`.
     fn compare(&self, other: &Function<'_>, isas: [Isa; 2]) -> Option<String> {
         let (one, two) = (self.parameters(), other.parameters());
         if one.len() != two.len() {
@@ -139,7 +139,7 @@ impl<'a> Function<'a> {
             .next()
     }
 
-    /// The code in front of it, or why there can be none.
+    /// Generates the thunk, or returns the reason that there is none.
     fn thunk(&self, name: &str, build: usize) -> Result<String, String> {
         let parameters = self.parameters();
         if self.children().any(|child| child.tag == dw::DW_TAG_unspecified_parameters) {
@@ -202,14 +202,14 @@ impl<'a> Function<'a> {
     }
 }
 
-/// A declaration in C.
+/// C declaration with the size and alignment of its type, in bytes.
 struct Declared {
     text: String,
     size: u64,
     align: u64,
 }
 
-/// Types of a unit, written as C has them, for how they are passed: pointers point to nothing in particular.
+/// Writes a unit's types as C, sufficient for passing values: all pointers are `void *`.
 struct Types<'a> {
     unit: &'a Unit,
     prefix: String,
@@ -219,7 +219,7 @@ struct Types<'a> {
 }
 
 impl Types<'_> {
-    /// Declares something of a type.
+    /// Declares a name with a type.
     fn declare(&mut self, of: Option<usize>, name: &str) -> Result<Declared, String> {
         self.is_not_aligned(of)?;
         let plain = self.unit.plain(of, &mut |_| {});
@@ -265,7 +265,7 @@ impl Types<'_> {
         }
     }
 
-    /// What the source says of alignment changes how processors pass it.
+    /// Refuses types whose alignment is set in the source, because that changes how processors pass them.
     fn is_not_aligned(&self, of: Option<usize>) -> Result<(), String> {
         let mut at = of;
         for _ in 0..256 {
@@ -283,7 +283,7 @@ impl Types<'_> {
         Ok(())
     }
 
-    /// Defines a structure or a union, once.
+    /// Defines a structure or a union on first use. Returns its name, size and alignment.
     fn define(&mut self, at: usize, entry: &Entry) -> Result<(String, u64, u64), String> {
         if let Some(known) = self.known.get(&at) {
             return Ok(known.clone());
@@ -332,7 +332,7 @@ impl Types<'_> {
     }
 }
 
-/// A whole number of `bytes` bytes.
+/// Returns the integer type of `bytes` bytes.
 fn whole(bytes: u64, signed: bool) -> Option<&'static str> {
     Some(match (bytes, signed) {
         (1, true) => "signed char",

@@ -3,7 +3,8 @@
 use super::*;
 
 /// Creates two endpoints that have connected to each other and send over separate links. The second has not
-/// accepted the link of the first yet, over which the first has sent a message.
+/// accepted the link of the first yet, over which the first has sent a message. The first has received a
+/// message of the second.
 fn crossed(bytes: &[u8]) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     let (mut engines, world) = endpoints(2, 4, true);
     let slow = engines[1].address();
