@@ -21,7 +21,8 @@ use crate::workspace::{Workspace, execute};
 /// is missing.
 pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
-/// Commands of one word, for build systems that accept no `tombolo mpicc`: scripts that lie beside the command.
+/// Commands of one word, for build systems that accept no `tombolo mpicc`: scripts that lie beside the
+/// command.
 pub(crate) const WRAPPERS: [&str; 5] =
     ["tombolo-mpicc", "tombolo-mpicxx", "tombolo-mpirun", "tombolo-ompcc", "tombolo-ompcxx"];
 

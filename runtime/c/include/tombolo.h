@@ -220,8 +220,7 @@ tombolo_status tombolo_job_channel(const tombolo_domain *domain, uint32_t rank, 
 
 /* --- messages ------------------------------------------------------------------------------------------------------ */
 
-/* Sends a message, whole or not at all, waiting for room. `message` may be null if `length` is 0. The message is in the ring then,
- * and is lost if the peer dies before it receives it. Sends to a dead peer succeed while the ring has room. */
+/* Sends a message, whole or not at all, waiting for room; null is allowed with length 0. Succeeds to a dead peer while there is room. */
 tombolo_status tombolo_send(tombolo_channel *channel, const void *message, size_t length, uint64_t timeout_ns);
 
 /* Receives the next message into a buffer. With TOMBOLO_BUFFER_TOO_SHORT its length is in `*length` and it waits for the next

@@ -65,7 +65,7 @@ impl Keeper {
         Keeper { rank, channels, is_crowded, spins, done: None, buffer: Vec::new() }
     }
 
-    /// Begins a wait.
+    /// Begins a wait of this rank.
     pub fn waiting(&mut self) -> Waiting<'_> {
         self.waiting_since(0)
     }

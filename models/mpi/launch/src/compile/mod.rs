@@ -55,7 +55,7 @@ impl Abi {
     }
 }
 
-/// A compiler invocation.
+/// Invocation of the compilers for one command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Options and files for gcc.

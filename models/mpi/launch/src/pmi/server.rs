@@ -150,8 +150,8 @@ impl Server {
         Server { name, worlds: Vec::new(), members: Vec::new(), events: VecDeque::new() }
     }
 
-    /// Adds a world. `appnums` has the number of each rank's program, `mapping` the process mapping, and `preput`
-    /// the initial keys.
+    /// Adds a world. `appnums` has the number of each rank's program, `mapping` the process mapping, and
+    /// `preput` the initial keys.
     pub fn add_world(
         &mut self,
         appnums: &[usize],
