@@ -65,7 +65,8 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
 /// objects, for messages.
 ///
 /// # Errors
-/// [`CompileError::NoForeignObject`] if an object has none, and the errors of [`carry`].
+/// [`CompileError::NoForeignObject`] if an object has none, [`CompileError::SharedLibrary`], and the errors of
+/// [`carry`].
 pub fn carried(
     path: &Path,
     (isa, first): (Isa, Isa),
@@ -83,6 +84,9 @@ pub fn carried(
         let none = || CompileError::NoForeignObject { name, isa, with };
         build_in(bytes, isa).map(<[u8]>::to_vec).ok_or_else(none)
     };
+    if is_shared_library(&bytes) {
+        return Err(CompileError::SharedLibrary { path: path.to_owned() });
+    }
     if !bytes.starts_with(ARCHIVE) {
         let build = found(&bytes, path.display().to_string())?;
         fs::write(&out, build).map_err(file_error("write", &out))?;
@@ -102,6 +106,10 @@ pub fn carried(
     }
     write_by(&mut archive, &out)?;
     Ok(out)
+}
+
+fn is_shared_library(bytes: &[u8]) -> bool {
+    ElfFile64::<Endianness>::parse(bytes).is_ok_and(|file| file.kind() == object::ObjectKind::Dynamic)
 }
 
 /// Returns the build embedded in an object.

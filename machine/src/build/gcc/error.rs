@@ -43,6 +43,16 @@ pub enum CompileError {
         /// Command that makes such a build.
         with: &'static str,
     },
+    /// A shared library is for this host only.
+    #[error(
+        "{} is a shared library, which has a build for this host only: link with a static one, as configure \
+         --disable-shared makes, or for this host alone with --isa",
+        path.display()
+    )]
+    SharedLibrary {
+        /// The library.
+        path: PathBuf,
+    },
     /// A compiler is missing, cannot be started, or did not produce a program.
     #[error(transparent)]
     Build(#[from] BuildError),

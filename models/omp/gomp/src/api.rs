@@ -465,8 +465,8 @@ pub unsafe extern "C" fn omp_capture_affinity(
     unsafe { give_text(&shown(format), buffer, size) }
 }
 
-/// Releases the run-time's resources for a device. Only validates its arguments, because none have to be
-/// released.
+/// Releases the run-time's resources for a device. Only validates its arguments: idle workers sleep, and a
+/// child of `fork` starts its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
     let me = start::current();

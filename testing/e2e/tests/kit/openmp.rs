@@ -148,6 +148,13 @@ fn the_host_as_a_device() {
 }
 
 #[test]
+fn children_of_fork_have_regions_where_workers_are_threads() {
+    let Some(program) = compile("gcc", "forks.c") else { return };
+    let output = run(&program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "forks: right\n", "{output:?}");
+}
+
+#[test]
 fn objects_of_cpp() {
     is_right("g++", "objects.cpp", &[]);
 }

@@ -76,6 +76,8 @@ fn objects_and_sources_become_a_program_for_each_processor() {
     machine.tombolo(["mpicc", "main.c", "other.o", "-L/usr/lib/x86_64-linux-gnu", "-lm", "-o", "job"]).ok();
     // A shared library is for this host alone.
     machine.tombolo(["mpicc", "-shared", "-fPIC", "-DNUMBER=9", "util.c", "-o", "libutil.so"]).ok();
+    let refused = machine.tombolo(["mpicc", "main.c", "libutil.so", "-o", "job"]);
+    refused.fails_with(1, &["libutil.so is a shared library", "--disable-shared"]);
     assert!(
         machine.folder().join("libutil.so").exists() && !machine.folder().join("libutil.so.tbi").exists()
     );

@@ -37,7 +37,18 @@ fn make() -> &'static Root {
     }
     read.has_one_node();
     sys::keep_futexes();
+    sys::at_fork_in_child(forget_workers);
     install(ordinary_store(&read), read, start_thread)
+}
+
+/// Called in the child of a `fork`, which has the calling thread only.
+extern "C" fn forget_workers() {
+    if exclusive::is_on() {
+        return;
+    }
+    if let Some(root) = root::current() {
+        root.forget_workers(thread::known());
+    }
 }
 
 /// Creates the job when the library is loaded by a program whose workers are threads. Also enables the

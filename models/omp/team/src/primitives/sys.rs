@@ -198,6 +198,13 @@ pub const fn limit() -> usize {
     size_of::<Processors>() * 8
 }
 
+/// Registers a function that each child of a `fork` calls before `fork` returns there. Does nothing if the C
+/// library is out of memory.
+pub fn at_fork_in_child(call: extern "C" fn()) {
+    // SAFETY: the C library's function; `call` stays loaded as long as this library, which is never unloaded.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(call)) };
+}
+
 /// Reserves memory: readable, writable, zeroed, with pages allocated on first access.
 pub fn reserve(length: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping anywhere; it replaces nothing.

@@ -294,6 +294,17 @@ impl Root {
         thread.next_idle.set(idle.replace(Some(thread)));
     }
 
+    /// Forgets all idle workers, and the team that `thread` keeps: in the child of a `fork` their threads do
+    /// not exist. Their records are not freed.
+    pub fn forget_workers(&self, thread: Option<&Thread>) {
+        let _held = self.idle.hold();
+        self.idle_threads.iter().for_each(|list| list.set(None));
+        self.nodes.all().for_each(|(_, node)| node.made.set(0));
+        if let Some(thread) = thread {
+            thread.spare.set(None);
+        }
+    }
+
     /// Returns a record for a thread on a node that OpenMP did not start.
     pub fn adopt(&'static self, node: u32) -> &'static Thread {
         let held = self.idle.hold();
