@@ -65,8 +65,8 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
 /// objects, for messages.
 ///
 /// # Errors
-/// [`CompileError::NoForeignObject`] if an object has none, [`CompileError::SharedLibrary`], and the errors of
-/// [`carry`].
+/// [`CompileError::NoForeignObject`] if an object has none, [`CompileError::SharedLibrary`], and the errors
+/// of [`carry`].
 pub fn carried(
     path: &Path,
     (isa, first): (Isa, Isa),
